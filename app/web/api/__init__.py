@@ -4,7 +4,7 @@ auth          keys, scopes and common parameters
 pagination    paginated lists
 problems      errors as problem+json
 etags         ETags: omit unchanged responses; refuse changes to an outdated version
-idempotency   the header Idempotency-Key: carry out a repeated request only once
+idempotency   the Idempotency-Key header: carry out a repeated request only once
 values        strict parameters: days, numbers, booleans; unknown ones are errors
 audit_log     changes made by operators
 docs          the HTML documentation
@@ -78,11 +78,11 @@ DESCRIPTION = """\
 Everything that an operator can do. Create a key with `paperboy key create` and send it as
 `Authorization: Bearer pb_…`. Each operation names the scope that its key needs: read, write or send.
 Lists are paginated: pass `next_cursor` as `cursor` to get the next page. Every error is a problem document
-(RFC 9457) that says what to change."""
+(RFC 9457) that says what to change in the request."""
 
 
 class Api(FastAPI):
-    """An application whose OpenAPI document describes its errors and common headers."""
+    """A FastAPI application whose OpenAPI document describes the errors and the common headers."""
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema:

@@ -35,7 +35,7 @@ def list_changes(
     actor: Annotated[str | None, Query(max_length=100)] = None,
     action: Annotated[str | None, Query(max_length=60, examples=["source.pause"])] = None,
 ) -> Page[AuditEntryOut]:
-    """List changes made by operators, newest first."""
+    """List the changes made by operators, newest first."""
     with app.db.read() as session:
         rows, cursor = newest_first(
             session, select(AuditEntry), col(AuditEntry.id), window, actor=actor, action=action

@@ -67,9 +67,9 @@ def holder(
 
 
 def authenticate(request: Request, key: str, now: datetime) -> api_keys.ApiKeyIdentity | None:
-    """Return the holder of a key, or None. Raise TooManyRequests if the key or the visitor exceeds a limit.
+    """Return the holder of a key, or None if it is wrong. Raise TooManyRequests if a limit is exceeded.
 
-    A wrong key costs one indexed read, or none after too many wrong keys from its network.
+    A wrong key costs one indexed read, or none if its network has sent too many wrong keys.
     """
     limits, sender = capacity(request).keys, visitor(request)
     limits.before_lookup(key, sender)
@@ -93,7 +93,7 @@ async def _admitted(
     caller: Annotated[api_keys.ApiKeyIdentity, Depends(holder)],
     limits: Annotated[Capacity, Depends(capacity)],
 ) -> AsyncIterator[api_keys.ApiKeyIdentity]:
-    """Yield the caller while holding an API slot. It is taken without waiting for a thread."""
+    """Yield the caller while holding an API slot. Take the slot without waiting for a pool thread."""
     with limits.api.take():
         yield caller
 

@@ -30,7 +30,7 @@ class DeliveryOut(BaseModel):
     kind: MailKind
     edition: str = Field(examples=["2026-11-20"])
     state: DeliveryState
-    reason: str = Field(description="Why it was skipped, failed, suppressed or held back.")
+    reason: str = Field(description="The reason why the mail was not sent, or why it is held back.")
     subject: str
     message_id: str
     attempts: int = Field(examples=[1])
@@ -50,7 +50,7 @@ class DeliveryDetail(DeliveryOut):
 
 
 class RenderedDelivery(BaseModel):
-    """A digest as a mail."""
+    """A digest, rendered as a mail."""
 
     subject: str
     html: str
@@ -78,7 +78,7 @@ def list_deliveries(
 
 @router.get("/{delivery_id}", responses=problems.responses(404))
 def get_delivery(app: Paperboy, _key: CanRead, delivery_id: DeliveryId) -> DeliveryDetail:
-    """Return a mail with its digest."""
+    """Return a mail with the content of its digest."""
     with app.db.read() as session:
         row = _get(session, delivery_id)
         digest = ledger.restored_digests(session, [delivery_id], app.snapshots).get(delivery_id)
@@ -87,7 +87,7 @@ def get_delivery(app: Paperboy, _key: CanRead, delivery_id: DeliveryId) -> Deliv
 
 @router.get("/{delivery_id}/mail", responses=problems.responses(404))
 def render_delivery(app: Paperboy, _key: CanRead, now: Now, delivery_id: DeliveryId) -> RenderedDelivery:
-    """Return a digest as it is sent, as HTML and as text. The subscriber's links in it do not work."""
+    """Return a digest as it is sent, as HTML and as text. The subscriber's personal links do not work."""
     with app.db.read() as session:
         row = _get(session, delivery_id)
         digest = ledger.restored_digests(session, [delivery_id], app.snapshots).get(delivery_id)

@@ -40,25 +40,25 @@ NOBODY = "reader@example.org"  # recipient of a rendered preview
 
 
 class UpdateOut(BaseModel):
-    """News about a paper that a subscriber was sent or liked earlier."""
+    """News about a paper that a subscriber received or liked earlier."""
 
     kind: UpdateKind
     paper_id: int
     title: str
-    url: str = Field(description="The paper's page or, if the paper now has code, the code's page.")
+    url: str = Field(description="The URL of the code for news of code, otherwise of the paper.")
 
 
 class PreviewResponse(BaseModel):
     """The digest that would be sent, or the reason why it would be skipped."""
 
     edition: str = Field(examples=["2026-11-20"])
-    skipped: str | None = Field(description="Why the digest would be skipped; null if it would be sent.")
+    skipped: str | None = Field(description="The reason for skipping the digest, or null.")
     considered: int = Field(description="Number of candidate papers.", examples=[412])
     note: str
     sections: list[dict[str, Any]] = Field(
         examples=[[{"interest": "agents", "picks": [{"paper_id": 7, "title": "…", "reason": "…"}]}]]
     )
-    updates: list[UpdateOut] = Field(default=[], description="News about papers in earlier digests.")
+    updates: list[UpdateOut] = Field(default=[], description="News about papers sent or liked earlier.")
     subject: str
     html: str
     text: str
@@ -68,7 +68,7 @@ class PreviewResponse(BaseModel):
 
 
 class PreviewRequest(BaseModel):
-    """Preferences to preview."""
+    """The preferences for a preview."""
 
     model_config = ConfigDict(extra="forbid")
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.ABSOLUTE_MAX_INTERESTS)
@@ -77,7 +77,7 @@ class PreviewRequest(BaseModel):
     max_papers: Integer = Field(default=DEFAULT_MAX_PAPERS, ge=1, le=subscribers.MAX_PAPERS)
     max_trending: Annotated[int, Field(ge=0, le=subscribers.MAX_PAPERS), FROM_JSON] | None = Field(
         default=None,
-        description="Maximum number of trending papers beyond the interests. Default: the installation's.",
+        description="Maximum number of trending papers beyond the interests. Default: the setting.",
     )
     muted: list[Text] = Field(
         default=[],
@@ -93,7 +93,7 @@ class BacktestRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.ABSOLUTE_MAX_INTERESTS)
     days: Integer = Field(default=14, ge=1, le=backtesting.MAX_DAYS)
-    at: Moment | None = Field(default=None, description="The time to look back from. Default: now.")
+    at: Moment | None = Field(default=None, description="The end of the tested period. Default: now.")
     max_papers: Integer = Field(default=DEFAULT_MAX_PAPERS, ge=1, le=subscribers.MAX_PAPERS)
 
 
@@ -102,7 +102,7 @@ class BacktestEdition(BaseModel):
 
     edition: str = Field(examples=["2026-11-20"])
     at: datetime = Field(description="The time at which the digest would have been due.")
-    skipped: str | None = Field(description="Why it would have been skipped; null if it would not.")
+    skipped: str | None = Field(description="The reason for skipping the digest, or null.")
     considered: int = Field(description="Number of candidate papers.", examples=[412])
     sections: list[dict[str, Any]]
 
@@ -149,7 +149,7 @@ def preview(app: Paperboy, _key: CanRead, now: Now, body: PreviewRequest, _slot:
 def backtest(
     app: Paperboy, _key: CanRead, now: Now, body: BacktestRequest, _slot: Analysis
 ) -> BacktestResult:
-    """Return the digests that these interests would have produced on past days. Each paper appears once."""
+    """Return the digests that these interests would have produced on past days. No paper appears twice."""
     interests = _to_interests(body.interests)
     items = []
     for edition in pipeline.backtest(app, body.at or now, interests, body.days, max_papers=body.max_papers):
@@ -183,7 +183,7 @@ def explain(
 def preview_for_subscriber(
     app: Paperboy, _key: CanRead, now: Now, subscriber_id: Id, _slot: Analysis
 ) -> PreviewResponse:
-    """Preview the digest that a subscriber would get now, without papers they have already received."""
+    """Preview the digest that a subscriber would get now, without papers that they already received."""
     edition, digest = _preview_due(app, subscriber_id, now)
     return _preview_out(app, digest, edition, now)
 
@@ -192,7 +192,7 @@ def preview_for_subscriber(
 def send_test(
     app: Paperboy, key: CanSend, now: Now, subscriber_id: Id, body: Recipient, _slot: Analysis
 ) -> Outcome:
-    """Send a subscriber's digest, as it would be now, to another address.
+    """Send the digest that a subscriber would get now to another address.
 
     The ledger does not record it, so the subscriber's digest remains due. The links in the test do not work.
     """

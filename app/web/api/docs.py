@@ -17,7 +17,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/docs")
 def docs(request: Request) -> HTMLResponse:
-    """Show every operation with its scope, parameters and examples."""
+    """Show each operation with its scope, parameters and examples."""
     schema = request.app.openapi()
     components = schema["components"]["schemas"]
     operations = defaultdict(list)  # by tag
@@ -47,7 +47,7 @@ def _example(message: dict[str, Any], components: dict[str, Any]) -> str:
 
 
 def _value(schema: dict[str, Any], components: dict[str, Any]) -> Any:
-    """Return the example that a schema contains, or build one from its parts."""
+    """Return the example in a schema, or build one from the examples of its properties."""
     if "$ref" in schema:
         return _value(components[schema["$ref"].rpartition("/")[2]], components)
     if "examples" in schema:

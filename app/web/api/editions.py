@@ -47,11 +47,11 @@ class ReconciliationOut(States):
     `due` is counted from the subscribers and their cadences, not from the ledger.
     """
 
-    due: int = Field(examples=[1000], description="Digests that were due, by subscribers and cadence.")
+    due: int = Field(examples=[1000], description="Digests that were due according to subscribers' cadences.")
     unplanned: int = Field(description="Digests that are due but not planned yet.")
-    missing: int = Field(description="Digests that were due but that planning missed.")
+    missing: int = Field(description="Digests that were due but were never planned.")
     surplus: int = Field(description="Digests in the ledger that were not due.")
-    consistent: bool = Field(description="Nothing is missing or surplus.")
+    consistent: bool = Field(description="True if no digest is missing or surplus.")
 
 
 class PauseOut(BaseModel):
@@ -86,7 +86,7 @@ class Edition(Versioned):
 
     edition: str = Field(examples=["2026-11-20"])
     reconciliation: ReconciliationOut
-    reasons: list[ReasonOut] = Field(description="Why digests were not sent, most common first.")
+    reasons: list[ReasonOut] = Field(description="The reasons why digests were not sent, most common first.")
     paused: PauseOut | None = None
 
 
@@ -95,7 +95,7 @@ class WaitingOut(BaseModel):
 
     kind: MailKind = Field(examples=[MailKind.CONFIRM])
     mails: int = Field(examples=[2])
-    next_attempt_at: datetime = Field(description="The time at which the first of them is sent.")
+    next_attempt_at: datetime = Field(description="The time at which the first of these mails is sent.")
 
 
 class Sending(BaseModel):
@@ -111,7 +111,7 @@ class Sending(BaseModel):
 
 
 class SampledDigest(BaseModel):
-    """A digest that waits to be sent. `GET /deliveries/{id}` returns all of it."""
+    """A digest that waits to be sent. `GET /deliveries/{id}` returns the whole digest."""
 
     delivery_id: int
     subscriber_id: int
@@ -145,7 +145,7 @@ class Retried(BaseModel):
 
 
 class PauseRequest(BaseModel):
-    """The reason for a pause, for other operators."""
+    """The reason for a pause, which other operators can see."""
 
     reason: str = Field(min_length=3, max_length=500, examples=["the relay signs with a wrong key"])
 
@@ -166,7 +166,7 @@ def list_editions(app: Paperboy, _key: CanRead, window: Paging) -> Page[EditionO
 
 @router.get("/editions/{edition}", responses=problems.responses(404))
 def get_edition(app: Paperboy, _key: CanRead, now: Now, edition: Name) -> Edition:
-    """Return an edition and its reconciliation. Digests are deleted after the retention period."""
+    """Return an edition and its reconciliation. Its digests are deleted after the retention period."""
     with app.db.read() as session:
         current = _read_edition(app, session, now, edition)
     if current is None:
@@ -235,7 +235,7 @@ def resume_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_matc
 def resend_uncertain(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Resent:
     """Send all uncertain digests of an edition again, with the same Message-IDs and bytes.
 
-    Some subscribers may get theirs a second time. Digests whose content was lost in a restore are left out.
+    Some subscribers may receive their digest twice. Digests whose content was lost in a restore are not sent.
     """
     with app.db.write() as session:
         resent = ledger.resend_uncertain(session, edition, now)
@@ -267,7 +267,7 @@ def retry_failed(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Retrie
 
 @router.post("/editions/{edition}/cancel", responses=problems.responses(404, 412))
 def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_match: IfMatch = None) -> Edition:
-    """Cancel every unsent mail in an edition. The papers may appear in the next digests.
+    """Cancel all unsent mails of an edition. The papers may appear in the next digests.
 
     Mails that are being sent are not cancelled. Digests that have not been composed yet are still sent
     when they are due. To prevent that, pause the edition.

@@ -40,8 +40,8 @@ _IF_NONE_MATCH = {
 class Versioned(BaseModel):
     """A representation with an ETag, which does not cover the fields in `UNVERSIONED`.
 
-    These fields change without an edit of the resource. GET never returns 304 for a
-    representation with such fields, because the client would miss their changes.
+    These fields change without an edit of the resource. GET never returns 304 for a representation with such
+    fields, because the client would miss the changes.
     """
 
     UNVERSIONED: ClassVar[frozenset[str]] = frozenset()
@@ -55,7 +55,7 @@ def etag_of(model: type[Versioned], content: Mapping[str, Any]) -> str:
 
 
 def require_match(if_match: str | None, current: Versioned | None) -> None:
-    """Raise PreconditionFailed if the header does not name the `current` version (None if it is gone)."""
+    """Raise PreconditionFailed if If-Match is set, but lacks the ETag of `current` (None if deleted)."""
     if if_match is None or (current is not None and if_match.strip() == "*"):
         return
     tag = etag_of(type(current), current.model_dump(mode="json")) if current is not None else None
@@ -111,12 +111,12 @@ def _is_versioned(scope: Scope) -> bool:
 
 
 def install(api: FastAPI) -> None:
-    """Let the operations return ETags."""
+    """Add ETags to the responses of an API."""
     api.add_middleware(EtagMiddleware)
 
 
 def describe(document: dict[str, Any]) -> None:
-    """Describe the headers and 304 for the operations that return ETags in an OpenAPI document."""
+    """In an OpenAPI document, describe the headers and status 304 of operations that return ETags."""
     etag = {"ETag": {"description": "The version of the representation.", "schema": {"type": "string"}}}
     versioned = {f"#/components/schemas/{each.__name__}": each for each in Versioned.__subclasses__()}
     for operations in document["paths"].values():

@@ -1,4 +1,4 @@
-"""The findings of the doctor's checks that need no network, as on the first admin page."""
+"""The findings of the `paperboy doctor` checks that need no network, as on the first admin page."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ router = APIRouter(prefix="/findings", tags=["findings"])
 
 
 class RemedyOut(BaseModel):
-    """The action that resolves a finding, as the button on the first admin page does."""
+    """The action that resolves a finding. The first admin page has a button for it."""
 
     model_config = ConfigDict(from_attributes=True)
     action: RemedyAction | None = Field(description="Null if an operator has to choose an action.")
-    subject: str = Field(description="The id or the edition that the action applies to.", examples=["3"])
+    subject: str = Field(description="The id or the edition to which the action applies.", examples=["3"])
 
 
 class FindingOut(BaseModel):
@@ -29,7 +29,7 @@ class FindingOut(BaseModel):
     check: str = Field(examples=["source The lab"])
     level: Level
     message: str = Field(examples=["failed 3 times in a row: status 404"])
-    fix: str = Field(description="What to do about a warning or an error.")
+    fix: str = Field(description="Advice on how to resolve a warning or an error.")
     urgent: bool = Field(description="Whether operators get an alert by mail.")
     remedy: RemedyOut | None
 

@@ -1,4 +1,4 @@
-"""The header Idempotency-Key, which prevents a repeated POST request from being carried out twice.
+"""The Idempotency-Key header, which prevents a repeated POST request from being carried out twice.
 
 As in the IETF draft (draft-ietf-httpapi-idempotency-key-header), a different request with the same key is
 refused with 422, and a repetition with 409 while the first request is running. See
@@ -53,7 +53,7 @@ class SecretAnswer(BaseModel):
 
 
 class Replay(Exception):
-    """The request was carried out before."""
+    """The request has already been carried out, and its response is stored."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__()
@@ -61,10 +61,11 @@ class Replay(Exception):
 
 
 def begin(request: Request, app: Application, caller: ApiKeyIdentity, now: datetime) -> None:
-    """Claim the idempotency key of a request, if it has one. Raise Replay if it was carried out before.
+    """Claim the idempotency key of a request, if it has one.
 
-    Raise InvalidInput if the key is malformed or belongs to another request, or if the operation accepts no
-    key. Raise Conflict if the first attempt is still running, or if its response is not stored.
+    Raise Replay if the request has already been carried out. Raise InvalidInput if the key is malformed or
+    belongs to another request, or if the operation accepts no key. Raise Conflict if the first attempt is
+    still running, or if its response is not stored.
     """
     attempt = idempotency_keys.current.get()
     if attempt is None:

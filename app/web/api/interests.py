@@ -1,4 +1,4 @@
-"""Distinct interests, the number of active subscribers who have each, and hints on an interest."""
+"""Distinct interests with their numbers of active subscribers, and hints on an interest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ router = APIRouter(prefix="/interests", tags=["interests"])
 
 
 class InterestCount(BaseModel):
-    """An interest and the number of active subscribers who have it."""
+    """An interest, and the number of active subscribers who have it."""
 
     id: int
     text: str = Field(examples=['"language agents" -game'])
@@ -34,7 +34,7 @@ class HintOut(BaseModel):
     interest: str = Field(examples=["vison language modles"])
     message: str = Field(description="The hint in words; empty if there is none.")
     did_you_mean: str = Field(
-        description="The interest that was most likely meant. Both texts are searched for.",
+        description="The interest that was most likely meant. Papers may match either text.",
         examples=["vision language models"],
     )
     missing_words: list[str] = Field(description="Words that no recent paper contains, if nothing matches.")

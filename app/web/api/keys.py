@@ -51,7 +51,7 @@ class NewKey(BaseModel):
     scopes: list[Scope] = Field(min_length=1, max_length=len(Scope), examples=[["read"]])
     days: Annotated[int, Field(ge=1, le=api_keys.MAX_DAYS), FROM_JSON] = Field(
         default=api_keys.DAYS,
-        description="Days until the key expires. It never outlives the key that creates it.",
+        description="Days until the key expires. It expires no later than the key that creates it.",
     )
 
 
@@ -64,7 +64,7 @@ def list_keys(app: Paperboy, _key: CanRead) -> KeyList:
 
 @router.post("", status_code=201, responses=problems.responses(409))
 def create_key(app: Paperboy, key: CanWrite, now: Now, body: NewKey) -> CreatedKey:
-    """Create a key. It can have only scopes of the key that creates it, and does not outlive that key.
+    """Create a key. It can have only scopes of the key that creates it, and expires no later than that key.
 
     The name `cli` and names that end in `, by mail` are reserved.
     """
@@ -79,8 +79,8 @@ def create_key(app: Paperboy, key: CanWrite, now: Now, body: NewKey) -> CreatedK
 def rotate_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> CreatedKey:
     """Replace a key with a new one of the same name and scopes. The old one works for one more day.
 
-    The new key lasts as long as the old one did. If another key makes the request, the new key does not
-    outlive that key.
+    The new key has the same lifetime as the old one, counted from now. If another key makes the request, the
+    new key expires no later than that key.
     """
     with app.db.write() as session:
         _require_scopes(key, [Scope(scope) for scope in api_keys.get(session, key_id).scopes])

@@ -1,4 +1,4 @@
-"""Paginated lists. A cursor names the last row of a page, so new and deleted rows do not shift the rest."""
+"""Paginated lists. A cursor names the last row of a page, so added or deleted rows do not shift pages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def window_of(
         str | None, Query(max_length=200, description="`next_cursor` of the previous page.")
     ] = None,
 ) -> PageWindow:
-    """Return the part of a list that a request asks for. Raise InvalidInput if the cursor is not valid."""
+    """Return the requested part of a list. Raise InvalidInput if the cursor is not valid."""
     if cursor is None:
         return PageWindow(limit, None)
     padded = cursor + "=" * (-len(cursor) % 4)
@@ -68,7 +68,7 @@ Paging = Annotated[PageWindow, Depends(window_of)]
 def cut(
     rows: Sequence[Row], window: PageWindow, name: Callable[[Row], object]
 ) -> tuple[list[Row], str | None]:
-    """Return the rows of a page and the next cursor. `rows` has one extra row if there is a next page."""
+    """Return the rows of a page and the next cursor. `rows` has an extra row if there is a next page."""
     page = list(rows[: window.limit])
     if len(rows) <= window.limit:
         return page, None
@@ -80,7 +80,7 @@ def newest_first(
 ) -> tuple[list[Row], str | None]:
     """Return a page of the rows that `statement` selects, in descending order of `key`, an integer column.
 
-    Further keywords name columns and the values that they must have. None allows any value.
+    `equal` contains the values that columns must have, keyed by column name. None allows any value.
     """
     statement = statement.filter_by(**{name: value for name, value in equal.items() if value is not None})
     if window.after_id is not None:

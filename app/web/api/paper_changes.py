@@ -57,7 +57,7 @@ class PinRequest(BaseModel):
 
 
 class MergeRequest(BaseModel):
-    """The paper to merge with."""
+    """The paper with which to merge a paper."""
 
     model_config = ConfigDict(extra="forbid")
     paper_id: RowId
@@ -80,7 +80,7 @@ class SplitOut(BaseModel):
 
 
 class PaperDeliveryOut(BaseModel):
-    """A digest that contains the paper, and the reason why."""
+    """A digest that contains the paper, with the interest and the reason."""
 
     delivery_id: int
     subscriber_id: int
@@ -131,10 +131,10 @@ def show_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id) -> PaperDet
 def pin_paper(
     app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: PinRequest | None = None
 ) -> PaperDetail:
-    """Put a paper first in the digests that are composed in the next few days.
+    """Put a paper first in the digests of the next few days.
 
-    It is sent to subscribers whose interests it matches, and to those who get trending papers, but to nobody
-    twice.
+    Subscribers receive the paper if it matches their interests or if they get trending papers. Nobody
+    receives it twice.
     """
     days = body.days if body else pinning.PIN_DAYS
     with app.db.write() as session:
@@ -162,9 +162,9 @@ def merge_papers(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: Mer
 
 @router.post("/{paper_id}/split", responses=problems.responses(404, 409))
 def split_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: SplitRequest) -> SplitOut:
-    """Split off a part that is another paper. The two are never merged automatically again.
+    """Split off a part that is another paper. The two papers are never merged automatically again.
 
-    Everyone who received the paper before counts as having received both.
+    Everyone who has received the paper counts as having received both papers.
     """
     with app.db.write() as session:
         row_id = operator_changes.get(session, paper_id).id

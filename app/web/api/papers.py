@@ -33,7 +33,7 @@ class PaperOut(BaseModel):
     authors: list[str]
     author_count: int
     organization: str = Field(
-        examples=["NVIDIA"], description="The organisation that a source names; empty if no source does."
+        examples=["NVIDIA"], description="The organisation, if a source names one; otherwise empty."
     )
     categories: list[str]
     keywords: list[str]
@@ -53,7 +53,7 @@ class PaperOut(BaseModel):
     comments: int
     sources: list[str] = Field(examples=[["arxiv", "huggingface"]])
     hidden_at: datetime | None = Field(
-        description="When an operator hid it. Hidden papers are neither sent nor shown on public pages."
+        description="When an operator hid the paper. Hidden papers are not sent or shown on public pages."
     )
     pinned_until: datetime | None = Field(description="Until this time, the paper comes first in digests.")
 
@@ -114,7 +114,7 @@ class PaperDetail(PaperOut, Versioned):
     edited_fields: list[str] = Field(
         examples=[["title"]], description="The fields that an operator has edited. Polls do not change them."
     )
-    rows: list[RowOut] = Field(description="The rows that the paper consists of, its own first.")
+    rows: list[RowOut] = Field(description="The rows that form the paper, beginning with its own.")
     withdrawn_at: datetime | None
     listings: list[ListingOut]
     votes: list[VotesOut]
@@ -152,13 +152,13 @@ def list_papers(
 
 @router.get("/papers/{paper_id}", responses=problems.responses(404))
 def get_paper(app: Paperboy, _key: CanRead, paper_id: Id) -> PaperDetail:
-    """Return a paper. If `paper_id` is that of a merged row, return the paper it was merged into."""
+    """Return a paper. If `paper_id` is the id of a merged row, return the paper that contains the row."""
     with app.db.read() as session:
         return detail(session, paper_id)
 
 
 def detail(session: Session, paper_id: int) -> PaperDetail:
-    """Return all that is stored about a paper. Raise NotFound if there is no such paper."""
+    """Return everything that is stored about a paper. Raise NotFound if there is no such paper."""
     views = paper_views.by_ids(session, [paper_id])
     if not views:
         raise NotFound(f"there is no paper {paper_id}")
@@ -197,7 +197,7 @@ def list_merges(
 def undo_merge(app: Paperboy, key: CanWrite, now: Now, merge_id: Id) -> MergeOut:
     """Undo a merge. Both papers get their listings and votes back.
 
-    The two are never merged automatically again.
+    The two papers are never merged automatically again.
     """
     with app.db.write() as session:
         merging.undo_merge(session, merge_id, now)
@@ -206,7 +206,7 @@ def undo_merge(app: Paperboy, key: CanWrite, now: Now, merge_id: Id) -> MergeOut
 
 
 def _rows(session: Session, paper_id: int) -> list[RowOut]:
-    """Return the rows of a paper, its own first."""
+    """Return the rows of a paper, beginning with its own."""
     ids = merging.with_absorbed(session, paper_id)
     rows = session.exec(select(Paper).where(col(Paper.id).in_(ids)).order_by(col(Paper.id))).all()
     return [

@@ -21,10 +21,10 @@ class ModelOut(BaseModel):
 
     id: int = Field(examples=[7])
     trained_at: datetime
-    papers: int = Field(description="Papers in the archive that it was trained on.", examples=[12_480])
-    size: int = Field(description="Bytes.", examples=[1_840_000])
+    papers: int = Field(description="The number of papers on which it was trained.", examples=[12_480])
+    size: int = Field(description="The size in bytes.", examples=[1_840_000])
     fault: str = Field(
-        examples=[""], description="Why the model is not used: it is corrupt or has another format."
+        examples=[""], description="The reason why the model cannot be used; empty if it can be used."
     )
     in_use: bool = Field(
         description="True for the newest model without a fault. If there is none, the bundled model is used."
@@ -45,7 +45,7 @@ def list_models(app: Paperboy, _key: CanRead) -> ModelList:
 
 @router.post("", status_code=202)
 def train(app: Paperboy, key: CanWrite, now: Now, tasks: BackgroundTasks, limits: Limited) -> ModelList:
-    """Start training a model, unless the archive is unchanged. See /runs for the result.
+    """Start to train a model, unless the archive is unchanged. See /runs for the result.
 
     The response is immediate and lists the existing models.
     """

@@ -37,7 +37,7 @@ def get_report(
     now: Now,
     day: Annotated[Day | None, Query(description="Default: yesterday.", examples=["2026-11-20"])] = None,
 ) -> ReportOut:
-    """Return the report about a day: digests, reasons for unsent ones, mail, subscribers and sources.
+    """Return the report about a UTC day: digests, reasons for unsent digests, mail, subscribers, sources.
 
     The findings and the states of subscribers and sources are the current ones.
     """

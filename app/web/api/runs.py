@@ -20,11 +20,11 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 
 
 class RejectedRow(BaseModel):
-    """A row from a source that was rejected."""
+    """A rejected row of a source or a file."""
 
     origin: str = Field(examples=["huggingface"])
     row: int | None = Field(
-        examples=[17], description="Counted from 1; null if the whole response was rejected."
+        examples=[17], description="The number of the row, from 1; null if the whole response was rejected."
     )
     reason: str = Field(examples=["no title"])
     detail: str = ""

@@ -1,4 +1,4 @@
-"""The settings in effect, without secrets. Changes to the environment need a restart."""
+"""The settings in effect, without secrets. Changes to the environment take effect after a restart."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class SettingOut(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
     name: str = Field(examples=["PAPERBOY_SMTP_PORT"], description="The name of the environment variable.")
-    value: Value = Field(examples=[587], description="A secret that is set is “…”. URLs have no credentials.")
+    value: Value = Field(examples=[587], description="“…” stands for a secret. URLs have no credentials.")
     default: Value = Field(examples=[25])
-    changed: bool = Field(description="Whether it differs from the default.")
+    changed: bool = Field(description="Whether the value differs from the default.")
     secret: bool
 
 

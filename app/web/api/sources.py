@@ -46,7 +46,7 @@ class SourceOut(Versioned):
     failures: int = Field(description="The number of failed polls in a row.", examples=[0])
     last_error: str | None
     created_at: datetime
-    state: str = Field(description="In words, as on the admin pages.", examples=["works"])
+    state: str = Field(description="The state in words, as on the admin pages.", examples=["works"])
 
 
 class NewSource(BaseModel):
@@ -59,7 +59,7 @@ class NewSource(BaseModel):
 
 
 class SourceChange(BaseModel):
-    """Changes to a source. If `config` changes, papers are fetched as if the source were new."""
+    """Changes to a source. If `config` changes, the papers are fetched as if the source were new."""
 
     model_config = ConfigDict(extra="forbid")
     name: str | None = None
@@ -83,7 +83,7 @@ class TrialPaperOut(BaseModel):
     url: str
     listed_on: date | None
     published_on: date | None
-    paper_id: int | None = Field(description="The same paper in the archive; null if it is new.")
+    paper_id: int | None = Field(description="The id of the paper in the archive; null if it is new.")
 
 
 class RejectionOut(BaseModel):
@@ -101,10 +101,10 @@ class TrialOut(BaseModel):
     new: int = Field(description="Papers that are not in the archive.")
     existing: int = Field(description="Papers that are already in the archive.")
     skipped: int = Field(description="Rows that cannot be used.")
-    papers: list[TrialPaperOut] = Field(description="The first of the papers, newest first.")
-    rejections: list[RejectionOut] = Field(description="The first of the rows that cannot be used.")
-    warning: str = Field(description="Why there may be fewer papers than the source has; may be empty.")
-    error: str = Field(description="Why the source could not be read; empty if it could.")
+    papers: list[TrialPaperOut] = Field(description="The newest of the papers.")
+    rejections: list[RejectionOut] = Field(description="The first rows that cannot be used.")
+    warning: str = Field(description="The reason why papers may be missing, or empty.")
+    error: str = Field(description="The reason why the source could not be read, or empty.")
 
 
 class PollOut(BaseModel):
@@ -113,7 +113,7 @@ class PollOut(BaseModel):
     started_at: datetime
     ended_at: datetime
     counts: dict[str, int]
-    rejections: list[RejectionOut] = Field(description="The first of the rejected rows.")
+    rejections: list[RejectionOut] = Field(description="The first rejected rows.")
     error: str
 
 
@@ -147,7 +147,7 @@ def add_source(app: Paperboy, key: CanWrite, now: Now, body: NewSource) -> Sourc
 
 @router.post("/trial", responses=problems.responses(409))
 def try_source(app: Paperboy, _key: CanWrite, now: Now, body: SourceTrial, limits: Limited) -> TrialOut:
-    """Fetch the newest papers of a source before you add it. Nothing is stored. Takes up to 30 seconds."""
+    """Try a source: fetch its newest papers, but store nothing. The response takes up to 30 seconds."""
     with limits.jobs.take():
         result = pipeline.try_source(app, body.kind, body.config, now)
     papers = [
@@ -197,7 +197,7 @@ def change_source(
 
 @router.delete("/{source_id:int}", status_code=204, responses=problems.responses(404, 412))
 def remove_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id, if_match: IfMatch = None) -> None:
-    """Remove a source. Its papers and votes remain. If you add it again, it is read from the beginning."""
+    """Remove a source. Its papers and votes remain. If it is added again, it is read from the beginning."""
     with app.db.write() as session:
         source = source_registry.get_for_update(session, source_id)
         require_match(if_match, _to_out(source))
@@ -217,7 +217,7 @@ def pause_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> Sourc
 
 @router.post("/{source_id}/resume", responses=problems.responses(404))
 def resume_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> SourceOut:
-    """Resume polling a source at once, starting where it stopped."""
+    """Resume polling a source. Polling starts at once, from where it stopped."""
     with app.db.write() as session:
         source = source_registry.get(session, source_id)
         source_registry.resume(session, source, now)
@@ -229,7 +229,7 @@ def resume_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> Sour
 def refresh_source(
     app: Paperboy, key: CanWrite, now: Now, source_id: Id, tasks: BackgroundTasks, limits: Limited
 ) -> SourceOut:
-    """Poll a source now. The response is immediate; see /runs for the result."""
+    """Start to poll a source now. The response is immediate. See /runs for the result."""
     limits.jobs.check()
     with app.db.write() as session:
         source = poll_schedule.sources_to_poll(session, now, source_id)[0]

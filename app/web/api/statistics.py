@@ -23,7 +23,7 @@ router = APIRouter(prefix="/statistics", tags=["statistics"])
 
 
 class DayCount(BaseModel):
-    """The count for a day."""
+    """The number of papers on a day."""
 
     day: date
     count: int = Field(examples=[78])
@@ -35,7 +35,7 @@ class ReceiverOut(BaseModel):
     model_config = ConfigDict(from_attributes=True)
     receiver: str = Field(description="A provider, or a domain.", examples=["google"])
     sent: int = Field(description="Mails sent today (UTC).")
-    waiting: int = Field(description="Digests that wait until tomorrow.")
+    waiting: int = Field(description="Digests that must wait until tomorrow.")
 
 
 class WarmUpOut(BaseModel):
@@ -61,16 +61,16 @@ class Statistics(BaseModel):
         examples=[{"confirmed": 12, "unsubscribed": 3}],
         description="Events of subscribers in the last `days` days, such as confirmations, by kind.",
     )
-    interests: int = Field(description="Distinct interests of all subscribers.")
+    interests: int = Field(description="The number of distinct interests of all subscribers.")
     papers: int
     papers_per_day: list[DayCount] = Field(
         description="The number of papers on each of the latest days with papers."
     )
     digests: dict[DeliveryState, int] = Field(description="Digests due in the last `days` days, by state.")
-    digest_lateness_seconds: float = Field(description="How long the oldest overdue digest has been waiting.")
+    digest_lateness_seconds: float = Field(description="The waiting time of the oldest overdue digest.")
     sources: int
     sources_failing: int
-    warm_up: WarmUpOut | None = Field(description="Null if there is none.")
+    warm_up: WarmUpOut | None = Field(description="Null if no warm-up is configured.")
 
 
 @router.get("")
@@ -100,7 +100,7 @@ def get_statistics(
 
 
 class MailRate(BaseModel):
-    """The mails to a receiver on a UTC day."""
+    """The numbers of mails, bounces and complaints of a receiver on a UTC day."""
 
     day: date
     receiver: str = Field(description="A provider with many domains, or `others`.", examples=["google"])
@@ -114,7 +114,7 @@ class MailRate(BaseModel):
 def get_rates(
     app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=31)] = 7
 ) -> list[MailRate]:
-    """Return sent mails, bounces and complaints by UTC day and receiver, newest day first."""
+    """Count sent mails, bounces and complaints by UTC day and receiver, newest day first."""
     with app.db.read() as session:
         found = rates.by_day(session, now, days)
     return [MailRate(**asdict(rate), complaint_percent=rate.complaint_percent) for rate in found]
@@ -124,9 +124,9 @@ class DayOut(BaseModel):
     """The number of subscribers with each kind of event on a UTC day. A subscriber counts once per kind."""
 
     day: date
-    joined: int = Field(description="Confirmed, were added or imported, or came back.")
-    left: int = Field(description="Unsubscribed, or were erased.")
-    bounces: int = Field(description="Their mail bounced, permanently or not.")
+    joined: int = Field(description="Subscribers who confirmed, were added or imported, or came back.")
+    left: int = Field(description="Subscribers who unsubscribed or were erased.")
+    bounces: int = Field(description="Subscribers whose mail bounced, permanently or not.")
     complaints: int
 
 
@@ -171,7 +171,7 @@ def get_notices(
     app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=31)] = 30,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
 ) -> NoticeList:  # fmt: skip
-    """Return the complaints and bounces of the last `days` days, with the subscribers concerned."""
+    """Return the complaints and bounces of the last `days` days, each with the subscriber."""
     with app.db.read() as session:
         notices = rates.newest_notices(session, now, days, limit)
     return NoticeList(items=[NoticeOut.model_validate(notice) for notice in notices])

@@ -59,7 +59,7 @@ class SkippedRowOut(BaseModel):
     """A row that was skipped."""
 
     model_config = ConfigDict(from_attributes=True)
-    row: int = Field(examples=[3], description="As in a spreadsheet: the first subscriber is in row 2.")
+    row: int = Field(examples=[3], description="The spreadsheet row: the first subscriber is in row 2.")
     reason: str = Field(examples=["hour must be a whole number, not “seven”"])
 
 
@@ -69,11 +69,11 @@ class ImportOut(BaseModel):
     complete: bool = Field(description="False if the service was stopped: import the file again.")
     added: int = Field(description="The number of subscribers added or, in a preview, to be added.")
     rejected: int = Field(description="The number of skipped rows.")
-    registered: int = Field(description="The skipped rows whose address is registered or suppressed.")
+    registered: int = Field(description="Skipped rows with an address that is registered or suppressed.")
     rejections: list[SkippedRowOut] = Field(description="The first 1,000 skipped rows.")
     ignored_columns: list[str]
     held: bool = Field(
-        description="All sending, or the first digests of those who were added, wait for an operator."
+        description="True if all sending or the first digests of the added subscribers wait for an operator."
     )
     run_id: int | None = Field(description="The run of this import: see /runs. Null in a preview.")
     first_rows: list[ImportedRow] = Field(
@@ -83,7 +83,7 @@ class ImportOut(BaseModel):
 
 @router.post(
     "/import",
-    # No idempotency key: the response contains addresses, and a key is claimed before the file is read.
+    # Refuse the header, because the response has addresses, and a key is claimed before the file is read.
     openapi_extra={"requestBody": _FILE, **idempotency.REFUSED},
     responses=problems.responses(413, 415),
 )
@@ -96,8 +96,8 @@ async def import_subscribers(
     hold: Annotated[
         UrlBoolean | None,
         Query(
-            description="Pause all sending first. Default: if no digest has ever been sent; otherwise, only "
-            "the first digests of those who are added are held."
+            description="Pause all sending first. Default: true if no digest has ever been sent; otherwise, "
+            "only the first digests of the added subscribers are held."
         ),
     ] = None,
     preview: Annotated[UrlBoolean, Query(description="Only check the file, and store nothing.")] = False,
@@ -105,8 +105,8 @@ async def import_subscribers(
     """Add the subscribers in a CSV file. They must have given consent elsewhere. Invalid rows are skipped.
 
     Subscribers are active at once, so the key also needs the `send` scope, except for a preview. If the
-    request is interrupted, repeat it: those who are already registered are skipped. The request must not have
-    an Idempotency-Key.
+    request is interrupted, repeat it: subscribers who are already registered are skipped. The request must
+    not have an Idempotency-Key.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
         raise HTTPException(415, f"send the file as the body of the request, with Content-Type: {MEDIA_TYPE}")
@@ -151,7 +151,7 @@ def export_chunks(app: Application) -> Iterator[str]:
 
 
 def preview_import(app: Application, file: BinaryIO, now: datetime, limits: Capacity) -> ImportOut:
-    """Return the result that an import of the file would have now."""
+    """Return the result that importing the file would have now."""
     with limits.jobs.take():
         defaults = subscribers.default_preferences(app.settings)
         report = subscribers.preview_file(app.db, file, defaults, now)

@@ -81,7 +81,7 @@ class PreferencesPatch(BaseModel):
     interests: list[InterestIn] | None = Field(default=None, max_length=subscribers.ABSOLUTE_MAX_INTERESTS)
 
     def applied_to(self, before: Preferences) -> Preferences:
-        """Return the preferences with these changes."""
+        """Return the preferences `before` with these changes applied."""
         lists = {"interests", "muted"}
         chosen = self.model_dump(exclude_none=True, include=set(PreferencesPatch.model_fields) - lists)
         if self.muted is not None:
@@ -155,11 +155,11 @@ class FeedbackOut(BaseModel):
     title: str
     liked: bool
     at: datetime
-    paper_id: int | None = Field(description="Null if it was pasted and is not in the archive.")
+    paper_id: int | None = Field(description="Null if the paper was pasted and is not in the archive.")
 
 
 class SubscriberDetail(SubscriberOut, Versioned):
-    """A subscriber with their feedback on papers, newest first."""
+    """A subscriber with their feedback on papers, newest feedback first."""
 
     new_address: str | None = Field(description="An address that replaces the current one once confirmed.")
     ignored_authors: list[str] = Field(description="Authors of liked papers who are not treated as liked.")
@@ -247,7 +247,7 @@ def change_subscriber(
 ) -> SubscriberDetail:
     """Change a subscriber's preferences or address. `interests` and `muted` replace the whole lists.
 
-    The address changes when it is confirmed; until then, it is `new_address`.
+    A new address takes effect when it is confirmed. Until then, it is `new_address`.
     """
     with app.db.write() as session:
         subscriber = subscribers.get_for_update(session, subscriber_id)
@@ -267,7 +267,7 @@ def change_subscriber(
 def change_address(
     session: Session, key: ApiKeyIdentity, subscriber_id: int, email: str, now: datetime, *, confirmed: bool
 ) -> None:
-    """Change an address at once if it is `confirmed`. Otherwise, ask the owners of both to confirm."""
+    """Change an address at once if it is `confirmed`. Otherwise, ask both addresses for confirmation."""
     if not confirmed:
         subscribers.request_change_by_operator(session, subscriber_id, email, now)
         audit_log.record(session, key.name, "subscriber.request_address", subscriber_id, now)
@@ -302,7 +302,7 @@ def resume_subscriber(app: Paperboy, key: CanSend, now: Now, subscriber_id: Id) 
 
 @router.post("/{subscriber_id}/unsubscribe", responses=problems.responses(404, 409))
 def unsubscribe_subscriber(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -> SubscriberOut:
-    """Unsubscribe a subscriber. They can sign up again themselves."""
+    """Unsubscribe a subscriber. The subscriber can sign up again."""
     with app.db.write() as session:
         subscriber = subscribers.unsubscribe(session, subscriber_id, now)
         audit_log.record(session, key.name, "subscriber.unsubscribe", subscriber_id, now)
@@ -348,7 +348,7 @@ def forget_feedback(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -
 def erase_subscriber(
     app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id, if_match: IfMatch = None
 ) -> None:
-    """Erase a subscriber's data. Only a hash of the address is kept, so that no more mail is sent to it."""
+    """Erase a subscriber's data. Keep only a hash of the address, so that no more mail is sent to it."""
     with app.db.write() as session:
         subscribers.get_for_update(session, subscriber_id)
         require_match(if_match, _to_detail(session, subscriber_id, now))
@@ -358,7 +358,7 @@ def erase_subscriber(
 
 @router.get("/{subscriber_id}/export", responses=problems.responses(404))
 def export_subscriber(app: Paperboy, _key: CanRead, subscriber_id: Id, _slot: Analysis) -> dict[str, Any]:
-    """Return everything stored about a subscriber, as in their own export."""
+    """Return everything that is stored about a subscriber, as in the export for the subscriber."""
     with app.db.read() as session:
         return subscribers.export(session, subscriber_id)
 

@@ -1,4 +1,4 @@
-"""Suppressed addresses, stored as hashes. An address is shown if it belongs to a subscriber."""
+"""Suppressed addresses, stored as hashes. Only addresses of subscribers can be shown."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SuppressionOut(BaseModel):
         description="Empty if no subscriber has this address, for example after an erasure.",
         examples=["alice@example.org"],
     )
-    receiver: str = Field(description="The provider or domain; empty if the address is not known.")
+    receiver: str = Field(description="The provider or domain; empty if the address is unknown.")
 
 
 class NewSuppression(BaseModel):
@@ -48,7 +48,7 @@ class NewSuppression(BaseModel):
 
 
 class Lifting(BaseModel):
-    """An address whose suppression to lift, and the reason."""
+    """The address whose suppression is lifted, and the reason."""
 
     email: Address
     reason: Why
@@ -69,8 +69,8 @@ def list_suppressions(
 ) -> Page[SuppressionOut]:
     """List the suppressed addresses, oldest first.
 
-    Only hashes are stored. To find the addresses of a page, the addresses of all subscribers are hashed. This
-    takes about half a second for 200,000 subscribers. It is not needed if `email` is given.
+    Only hashes are stored. To show the addresses on a page, the addresses of all subscribers are hashed. For
+    200,000 subscribers, this takes about half a second. If `email` is given, this is not necessary.
     """
     with app.db.read() as session:
         if email is not None:
@@ -83,14 +83,14 @@ def list_suppressions(
 
 
 def describe(session: Session, rows: Sequence[Suppression]) -> list[SuppressionOut]:
-    """Return these entries, with the addresses of those that belong to a subscriber."""
+    """Return these suppressions, each with its address if it belongs to a subscriber."""
     emails = suppression.addresses_of(session, rows)
     return [_to_out(row, emails.get(row.address_hash, "")) for row in rows]
 
 
 @router.post("", status_code=201)
 def add_suppression(app: Paperboy, key: CanWrite, now: Now, body: NewSuppression) -> SuppressionOut:
-    """Suppress an address. If it is already suppressed, the first reason remains."""
+    """Suppress an address. If it is already suppressed, keep the first reason."""
     email = subscribers.normalise_address(body.email)
     with app.db.write() as session:
         suppression.suppress(session, email, body.reason, now)
@@ -102,7 +102,7 @@ def add_suppression(app: Paperboy, key: CanWrite, now: Now, body: NewSuppression
 
 @router.post("/lift", status_code=204, responses=problems.responses(404))
 def lift_suppression(app: Paperboy, key: CanSend, now: Now, body: Lifting) -> None:
-    """Lift a suppression. If the subscriber's mail bounced, restore their previous state.
+    """Lift a suppression. If the subscriber's mail bounced, restore the state before the bounces.
 
     The reason is stored in the audit log.
     """

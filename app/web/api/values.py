@@ -20,7 +20,7 @@ from app.errors import InvalidInput
 
 
 def _only(problem: str, *types: type, pattern: str = "(?!)") -> BeforeValidator:
-    """Return a validator that accepts only values of these exact types and text that matches the pattern."""
+    """Return a validator that accepts only values of exactly these types and text that matches `pattern`."""
 
     def check(value: object) -> object:
         if type(value) in types or (isinstance(value, str) and re.fullmatch(pattern, value, re.ASCII)):

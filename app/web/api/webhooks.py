@@ -38,10 +38,10 @@ class WebhookOut(Versioned):
     events: list[WebhookEvent]
     include_addresses: Addresses
     created_at: datetime
-    accepted_at: datetime | None = Field(description="When it last accepted an event.")
+    accepted_at: datetime | None = Field(description="When the webhook last accepted an event.")
     disabled_at: datetime | None = Field(description="When the webhook was disabled; null if it is enabled.")
-    error: str = Field(description="Why the last attempt failed; empty if it did not.", examples=[""])
-    messages: dict[WebhookState, int] = Field(description="The number of its stored events by state.")
+    error: str = Field(description="The error of the last attempt; empty if it succeeded.", examples=[""])
+    messages: dict[WebhookState, int] = Field(description="The number of stored events by state.")
 
 
 class WebhookList(BaseModel):
@@ -53,7 +53,7 @@ class WebhookList(BaseModel):
 class WebhookWithSecret(WebhookOut, SecretAnswer):
     """A webhook with a new secret, which is shown only here."""
 
-    secret: str = Field(description="Signs each event, as Standard Webhooks describes.", examples=["whsec_…"])
+    secret: str = Field(description="The key that signs events (Standard Webhooks).", examples=["whsec_…"])
 
 
 class NewWebhook(BaseModel):
@@ -82,7 +82,7 @@ class MessageOut(BaseModel):
     message_id: str = Field(examples=["msg_5f2b8c3e"], description="The header `webhook-id`.")
     event: str = Field(examples=["subscriber.confirmed"])
     at: datetime
-    data: dict[str, Any] = Field(description="As it is sent, without addresses.")
+    data: dict[str, Any] = Field(description="The data of the event as sent, but without addresses.")
     state: WebhookState
     attempts: int
     attempted_at: datetime | None
@@ -92,7 +92,7 @@ class MessageOut(BaseModel):
 
 
 class ResentMessages(BaseModel):
-    """The number of events that are sent again."""
+    """The number of events that will be sent again."""
 
     messages: int
 
@@ -107,7 +107,7 @@ def list_webhooks(app: Paperboy, key: CanRead) -> WebhookList:
 
 @router.post("", status_code=201, responses=problems.responses(409))
 def add_webhook(app: Paperboy, key: CanWrite, now: Now, body: NewWebhook) -> WebhookWithSecret:
-    """Add a webhook. The key must also have the `read` scope, because events contain data.
+    """Add a webhook. The key must also have the `read` scope, because events contain stored data.
 
     The URL must begin with https:// and its host must have a public address, except for hosts that
     PAPERBOY_ALLOW_PRIVATE_SOURCES lists.
@@ -158,7 +158,7 @@ def remove_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id, if_ma
 
 @router.post("/{webhook_id}/rotate", status_code=201, responses=problems.responses(404, 409))
 def rotate_secret(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> WebhookWithSecret:
-    """Replace the secret. Events are signed with both secrets for one more day.
+    """Replace the secret. For one more day, events are signed with both the old and the new secret.
 
     The key must also have the `read` scope.
     """
@@ -180,7 +180,7 @@ def test_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> Mess
 
 @router.post("/{webhook_id}/resend", responses=problems.responses(404, 409))
 def resend_failed(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> ResentMessages:
-    """Send again all abandoned events that are still stored."""
+    """Resend all abandoned events that are still stored."""
     with app.db.write() as session:
         row = webhook_endpoints.get(session, webhook_id)
         number = webhook_endpoints.resend_failed(session, row, now)
@@ -216,7 +216,7 @@ def _record(session: Session, key: ApiKeyIdentity, change: str, row: WebhookEndp
 
 
 def _to_out(session: Session, row: WebhookEndpoint, key: ApiKeyIdentity) -> WebhookOut:
-    """Return a webhook without its secret. Keys that may not write get only the origin of its URL."""
+    """Return a webhook without its secret. Keys without the `write` scope get only the origin of its URL."""
     url = row.url if Scope.WRITE in key.scopes else webhook_endpoints.origin(row.url)
     counts = webhook_endpoints.count_by_state(session, row.id or 0)
     return WebhookOut.model_validate(row.model_dump() | {"url": url, "messages": counts})

@@ -22,11 +22,11 @@ class WorkerOut(BaseModel):
     name: str = Field(examples=["mail1:4711:0123456789ab"], description="Machine, process id, random number.")
     started_at: datetime
     seen_at: datetime = Field(description="The last heartbeat. There is one every ten seconds.")
-    lost: bool = Field(description="There has been no heartbeat for a minute.")
+    lost: bool = Field(description="True if there has been no heartbeat for a minute.")
 
 
 class JobCountOut(BaseModel):
-    """The jobs with one name in one state. No jobs are listed if the database is SQLite."""
+    """The number of jobs with the same name and state. With SQLite, no jobs are listed."""
 
     model_config = ConfigDict(from_attributes=True)
 
