@@ -1,7 +1,7 @@
-"""The web application. Routes translate requests into pipeline calls and results into pages.
+"""The web application. Routes translate requests into pipeline calls, and the results into pages.
 
-site               join the parts below into one application
-pages              the public pages and subscribers' pages; no page module imports another
+site               combine the modules below into one application
+pages              the pages for visitors and subscribers; no page module imports another
 api                the admin API
 admin              the operator's pages
 bounce_webhooks    receive bounce and complaint notices from providers
@@ -9,13 +9,13 @@ monitoring         health and metrics
 security           response headers, size limits, the check of a form's origin
 visitors           the address of a client, and the network that identifies a visitor
 form_throttle      limits for forms that send mail
-proof_of_work      ALTCHA challenges for forms beyond the limits of form_throttle, and their proofs
+proof_of_work      ALTCHA challenges for forms that exceed the limits of form_throttle
 background         send mail and run jobs after the response
 rate_limits        limits on how often a key or a visitor may send requests
 capacity           slots for expensive responses
 connection_limits  deadlines for slow peers; file descriptors reserved for the sender
 request_bodies     parse large forms in a thread
-forms              form values, kept as typed
+forms              form values, as typed
 pasted_papers      parse pasted references, in a child process if they are long
 preview            today's digest for some interests, and the number of papers a day that match them
 feedback_overview  a subscriber's feedback as the preferences pages show it

@@ -19,7 +19,7 @@ from app.web.capacity import Capacity, WorkSlots
 
 log = structlog.get_logger(__name__)
 
-ANSWER_DELAY = 2.0  # average seconds before a form is processed, if the service is public
+ANSWER_DELAY = 2.0  # seconds on average before a public service processes a form
 _RANDOM = random.SystemRandom()
 
 
@@ -32,8 +32,8 @@ def send_mails(request: Request, delivery_ids: list[int]) -> None:
 async def answer_form(request: Request, request_id: int) -> None:
     """Process a stored form after a random delay if a slot is free. Otherwise the scheduler processes it.
 
-    Without the delay, the visitor's next request would be slower while a mail is being sent, which would
-    reveal that the address gets one.
+    Without the delay, the visitor's next request could coincide with the sending of the mail. The slower
+    response would reveal that the address gets a mail.
     """
     app: Application = request.app.state.paperboy
     await asyncio.sleep(request.app.state.answer_delay * _RANDOM.uniform(0.5, 1.5))
@@ -52,7 +52,7 @@ def is_paused(request: Request) -> bool:
 def run_job(
     slots: WorkSlots, name: str, job: Callable[..., object], app: Application, **options: Any
 ) -> None:
-    """Run a requested job if a slot is free. Errors are logged; the job also stores them in its run."""
+    """Run a requested job if a slot is free. Log errors, which the job also stores in its run."""
     try:
         with slots.take():
             job(app, clock.utcnow(), **options)

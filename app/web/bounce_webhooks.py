@@ -32,7 +32,7 @@ router = APIRouter()
 log = structlog.get_logger(__name__)
 
 _basic = HTTPBasic(auto_error=False)
-SMALL = 100_000  # bytes that are parsed in this process
+SMALL = 100_000  # bytes; larger bodies are parsed in a child process
 _AUTHENTICATE = 'Basic realm="paperboy hooks", Bearer realm="paperboy hooks"'
 
 Provider = StrEnum("Provider", {name.upper(): name for name in bounces.PROVIDERS})  # type: ignore[misc]
@@ -77,9 +77,9 @@ async def _body(request: Request, _caller: Annotated[api_keys.ApiKeyIdentity, De
 def _verify_signature(
     request: Request, provider: str, settings: Settings, body: bytes, now: datetime
 ) -> None:
-    """Verify the signature of a webhook if its provider's topics or key are configured.
+    """Verify the signature of a request if the topics or the key of its provider are configured.
 
-    Raise HTTPException: 403 if it is invalid, 503 if its certificate cannot be fetched.
+    Raise HTTPException (403 if the signature is invalid, 503 if the certificate cannot be fetched).
     """
     try:
         match provider:
@@ -93,7 +93,7 @@ def _verify_signature(
     except bounces.RefusedSignature as error:
         log.warning("webhook refused", provider=provider, signature=str(error))
         raise HTTPException(403, f"the webhook signature is not valid: {error}") from None
-    except SourceError as error:  # the provider sends the notice again
+    except SourceError as error:  # the 503 response makes the provider send the notice again
         log.warning("the signing certificate could not be fetched", provider=provider, error=str(error))
         raise HTTPException(503, "the signing certificate could not be fetched") from None
 
@@ -111,7 +111,7 @@ def receive_bounces(
     with limits.api.take():
         _verify_signature(request, provider.value, app.settings, body, now)
         if url := bounces.sns_confirmation_url(body):
-            # The operator must open the link. Fetching it is unsafe: the holder of a key can send any URL.
+            # Do not fetch the link, because the holder of a key can send any URL. The operator must open it.
             reason = "Amazon SNS asks you to confirm a subscription: if you created it, open this link"
             with job_runs.record(app.db, "bounces", now) as run:
                 run.add({"subscriptions": 1})

@@ -26,7 +26,7 @@ ANALYSES = 2  # at once: a backtest takes a second of CPU time and about 40 MB
 JOBS = 2  # at once: refreshes and training requested through the API
 MAILS = 4  # at once: background tasks that send mail
 PASTES = 3  # at once: parsing pasted papers or building the feed of an interest may take seconds
-PREVIEWS = 3  # at once: one preview is built at a time, the others wait
+PREVIEWS = 3  # at once: one preview is built at a time, and the others wait
 SEARCHES, SEARCHES_WAITING = 2, 2
 PAGES, PAGES_WAITING = 2, 3  # at once: more pages would only share the same CPU
 PATIENCE = 5.0  # seconds that a search or a page waits for a slot
@@ -34,7 +34,7 @@ RETRY_AFTER = 2  # seconds
 
 
 class WorkSlots:
-    """`places` slots for one kind of work.
+    """A fixed number of slots (`places`) for one kind of work.
 
     Up to `waiting` more requests wait for a slot, each for at most `patience` seconds.
     """
@@ -46,7 +46,7 @@ class WorkSlots:
 
     @contextmanager
     def take(self) -> Iterator[None]:
-        """Hold a slot during the block. Raise TooManyRequests if none is free."""
+        """Hold a slot during the block. Raise TooManyRequests if no slot becomes free in time."""
         with _slot(self._room, 0), _slot(self._places, self._patience):
             yield
 
@@ -67,7 +67,7 @@ def _slot(places: BoundedSemaphore, patience: float) -> Iterator[None]:
 
 
 class Capacity:
-    """The slots and rate limits of a web application. Cached pages and feeds do not count towards them."""
+    """The slots and rate limits of a web application. They do not apply to cached pages and feeds."""
 
     def __init__(self, settings: Settings) -> None:
         self.api = WorkSlots(API_REQUESTS)

@@ -1,7 +1,7 @@
 """Close slow connections at a deadline, and reserve file descriptors for sending and the database.
 
 Uvicorn has no deadline for a request that never ends, and accepts connections until the process has no
-descriptors left. Then both pages and sending fail. This module closes connections that keep the server
+descriptors left. After that, both pages and sending fail. This module closes connections that keep the server
 waiting beyond a deadline. At the connection limit, it closes the connection that has waited longest for its
 peer, to admit a new one. Clients that send a whole request at once can therefore always connect.
 """
@@ -33,7 +33,7 @@ class ConnectionPhase(Enum):
     HEAD = "head"  # the head of the first or the next request
     BODY = "body"  # the rest of a request
     ANSWER = "answer"  # our own response
-    READER = "reader"  # the peer, which must read more of the response
+    READER = "reader"  # the peer to read more of the response
 
 
 DEADLINES = {
@@ -45,7 +45,7 @@ DEADLINES = {
 
 
 class GuardedProtocol(H11Protocol):
-    """HTTP/1.1 with deadlines. Each server needs a subclass with its own `waiting`: see `protocol`."""
+    """HTTP/1.1 with deadlines. `protocol` creates a subclass with its own `waiting` for each server."""
 
     most = MAX_CONNECTIONS
     deadlines = DEADLINES
@@ -60,7 +60,7 @@ class GuardedProtocol(H11Protocol):
         super().connection_made(transport)
         self._enter(ConnectionPhase.HEAD)
         if len(self.connections) > self.most:
-            next(iter(self.waiting)).abort("too many connections")  # possibly the new one
+            next(iter(self.waiting)).abort("too many connections")  # possibly the new connection
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave()
@@ -89,7 +89,7 @@ class GuardedProtocol(H11Protocol):
         self.transport.abort()
 
     def _update_phase(self) -> None:
-        """Enter the phase that the connection is in now."""
+        """Determine the current phase. If it has changed, start its deadline."""
         if self.cycle is None or self.cycle.response_complete:
             phase = ConnectionPhase.HEAD
         elif self.flow.write_paused:
@@ -119,7 +119,7 @@ def protocol(most: int) -> type[GuardedProtocol]:
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit for open descriptors to the hard limit, up to MAX_DESCRIPTORS, and return it."""
+    """Raise the soft limit for open descriptors to the hard limit, but at most MAX_DESCRIPTORS. Return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < target:
@@ -129,7 +129,7 @@ def raise_descriptor_limit() -> int:
 
 
 def places(descriptors: int, smtp_connections: int) -> tuple[int, int]:
-    """Return the connection limit and the backlog, which also limits how many are accepted at once."""
+    """Return the connection limit and the backlog. At most `backlog` connections are accepted at once."""
     free = descriptors - RESERVED - smtp_connections
     most = max(LEAST_CONNECTIONS, min(MAX_CONNECTIONS, free * 4 // 5))
     return most, min(MAX_BACKLOG, most // 4)

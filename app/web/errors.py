@@ -57,7 +57,7 @@ class ErrorPage:
 
     title: str
     text: str
-    offer_link: bool = False  # offer to request a new link
+    offer_link: bool = False  # whether the page offers to request a new link
 
 
 _LINK_PAGES: dict[type[PaperboyError], ErrorPage] = {
@@ -141,7 +141,7 @@ def status_of(error: PaperboyError) -> int:
 
 
 def headers_of(request: Request, error: HTTPException) -> Mapping[str, str]:
-    """Return the headers for an HTTP error. Allow lists the methods of all routes that match the path."""
+    """Return the headers for an HTTP error. The Allow header lists the methods of all matching routes."""
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = []
@@ -202,7 +202,7 @@ def _busy(request: Request, status: int, retry_after: int) -> Response:
 
 
 def _unexpected_error(request: Request, _error: Exception) -> Response:
-    # This response bypasses the middleware, which adds the headers to other responses.
+    # This response bypasses the middleware that adds these headers to all other responses.
     return _respond(request, 500, headers=security.headers(request.app.state.paperboy.settings))
 
 

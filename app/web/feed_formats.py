@@ -1,8 +1,8 @@
 """Serialize entries as Atom (RFC 4287) and JSON Feed 1.1.
 
 Atom is built with the standard library, because feedgenerator 2 supports only one author per entry and only
-HTML summaries, and fails on control characters. It also dates an empty feed with the current time, so the
-feed seems to change with each request.
+HTML summaries, and fails on control characters. feedgenerator also dates an empty feed with the current
+time, so the feed seems to change with each request.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  
 
 @dataclass(frozen=True, slots=True)
 class FeedEntry:
-    """A paper as shown by feed readers."""
+    """A paper as an entry in a feed."""
 
-    url: str  # of its page here; also its permanent id
+    url: str  # of the paper's page on this site; also the permanent id of the entry
     title: str
     summary: str
     content: str  # HTML

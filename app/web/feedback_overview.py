@@ -49,6 +49,6 @@ def overview(session: Session, subscriber_id: int) -> FeedbackOverview:
 
 
 def followed_authors(names: Iterable[str], interests: Iterable[Interest]) -> list[str]:
-    """Return those of `names` for whom there is an interest such as `author:"Ada Lovelace"`."""
+    """Return the names of followed authors. An interest such as `author:"Ada Lovelace"` follows an author."""
     texts = {interest.text.casefold() for interest in interests}
     return [name for name in names if query_language.query_for("author", name).casefold() in texts]

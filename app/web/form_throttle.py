@@ -1,7 +1,7 @@
 """Limit forms that send mail. Above a limit, a form needs a proof of work or has to wait.
 
-Forms are never rejected permanently: a whole laboratory may sign up from one address, and a flood must not
-keep others out.
+Forms are never rejected permanently: a whole laboratory may sign up from one address, and a flood must
+not keep other visitors out.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ HOUR = timedelta(hours=1)
 PER_MAILBOX = 5  # forms an hour
 ALL_VISITORS = 25  # the limit for all visitors together, as a multiple of the limit for one
 PAUSE = timedelta(seconds=60)
-# Added for each further form from the same network, so that the forms are admitted one by one.
+# Added to the pause for each further form from a network, so that its forms are admitted one by one.
 SPACING = timedelta(seconds=10)
 LONGEST_PAUSE = HOUR
 
 
 class FormThrottle:
-    """Limits for forms, counted in the database across all processes.
+    """Limits for forms. The forms of all processes are counted together in the database.
 
     A visitor may send `per_visitor` forms an hour. `attempts` sets how much work a challenge takes.
     """

@@ -1,4 +1,4 @@
-"""Form values, kept as typed so that a form with an error can be shown again unchanged."""
+"""Form values as typed, so that a form with an error can be shown again unchanged."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class PreferencesForm:
 
     @property
     def valid_preferences(self) -> Preferences:
-        """Return the content preferences of a validated form, without invalid values."""
+        """Return the valid interests and content preferences of a validated form."""
         preferences = self.to_preferences()
         interests = tuple(
             interest
@@ -128,7 +128,7 @@ class PauseForm:
 
     @property
     def input_type(self) -> str:
-        """Return `text` for an invalid date, which a date field would not show. Otherwise, return `date`."""
+        """Return `text` if the date is invalid, because date fields do not show it. Else return `date`."""
         return "text" if self.typed and not _DAY.fullmatch(self.typed) else "date"
 
 
@@ -165,10 +165,10 @@ def sign_up_fields(form: PreferencesForm) -> list[tuple[str, str]]:
 def merge_concurrent_changes(form: PreferencesForm, stored: Preferences) -> Preferences:
     """Return the preferences in a form, plus interests and muted words added since it was opened.
 
-    These may have been added in another window or through links in an e-mail.
+    The subscriber may have added them in another window or through links in an e-mail.
     """
     preferences = form.to_preferences()
-    if not form.original_texts:  # it is unknown what the form showed when it was opened
+    if not form.original_texts:  # the original contents of the form are unknown
         return preferences
     in_form = {*form.original_texts, *(item.text for item in preferences.interests), *preferences.muted}
     interests = (item for item in stored.interests if item.text not in in_form)
@@ -192,13 +192,13 @@ def interest_rows(
 
 
 def non_empty_lines(text: str) -> str:
-    """Remove empty lines, and shorten the rest to the limits."""
+    """Remove empty lines. Truncate the text to MAX_LINES lines of at most MAX_LINE_CHARS."""
     non_empty = (line.strip()[:MAX_LINE_CHARS] for line in text.splitlines() if line.strip())
     return "\n".join(islice(non_empty, MAX_LINES))
 
 
 def add_interest(form: PreferencesForm, text: str) -> PreferencesForm:
-    """Add an interest to the typed ones, unless it is already there or the form is full."""
+    """Add an interest to a form, unless the form already contains it or is full."""
     rows = interest_rows([text])
     if len(form.rows) >= form.max_interests or any(row.text == text for row in form.rows):
         return form
@@ -218,7 +218,7 @@ def split_interest(form: PreferencesForm, text: str) -> PreferencesForm:
 
 
 def replace_interest(form: PreferencesForm, change: str) -> PreferencesForm:
-    """Replace an interest with a suggested one. `change` is the old and the new text, separated by a tab."""
+    """Replace an interest with a suggestion. `change` is the old and the new text, separated by a tab."""
     old, _, new = (query_language.normalise(text) for text in change[:MAX_LINE_CHARS].partition("\t"))
     rows = tuple(
         replace(row, text=new) if new and query_language.normalise(row.text) == old else row
@@ -228,7 +228,7 @@ def replace_interest(form: PreferencesForm, change: str) -> PreferencesForm:
 
 
 def validated(form: PreferencesForm) -> PreferencesForm:
-    """Validate the fields of a form that determine its preview."""
+    """Return a form with the errors in the fields that determine its preview."""
     problems = subscribers.problems(form.to_preferences(), form.max_interests, form.original_texts)
     previewed = ("interests", *_CONTENT_FIELDS)
     return replace(
@@ -255,7 +255,7 @@ def zones() -> list[tuple[str, list[str]]]:
 
 
 def _choice(kind: type[Choice], text: str) -> Choice:
-    """Return the chosen member, or the first one if the text is not an option."""
+    """Return the member whose value is the text, or the first member if there is none."""
     return kind(text) if text in list(kind) else next(iter(kind))
 
 

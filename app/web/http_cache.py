@@ -27,7 +27,7 @@ KEEP = timedelta(minutes=5)  # feeds and the sitemap
 KEEP_PAGES = timedelta(minutes=1)
 STALE_PAGES = timedelta(minutes=5)  # how much longer a page is served while it is rebuilt
 MAX_RESPONSES = 200  # most have a few tens of kilobytes
-AT_ONCE = PAGES + PAGES_WAITING  # threads that may build or wait at once; the rest serve other requests
+AT_ONCE = PAGES + PAGES_WAITING  # threads that may build or wait at once; others stay free for requests
 
 Key = tuple[str, ...]
 
@@ -65,7 +65,7 @@ class ResponseCache:
     def get_or_build(self, key: Key, now: datetime, build: Callable[[], CachedResponse]) -> CachedResponse:
         """Return the cached response. If it is missing or stale, one thread rebuilds it.
 
-        Raise TooManyRequests if there is no stale response, and too many threads are building or waiting.
+        Raise TooManyRequests if too many threads are building or waiting, and there is no stale response.
         """
         if fresh := self._stored(key, now - self._keep_for):
             return fresh
@@ -95,7 +95,7 @@ class ResponseCache:
 
     @contextmanager
     def _turn(self, key: Key) -> Iterator[None]:
-        """Let one thread at a time build a response. Raise TooManyRequests if too many are waiting."""
+        """Let one thread at a time build the response for a key. Raise TooManyRequests if too many wait."""
         with self._changed:
             if self._waiting >= AT_ONCE:
                 raise TooManyRequests(retry_after=2)
@@ -135,5 +135,5 @@ def conditional_response(request: Request, cached: CachedResponse, headers: Mapp
 
 
 def matches(etag: str, if_none_match: str) -> bool:
-    """Return whether the client already has this version. The comparison ignores whether ETags are weak."""
+    """Return whether an If-None-Match header contains this ETag, ignoring whether the ETags are weak."""
     return if_none_match.strip() == "*" or etag.removeprefix("W/") in re.findall(r'"[^"]*"', if_none_match)

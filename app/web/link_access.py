@@ -79,13 +79,13 @@ def feed_path(app: Application, subscriber: Subscriber) -> str:
 def signed_path(
     app: Application, purpose: Purpose, subscriber: Subscriber, at: datetime, argument: int = 0
 ) -> str:
-    """Return the path of a link issued at `at`."""
+    """Return the path of a signed link for a subscriber, issued at `at`."""
     token = app.signer.token(purpose, subscriber.id or 0, at, epoch=subscriber.link_epoch, argument=argument)
     return f"/{purpose}/{token}"
 
 
 def subscriber_links(request: Request, subscriber: Subscriber, now: datetime) -> dict[str, str]:
-    """Return the links for a subscriber's own pages. Links to download or erase data are e-mailed instead."""
+    """Return the paths of a subscriber's own pages. Links to download or erase data are only e-mailed."""
     app: Application = request.app.state.paperboy
     return {
         "preferences": signed_path(app, Purpose.PREFERENCES, subscriber, now),

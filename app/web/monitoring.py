@@ -49,7 +49,7 @@ CHECKED_EVERY, RATES_EVERY = timedelta(minutes=10), timedelta(minutes=1)
 
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
-    """Report that the process responds, without using a pool thread. If it does not, restart it."""
+    """Report that the process responds, without using a pool thread. Restart the process if it does not."""
     return {"status": "ok"}
 
 
@@ -69,9 +69,9 @@ def readyz(request: Request) -> JSONResponse:
 
 
 def _require_operator(request: Request, now: auth.Now, given: auth.Given) -> None:
-    """Require a key, because the counts before and after a sign-up would reveal whether an address was known.
+    """Require a key, unless links point to this machine, as in a local installation.
 
-    No key is needed if links point to this machine, as in a local installation.
+    Without a key, a visitor could sign up with an address and learn from the counts whether it was known.
     """
     app: Application = request.app.state.paperboy
     if urlsplit(app.settings.base_url).hostname not in ("127.0.0.1", "localhost", "::1"):
@@ -83,7 +83,7 @@ def metrics(request: Request) -> Response:
     """Return counts and times as Prometheus metrics. They contain no personal data."""
     registry, state = CollectorRegistry(), request.app.state
     with auth.capacity(request).api.take():
-        # Cached, because they read many rows: all subscribers, and the mails of eight days.
+        # These values are cached, because the queries read all subscribers and the mails of eight days.
         balance = _cached(state, "ledger_balance", CHECKED_EVERY, reconciliation.reconcile_recent)
         today = _cached(state, "rates_today", RATES_EVERY, partial(rates.by_day, days=1))
         ramp = ledger.warm_up_of(state.paperboy.settings)
@@ -167,7 +167,7 @@ def _warm_up_status(warm_up: WarmUp | None, session: Session, now: datetime) -> 
 
 
 def _warm_up_metrics(status: WarmUpStatus | None) -> Iterator[Metric]:
-    """Yield the limit and the waiting mails, if there is a limit today. Single domains are combined."""
+    """If there is a limit today, yield it and the waiting mails by receiver. Combine single domains."""
     if status is None or status.limit is None:
         return
     yield _gauge("warm_up_limit", "Maximum number of mails to each receiver today.", status.limit)

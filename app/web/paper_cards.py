@@ -21,7 +21,7 @@ from app.types import PaperView, Trend
 from app.web.vote_chart import VoteChart, vote_chart
 
 SUGGEST_FROM = timedelta(days=60)
-TOPIC_DAYS, TOPIC_TITLES = timedelta(days=6), 500  # topics are counted in the newest titles of a week
+TOPIC_DAYS, TOPIC_TITLES = timedelta(days=6), 500  # topics are counted in the 500 newest titles of a week
 KEEP_SUGGESTIONS = timedelta(minutes=10)
 
 
@@ -110,7 +110,7 @@ def latest_day(session: Session) -> date | None:
 def papers_of_day(
     session: Session, day: date, limit: int, now: datetime, page: int = 1, *, for_page: bool = False
 ) -> Day:
-    """Load a page of at most `limit` papers listed on a day, with pictures and topics only if `for_page`."""
+    """Load a page of at most `limit` papers listed on a day. Load pictures and topics only if `for_page`."""
     papers = paper_views.candidates(session, day, day)
     trends = trending.trends(papers, now)
     ranked = sorted(papers, key=lambda paper: (-paper.upvotes, -trends[paper.id].score, paper.id))
@@ -156,7 +156,7 @@ def paper_page(session: Session, paper_id: int, related: Iterable[PaperView], no
 
 
 def cards(papers: Iterable[PaperView], now: datetime) -> tuple[PaperCard, ...]:
-    """Return cards for papers from any days. Each trend is computed without the other papers of its day."""
+    """Return cards for papers from any days. Compute a paper's trend without comparing it with others."""
     return tuple(_card(paper, trending.trends([paper], now)[paper.id]) for paper in papers)
 
 
@@ -172,7 +172,7 @@ def _card(paper: PaperView, trend: Trend) -> PaperCard:
 
 
 class Suggestions:
-    """Suggestions from the keywords of recent papers. Keywords are counted at most every ten minutes."""
+    """Suggestions from the keywords of recent papers, which are counted at most every ten minutes."""
 
     def __init__(self, db: Database) -> None:
         self._db = db

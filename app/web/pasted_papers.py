@@ -1,4 +1,4 @@
-"""Parse pasted papers and files: small ones here, large ones in a child process with a deadline."""
+"""Parse pasted papers and files. Large inputs are parsed in a child process with a deadline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.papers import bibliography
 from app.runtime import sandbox
 from app.types import ParseResult
 
-SMALL = 20_000  # characters or bytes that are parsed in this process, within half a second
+SMALL = 20_000  # characters or bytes; parsing them in this process takes at most half a second
 Given = TypeVar("Given", str, bytes)
 
 

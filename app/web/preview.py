@@ -27,7 +27,7 @@ from app.web.visitors import visitor
 log = structlog.get_logger(__name__)
 
 DAYS = 14
-MIN_DAYS = 7  # days with papers needed to state a rate
+MIN_DAYS = 7  # minimum number of days with papers for stating a rate
 DEFAULT_DIGEST_SIZE = 10  # papers
 NARROW = 2  # papers in two weeks
 BUILDER_LIFETIME = timedelta(minutes=1)  # previews share a builder and its papers for this long
@@ -44,7 +44,7 @@ class InterestPreview:
     description: str
     hint: InterestHint
     parts: tuple[str, ...] = ()  # suggested interests, if this one looks like several
-    other_amounts: Mapping[str, str] = field(default_factory=dict)  # rates at the other amounts, if known
+    other_amounts: Mapping[str, str] = field(default_factory=dict)  # rates in words, keyed by amount names
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ def validate_and_preview(
 ) -> tuple[PreferencesForm, Preview]:
     """Return the validated form and its preview, which ignores invalid values. Raise no exceptions.
 
-    First split the interest `split` and make the `change` (see forms.replace_interest), if given. The preview
-    contains the error if the rate limit is exceeded or the preview fails. The form is not validated if the
-    rate limit is exceeded.
+    If given, first split the interest `split` and apply `change` (see forms.replace_interest). If the preview
+    fails or the rate limit is exceeded, return a preview with the error. If the rate limit is exceeded, the
+    form is not validated.
     """
     limits: Capacity = request.app.state.capacity
     previews: Previews = request.app.state.previews
@@ -93,9 +93,9 @@ def validate_and_preview(
 
 
 class Previews:
-    """A builder of previews. Previews within a minute share the loaded papers, which take longest to load.
+    """A builder of previews. Previews within a minute share the papers, because loading them takes longest.
 
-    They also share matched interests, so one preview is built at a time.
+    They also share the matches of interests, so only one preview is built at a time.
     """
 
     def __init__(self, app: Application) -> None:
@@ -134,7 +134,7 @@ class Previews:
 def preview_interest(
     builder: DigestBuilder, interest: Interest, days: Sequence[date], muted: Collection[int], max_parts: int
 ) -> InterestPreview:
-    """Return the recent matches of an interest, and the number of matches at the other amounts."""
+    """Return the daily matches of an interest, and the rates that the other amounts would give."""
     paper_days = len(builder.listing_days.intersection(days))
     note = builder.interests.absent_fields_note(interest.text)
 

@@ -20,7 +20,7 @@ from typing import Any
 import altcha
 
 ALGORITHM = "PBKDF2/SHA-256"
-ITERATIONS = 1_000  # per attempt; creating a challenge takes the server one attempt, verifying takes none
+ITERATIONS = 1_000  # per attempt; the server makes one attempt to create a challenge, and none to verify it
 ATTEMPTS = 1_500  # about a second in a laptop's browser
 MAX_WORK = 16  # maximum factor for ATTEMPTS; if only the total for all visitors is too high, the factor is 1
 TIME_TO_SOLVE = timedelta(seconds=60)  # if there is no pause
@@ -90,9 +90,7 @@ class Puzzles:
         return _to_challenge(challenge, pause)
 
     def permit(self, proof: str, mailbox: str, now: datetime) -> Permit | None:
-        """Return the challenge in a proof, or None if it is malformed, forged, expired or for another
-        mailbox.
-        """
+        """Return the permit in a proof, or None if the proof is invalid, expired or for another mailbox."""
         if not proof or len(proof) > MAX_CHARS:
             return None
         try:

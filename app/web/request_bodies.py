@@ -1,7 +1,7 @@
 """Parse large forms in a thread, so that they do not delay other requests.
 
 Starlette parses forms in the event loop, where a form of 1 MB of percent signs delays every response by half
-a second or more. Here large forms are parsed in a thread, at most two at a time.
+a second or more. This module parses large forms in a thread, at most two forms at a time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FormRequest(Request):
 
     @property
     def parsed_form(self) -> FormData | None:
-        """Return the form, if it has been parsed."""
+        """Return the form if it has been parsed, otherwise None."""
         return self._form
 
     async def _urlencoded(self) -> FormData:

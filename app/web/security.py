@@ -20,7 +20,7 @@ from app.storage.database import BUSY_TIMEOUT_MS, WEB_BUSY_TIMEOUT_MS, wait_for_
 # the page can show the error beside its field.
 MAX_FORM_BYTES = 1024 * 1024
 MAX_API_BYTES = 256 * 1024  # the body is read before the key is checked
-MAX_HELD_BYTES = 64 * 1024 * 1024  # of all bodies together, because attackers may send many large ones slowly
+MAX_HELD_BYTES = 64 * 1024 * 1024  # in all bodies, because attackers may send many large bodies slowly
 
 PAGE_CSP = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -73,7 +73,7 @@ class SecurityMiddleware:
         self._common = common
         self._uploads = (
             uploads or {}
-        )  # size limits of paths that check the sender first, and write the body to a file
+        )  # size limits of the paths that authenticate first and write the body to a file
         self._buffered = 0  # bytes of all bodies that are being received or processed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

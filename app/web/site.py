@@ -1,4 +1,4 @@
-"""Join the parts of the web application: pages, feeds, webhooks, the admin API, limits and caches."""
+"""Build the web application from its parts: pages, feeds, webhooks, the admin API, limits and caches."""
 
 from __future__ import annotations
 

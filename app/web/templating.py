@@ -129,8 +129,8 @@ _OUTCOMES = {
 class Static(StaticFiles):
     """Static files. A response is cached forever if the URL has the file's fingerprint.
 
-    During a rollout, a page of a newer version may request one of its files here. The fingerprint in the URL
-    then differs from the file's, so browsers must revalidate the response.
+    During a rollout, a page of a newer version may request a file from this version. The fingerprint in the
+    URL then differs from that of the file, so browsers must revalidate the response.
     """
 
     async def get_response(self, path: str, scope: Scope) -> Response:

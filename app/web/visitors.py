@@ -11,7 +11,7 @@ from app.settings import Settings
 
 
 def client_ip(request: Request) -> str:
-    """Return the client's address. Only the part of X-Forwarded-For that trusted proxies wrote is used."""
+    """Return the client's address. Use only the part of X-Forwarded-For that trusted proxies wrote."""
     settings: Settings = request.app.state.paperboy.settings
     peer = request.client.host if request.client else ""
     chain = [hop.strip() for hop in request.headers.get("x-forwarded-for", "").split(",") if hop.strip()]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from app.text.in_words import count_of
 from app.types import VoteSample
 
-MIN_CHART_POINTS = 5  # fewer points show nothing that the description does not say
+MIN_CHART_POINTS = 5  # a chart with fewer points adds nothing to the description
 WIDTH, HEIGHT = 240, 60  # of a chart, in SVG units
 
 

@@ -13,7 +13,7 @@ sources         the sources: try, add, pause, resume, poll, remove
 deliverability  rates by receiver; look up, suppress and list addresses
 records         runs of jobs, changes by operators, settings
 pagination      pages of long lists, with links to the newer and the older page
-timing          phrases that say when requested work is done
+timing          phrases that say when requested work will be done
 keys            create, rotate and revoke keys
 webhooks        add, change, test and remove webhooks; their events
 """

@@ -32,7 +32,7 @@ MESSAGES = {
 
 @router.get(PATH)
 def show_deliverability(request: Request, operator: Reader, email: str = "", done: str = "") -> Response:
-    """Show the rates of a week, and whether an address is suppressed."""
+    """Show the bounce and complaint rates of a week. If `email` is given, show whether it is suppressed."""
     app: Application = request.app.state.paperboy
     if not email:
         return _page(request, operator, message=MESSAGES.get(done, ""))

@@ -22,7 +22,7 @@ PATH = "/admin/deliveries/{delivery_id}"
 
 @router.get(PATH)
 def show_delivery(request: Request, operator: Reader, delivery_id: DeliveryId) -> Response:
-    """Show a mail. If its digest is stored, show it in a frame that cannot run scripts or submit forms."""
+    """Show a mail. If its digest is stored, show the digest in a frame without scripts and forms."""
     app: Application = request.app.state.paperboy
     row = deliveries.get_delivery(app, operator.key, delivery_id)
     try:
@@ -60,7 +60,7 @@ def confirm_arrival(request: Request, operator: Sender, delivery_id: DeliveryId)
 
 
 def _page_of(mail: deliveries.DeliveryOut) -> str:
-    """Return the path of the page that lists a mail: its edition's for a digest, else its subscriber's."""
+    """Return the path of the page that lists a mail: the edition of a digest, or else the subscriber."""
     if mail.kind is MailKind.DIGEST:
         return f"/admin/editions/{mail.edition}"
     return f"/admin/subscribers/{mail.subscriber_id}"

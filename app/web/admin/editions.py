@@ -126,7 +126,7 @@ def list_readers(
     state: Annotated[list[str] | None, Query()] = None,
     cursor: str | None = None,
 ) -> Response:
-    """List the subscribers whose digests of an edition are in these states, with the reasons."""
+    """List the subscribers whose digests of an edition are in the given states, with the reasons."""
     app: Application = request.app.state.paperboy
     states = [each for each in DeliveryState if each in (state or ())]
     digests = select(Delivery).where(Delivery.edition == edition, Delivery.kind == MailKind.DIGEST)

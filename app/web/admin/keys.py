@@ -29,7 +29,7 @@ def list_keys(request: Request, operator: Reader, done: str = "") -> Response:
 def create_key(
     request: Request, operator: Writer, name: Text = "", scope: Annotated[list[str] | None, Form()] = None
 ) -> Response:
-    """Create and show a key. It expires after a year or with the operator's own key, if that is sooner."""
+    """Create and show a key. It expires with the operator's own key, at the latest after a year."""
     app: Application = request.app.state.paperboy
     try:
         body = keys.NewKey(name=name, scopes=[Scope(each) for each in scope or ()])

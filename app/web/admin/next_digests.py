@@ -23,7 +23,7 @@ PREVIEWS_SHOWN = 20  # per page; building a page takes a second
 def show_next_digests(
     request: Request, operator: Reader, due: str = "", cursor: str | None = None
 ) -> Response:
-    """Show what all active subscribers, or only those who are due, would get now. The newest come first."""
+    """Show the digests that all active (or all due) subscribers would get now, newest subscriber first."""
     app: Application = request.app.state.paperboy
     capacity: Capacity = request.app.state.capacity
     now = clock.utcnow()

@@ -32,7 +32,7 @@ BAR_WIDTH, CHART_HEIGHT = 10, 80  # in SVG units
 
 
 class ActionPage(NamedTuple):
-    """The page where an operator acts on a finding, and the label of its link.
+    """The page where an operator acts on a finding, and the label of the link to it.
 
     `{}` in the URL is replaced with the subject of the finding's remedy, if any. `advice` replaces
     the finding's fix if the fix names a command with the same effect as the page.
@@ -64,9 +64,9 @@ ACTION_PAGES = {  # by the first word of the check
 
 
 class FindingView(NamedTuple):
-    """A finding with advice, and a button and a page for acting on it.
+    """A finding with advice, and the button and page with which an operator acts on it.
 
-    `button` is None if the operator may not press it.
+    `button` is None if the finding has no button, or if the operator may not press it.
     """
 
     finding: Finding
@@ -114,7 +114,7 @@ def overview(request: Request, operator: Reader, done: str = "") -> Response:
 def remedy(
     request: Request, operator: Writer, later: BackgroundTasks, action: Text = "", subject: Text = ""
 ) -> Response:
-    """Press a finding's button that needs the `write` scope."""
+    """Carry out the remedy of a finding, if its button needs the `write` scope."""
     return _press(request, operator, Scope.WRITE, action, subject, later)
 
 
@@ -122,7 +122,7 @@ def remedy(
 def remedy_by_sending(
     request: Request, operator: Sender, later: BackgroundTasks, action: Text = "", subject: Text = ""
 ) -> Response:
-    """Press a finding's button that needs the `send` scope."""
+    """Carry out the remedy of a finding, if its button needs the `send` scope."""
     return _press(request, operator, Scope.SEND, action, subject, later)
 
 
@@ -210,7 +210,7 @@ def _charts(days: Sequence[statistics.DayOut]) -> Iterator[Chart]:
 
 
 def _bars(counts: Sequence[tuple[str, int, int]]) -> list[Bar]:
-    """Return the bars of a chart, or none if there is nothing to show."""
+    """Return the bars of a chart, or an empty list if all counts are 0."""
     most = max((lower + upper for _, lower, upper in counts), default=0)
     if not most:
         return []

@@ -14,7 +14,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class BidirectionalPage(Generic[Row]):
-    """A page of a list, newest first, and the positions of the newer and the older page, or ""."""
+    """A page of a list, newest first. `newer` and `older` are the positions of the adjacent pages, or ""."""
 
     rows: list[Row]
     newer: str

@@ -89,10 +89,10 @@ def edit_paper(
     reset: Annotated[list[str] | None, Form()] = None,
     seen: Annotated[list[str] | None, Form()] = None,
 ) -> Response:
-    """Store the fields that differ from what the page showed, and revert the edits that are ticked.
+    """Store the fields that the operator changed, and revert the edits whose boxes are checked.
 
-    `seen` has the name of each field and a digest of the value that the page showed, which a poll may have
-    changed since.
+    `seen` contains `NAME:DIGEST` for each field, with a digest of the value that the page showed. A poll may
+    have changed the value since then.
     """
     typed = {
         "title": title, "tldr": tldr, "abstract": abstract, "authors": authors, "published_on": published_on,
@@ -140,7 +140,7 @@ def unpin_paper(request: Request, operator: Writer, paper_id: Id) -> Response:
 
 @router.post(PATH + "/{paper_id}/merge")
 def merge_papers(request: Request, operator: Writer, paper_id: Id, other: Text = "") -> Response:
-    """Merge with another paper, and redirect to the surviving one."""
+    """Merge the paper with another, and redirect to the surviving paper."""
 
     def merge(editor: Editor) -> Any:
         return editor.merge(paper_id, merging.id_of(operator_changes.find(editor.session, other)))
@@ -157,7 +157,7 @@ def split_paper(
     doi: Text = "",
     source_id: Text = "",
 ) -> Response:
-    """Split off a part, and redirect to the new paper."""
+    """Split off a part of the paper, and redirect to the new paper."""
 
     def split(editor: Editor) -> Any:
         return editor.split(paper_id, row_id=_number(row_id), doi=bool(doi), source_id=_number(source_id))
@@ -168,7 +168,7 @@ def split_paper(
 def _change(
     request: Request, operator: Operator, paper_id: int, done: str, change: Any, **values: Any
 ) -> Response:
-    """Apply a change, and redirect to the paper that it returns. If it is refused, show the reason."""
+    """Apply a change, and redirect to the paper that `change` returns. If it is refused, show the reason."""
     app: Application = request.app.state.paperboy
     try:
         with app.db.write() as session:
@@ -204,11 +204,11 @@ def _page(
 
 
 def _fields(paper: papers.PaperDetail) -> dict[str, str]:
-    """Return the values of the form's fields."""
+    """Return the values of the form's fields, keyed by name."""
     names = ("title", "abstract", "tldr", "url", "pdf_url", "code_url", "project_url")
     fields = {name: getattr(paper, name) for name in names}
     if paper.tldr_by:
-        fields["tldr"] = ""  # a model wrote the summary, so the paper itself has none
+        fields["tldr"] = ""  # a model wrote the summary, so the field is empty
     published_on = paper.published_on.isoformat() if paper.published_on else ""
     return {**fields, "authors": "\n".join(paper.authors), "published_on": published_on}
 

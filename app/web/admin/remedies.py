@@ -37,7 +37,7 @@ class Click(NamedTuple):
 
 
 class Button(NamedTuple):
-    """A button's label, the scope it needs, the message after it was pressed, and its action.
+    """A button: its label, the scope that it needs, the message after it was pressed, and its action.
 
     `advice` is shown above the button instead of the finding's fix, which names a command with the same
     effect. If `advice` is None, the fix is shown.

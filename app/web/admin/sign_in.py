@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 
 class SignInNeeded(Exception):
-    """The request has no session, or its session has ended."""
+    """The request has no session, or the session has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,10 @@ class Operator:
 
 
 def _operator(request: Request, needed: SecurityScopes) -> Operator:
-    """Return the operator. Raise SignInNeeded, or HTTPException (403) if the key lacks the scope."""
+    """Return the operator who sent a request.
+
+    Raise SignInNeeded if there is no session, or HTTPException (403) if the key lacks the scope.
+    """
     app: Application = request.app.state.paperboy
     secret, now = request.cookies.get(COOKIE, ""), clock.utcnow()
     idle = timedelta(minutes=app.settings.admin_idle_minutes)
@@ -119,7 +122,7 @@ def _submitting(*scopes: Scope) -> Any:
 
 
 Reader = Annotated[Operator, _viewing(Scope.READ)]
-Writer = Annotated[Operator, _submitting(Scope.WRITE)]  # has submitted a form, like a Sender
+Writer = Annotated[Operator, _submitting(Scope.WRITE)]  # has submitted a form, and so has a Sender
 Sender = Annotated[Operator, _submitting(Scope.SEND)]
 # Importing needs both scopes, because the subscribers are active at once. An `Importer` only views a page.
 Importer = Annotated[Operator, _viewing(Scope.WRITE, Scope.SEND)]
@@ -130,7 +133,10 @@ def page(
     request: Request, template: str, operator: Operator | None, *, status: int = 200, problem: str = "",
     message: str = "", headers: Mapping[str, str] = {}, **values: Any,
 ) -> Response:  # fmt: skip
-    """Render an admin page. Browsers must not store it. `message` may refer to the `timing`."""
+    """Render an admin page, which browsers must not store.
+
+    `message` may contain fields of the `timing`, such as `{timing.polls}`.
+    """
     message = message.format(timing=request.app.state.timing)
     values |= {"operator": operator, "problem": sentence(problem), "message": message}
     return templating.page(request, template, status=status, headers={**HEADERS, **headers}, **values)
@@ -147,7 +153,7 @@ def back_to(path: str, done: str = "") -> Response:
 def _sign_in_page(
     request: Request, to: str, *, message: str = "", problem: str = "", email: str = "", status: int = 403
 ) -> Response:
-    """Return the sign-in page, with `status` if there is a problem. It never contains the typed key."""
+    """Return the sign-in page. Its status is `status` if there is a problem. Never show the typed key."""
     app: Application = request.app.state.paperboy
     return page(
         request, "admin/sign_in.html", None, status=status if problem else 200, to=to, message=message,
@@ -167,7 +173,7 @@ def ask_key(request: Request, to: str = HOME) -> Response:
 
 @router.post("/admin/sign-in", dependencies=[Depends(same_site)])
 def sign_in(request: Request, key: Text = "", to: Text = HOME) -> Response:
-    """Open a session. After too many wrong keys from a network, refuse its requests, as the API does."""
+    """Open a session. Like the API, refuse requests from a network that sent too many wrong keys."""
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
     try:
@@ -203,7 +209,7 @@ def mail_link(request: Request, later: BackgroundTasks, email: Text = "") -> Res
 
 
 def _mail_link(app: Application, limits: Capacity, address: str) -> None:
-    """Mail a link if a slot for mails is free. The slots protect the thread pool that all requests share."""
+    """Mail a link if a mail slot is free, because mails must not occupy all threads that serve requests."""
     try:
         with limits.mails.take():
             _send_link(app, address, clock.utcnow())
@@ -276,7 +282,7 @@ def _local(path: str) -> str:
 
 
 def install(site: FastAPI) -> None:
-    """Redirect to the sign-in page when a session is needed."""
+    """Redirect requests that need a session to the sign-in page."""
     site.add_exception_handler(SignInNeeded, _to_sign_in)
 
 

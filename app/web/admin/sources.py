@@ -71,7 +71,7 @@ def add_source(
 
 
 def _config(kind: str, address: str, before: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration that a form describes. It replaces `before`.
+    """Return the configuration that a form describes. `before` is the current configuration, or empty.
 
     Raise InvalidInput if no kind was chosen.
     """
@@ -108,7 +108,7 @@ def change_source(
     shown_name: Text = "",
     shown_address: Text = "",
 ) -> Response:
-    """Rename a source, or change its configuration. Refuse if someone else has changed it meanwhile."""
+    """Rename or reconfigure a source. Refuse the change if someone else has changed the source meanwhile."""
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
     try:

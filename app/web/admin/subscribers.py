@@ -1,4 +1,4 @@
-"""Find subscribers, show their digests and the reasons for skipped ones, and act for them."""
+"""Find subscribers, show their digests and the reasons for skipped digests, and act for subscribers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def list_subscribers(
 def add_subscriber(
     request: Request, operator: Writer, email: Text = "", interests: Text = "", consent: Text = ""
 ) -> Response:
-    """Add a subscriber who gave consent elsewhere. Without the `send` scope, they are asked to confirm."""
+    """Add a subscriber who gave consent elsewhere. Without the `send` scope, ask them to confirm."""
     app: Application = request.app.state.paperboy
     typed = {"email": email, "interests": interests, "consent": consent}
     try:
@@ -244,7 +244,7 @@ def _lines(text: str) -> list[str]:
 def change_address(
     request: Request, operator: Writer, subscriber_id: Id, email: Text = "", confirmed: Text = ""
 ) -> Response:
-    """Mail requests to confirm a new address, or change it at once if it was confirmed elsewhere."""
+    """Ask for confirmation of a new address by mail, or change it at once if it was `confirmed` elsewhere."""
     app: Application = request.app.state.paperboy
     try:
         body = api.SubscriberPatch(email=email.strip(), email_confirmed=bool(confirmed))

@@ -1,4 +1,4 @@
-"""Phrases that say when requested work is done. The demo, which has no schedule, uses its own."""
+"""Phrases that say when requested work will be done. The demo has its own, because it has no schedule."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ ON_DAY = 50  # papers per page
 IN_WEEK = 50  # papers
 RELATED = 5  # papers
 MAX_PAGE = 100_000
-# Not longer, because proxies serve the picture of a hidden paper until it expires.
+# Not longer, because proxies serve the picture of a hidden paper until the cached response expires.
 FOR_A_WEEK = "public, max-age=604800, immutable"
 _WEEK = re.compile(r"(\d{4})-W(\d{2})", re.ASCII)
 _WITHDRAWN = ErrorPage(
@@ -54,7 +54,7 @@ _HIDDEN = ErrorPage(
 
 @router.get("/paper/{number}")
 def paper(request: Request, number: str, later: BackgroundTasks) -> Response:
-    """Show a paper: abstract, votes, listings and related papers."""
+    """Show a paper with its abstract, votes, listings and related papers."""
     paper_id = _parse_id(number)
     with db(request).read() as session:
         row = canonical_rows.papers(session, [paper_id]).get(paper_id)

@@ -40,7 +40,7 @@ Number = Annotated[int, Query(alias="page", ge=1)]
 
 
 class FeedbackAction(StrEnum):
-    """The two feedback links for a paper. Its other links are in `paper_actions`."""
+    """The two feedback links for a paper in a digest. `paper_actions` has the other links."""
 
     MORE = "like"
     LESS = "dislike"
@@ -58,7 +58,7 @@ def ask_feedback(request: Request, grant: FeedbackLink, link: FeedbackAction, pa
 def give_feedback(
     request: Request, grant: FeedbackLink, link: FeedbackAction, paper: Paper, action: Text = ""
 ) -> Response:
-    """Record the link's feedback, or undo it unless the other link's feedback has replaced it."""
+    """Record the feedback of a link, or remove it (`action` "undo") unless other feedback has replaced it."""
     subscriber, liked = grant.subscriber_id, link is FeedbackAction.MORE
     with db(request).write() as session:
         if action != "undo":
@@ -71,7 +71,7 @@ def give_feedback(
 def _feedback_page(
     request: Request, grant: Grant, link: FeedbackAction, paper: int, *, undone: bool = False
 ) -> Response:
-    """Show the paper with a button. The page does not name the subscriber, because e-mails get forwarded."""
+    """Show the paper with a button. The page does not name the subscriber, because people forward mails."""
     with db(request).read() as session:
         row = canonical_rows.papers(session, [paper]).get(paper)
         if row is None:
@@ -168,7 +168,7 @@ def remove(
     of: Annotated[FeedbackAction | None, Form()] = None,
     number: Annotated[int, Form(alias="page", ge=1)] = 1,
 ) -> Response:
-    """Remove feedback on a paper, and redirect to the list that it was in."""
+    """Remove feedback on a paper, and redirect to the list that contained the paper."""
     with db(request).write() as session:
         subscribers.remove_feedback(session, grant.subscriber_id, paper)
         if own:

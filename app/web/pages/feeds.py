@@ -48,7 +48,7 @@ class FeedItem:
     item: DigestItem
     shown_at: datetime  # when this version of the entry appeared
     interest: str = ""
-    sent: bool = False  # in a digest; the entry then keeps the digest's date and text
+    sent: bool = False  # in a digest; the entry then keeps the date and text of the digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def own_feed(request: Request, grant: Own) -> Response:
         subscriber = subscribers.get(session, grant.subscriber_id)
         info = FeedInfo("your papers", "The papers in your digests.", request.url.path.removesuffix(".json"))
         pauses = ledger.pauses(session)
-        delivered = [  # later digests contain the papers of undelivered ones
+        delivered = [  # papers of undelivered digests appear in later digests
             delivery
             for delivery in subscribers.history(session, subscriber.id or 0, MAX_DIGESTS)
             if delivery.due_at <= now
@@ -213,7 +213,7 @@ def _build_feed(
 
 
 def _entry(request: Request, feed_item: FeedItem, paper: Paper | None) -> FeedEntry:
-    """Return a feed entry. If the paper has no row any more, use what the digest stored about it."""
+    """Return a feed entry. If the paper has been deleted, use the data that the digest stored about it."""
     item, at = feed_item.item, feed_item.shown_at
     listed = _midnight(paper.first_listed_on) if paper and paper.first_listed_on else at
     templates: Environment = request.app.state.templates

@@ -63,7 +63,7 @@ class NewestDay:
 
 @router.get("/")
 def front(request: Request, interest: Annotated[list[str], Query()] = []) -> Response:  # noqa: B006
-    """Show the sign-up form and the newest papers. Other pages link here with interests to prefill."""
+    """Show the sign-up form and the newest papers. Links on other pages may prefill interests."""
     settings = request.app.state.paperboy.settings
     rows = forms.interest_rows(interest)
     form = PreferencesForm(
@@ -79,7 +79,7 @@ def front(request: Request, interest: Annotated[list[str], Query()] = []) -> Res
 
 @router.get("/suggest")
 def suggest(request: Request, q: str = "") -> list[str]:
-    """Return keywords that complete an interest."""
+    """Return the keywords that can complete a partly typed interest."""
     suggestions: paper_cards.Suggestions = request.app.state.suggestions
     return suggestions.matching(q[:60], clock.utcnow())
 
@@ -214,8 +214,8 @@ def _accepted(
     request: Request, later: BackgroundTasks, request_id: int, template: str, **values: Any
 ) -> Response:
     later.add_task(background.answer_form, request, request_id)
-    # Close the connection. A second request on it would wait until the message is sent, which would reveal
-    # whether there was one.
+    # Close the connection. A second request on it would wait until the mail is sent. The delay would reveal
+    # that there was a mail.
     headers = {**PUBLIC_REFERRER, "Connection": "close"}
     paused = background.is_paused(request)
     return page(request, template, headers=headers, paused=paused, **values)

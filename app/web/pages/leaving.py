@@ -24,13 +24,13 @@ Erase = Annotated[Grant, allows(Purpose.ERASE)]
 
 @router.get("/unsubscribe/{token}")
 def ask_unsubscribe(request: Request, grant: Unsubscribe) -> Response:
-    """Ask whether to unsubscribe, or report that the subscriber has left. Links in old e-mails work too."""
+    """Ask whether to unsubscribe, or report that the subscriber has left. Old links work, too."""
     return _unsubscribe_page(request, grant)
 
 
 @router.post("/unsubscribe/{token}")
 def unsubscribe(request: Request, grant: Unsubscribe) -> Response:
-    """Unsubscribe. The button and mail clients (RFC 8058) post here. The body is not read."""
+    """Unsubscribe. The button and mail clients (RFC 8058) send this request. Its body is not read."""
     with db(request).write() as session:
         subscribers.unsubscribe(session, grant.subscriber_id, clock.utcnow())
     return _unsubscribe_page(request, grant)

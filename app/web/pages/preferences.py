@@ -220,7 +220,7 @@ def mail_address_change(
 
 @router.post("/preferences/{token}/links")
 def renew_links(request: Request, grant: Change, later: BackgroundTasks) -> Response:
-    """Replace all links. The new ones are e-mailed, so that the holder of a leaked link does not see them."""
+    """Replace all links. E-mail the new ones, so that the holder of a leaked link does not see them."""
     _mail_later(request, grant, later, subscribers.new_links)
     with db(request).read() as session:
         is_paused = ledger.is_paused(session)

@@ -25,8 +25,8 @@ router = APIRouter(include_in_schema=False)
 MAX_URLS = 50_000  # per sitemap; the limit of the protocol
 MAX_PARTS = 50_000  # sitemaps per index; also the limit of the protocol
 HOURLY = {"Cache-Control": "public, max-age=3600"}
-# Searches and feeds for interests are expensive, and their papers have their own pages. The rest is for
-# programs. Signed links are not listed here: a crawler that may not fetch a link does not see its noindex
+# Searches and feeds for interests are expensive, and their papers have their own pages. The other paths are
+# for programs. Signed links are not listed here: a crawler that may not fetch a link does not see its noindex
 # header, and may index it.
 DISALLOWED = (
     "/search", "/feed.atom?interest=", "/feed.json?interest=",
