@@ -120,7 +120,7 @@ log = structlog.get_logger(__name__)
 
 
 def wait_in_words(seconds: int) -> str:
-    """Return a waiting time: "1 second", "40 seconds", "3 minutes"."""
+    """Format a waiting time, such as "1 second", "40 seconds" or "3 minutes"."""
     return count_of(seconds, "second") if seconds <= 90 else count_of(math.ceil(seconds / 60), "minute")
 
 

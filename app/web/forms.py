@@ -80,7 +80,7 @@ class PreferencesForm:
 
     @property
     def rows_with_spare(self) -> tuple[InterestInput, ...]:
-        """Return the rows, followed by a few empty ones."""
+        """Return the rows, followed by a few empty rows for further interests."""
         spare = min(SPARE_ROWS, self.max_interests - len(self.rows))
         return self.rows + (InterestInput(),) * max(spare, 0)
 

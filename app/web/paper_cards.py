@@ -76,7 +76,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class WeekPapers:
-    """The most upvoted papers listed in a week, its days with papers, and the neighbouring weeks."""
+    """The most upvoted papers listed in a week, the days that have papers, and the neighbouring weeks."""
 
     week: Week
     days: tuple[date, ...]

@@ -88,7 +88,7 @@ def page(
 
 
 def mark_title(item: DigestItem) -> MarkedTexts:
-    """Mark the words of a title as in e-mails, but without style attributes, which the CSP forbids."""
+    """Mark the words of a title as in e-mails, but without style attributes, because the CSP forbids them."""
     marked = marked_words.mark(item, replace(item, summary=""))
     title = _MAIL_MARK.sub(r"<mark>\1</mark>", str(marked.title))
     return marked._replace(title=Markup(title))  # noqa: S704 - escaped by marked_words.mark
@@ -107,7 +107,7 @@ def local_day(at: datetime, zone: str) -> str:
 
 
 def outcome(delivery: Delivery) -> str:
-    """Describe the outcome of a digest's delivery to its subscriber."""
+    """Describe the outcome of a delivery in words for its subscriber."""
     words = _OUTCOMES[delivery.state]
     # Subscribers see why a digest was skipped. Only the operator sees the relay's response.
     return f"{words}: {delivery.reason}" if delivery.state is DeliveryState.SKIPPED else words

@@ -256,8 +256,8 @@ def confirm_uncertain(app: Paperboy, key: CanSend, now: Now, edition: Name) -> C
 def retry_failed(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Retried:
     """Send the failed digests of an edition again, except to subscribers who have a later digest.
 
-    Nobody gets a paper twice: digests stay failed if they may have arrived, or if a later digest of the same
-    subscriber was sent or will be.
+    A digest stays failed if it may have arrived, or if a later digest of the same subscriber was or will be
+    sent. Therefore, nobody receives a paper twice.
     """
     with app.db.write() as session:
         retried = ledger.retry_failed(session, edition, now)

@@ -1,7 +1,7 @@
-"""Add ETags, so that unchanged responses are not sent again and clients do not overwrite others' changes.
+"""Add ETags: unchanged responses are not sent again, and clients do not overwrite each other's changes.
 
 GET and PATCH return the ETag of a representation (RFC 9110). A change with `If-Match` is made only if the
-representation is still the same. The caller compares it in the transaction that makes the change.
+representation is still the same. The caller compares the ETags in the transaction that makes the change.
 """
 
 from __future__ import annotations

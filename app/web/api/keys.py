@@ -91,7 +91,7 @@ def rotate_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> CreatedKey
 
 @router.delete("/{key_id}", status_code=204, responses=problems.responses(404, 409))
 def revoke_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> None:
-    """Revoke a key at once. Sessions on the admin pages that were opened with it end."""
+    """Revoke a key at once. This also ends the sessions on the admin pages that were opened with the key."""
     with app.db.write() as session:
         _require_scopes(key, [Scope(scope) for scope in api_keys.get(session, key_id).scopes])
         row = api_keys.revoke_by_id(session, key_id, now)

@@ -111,7 +111,7 @@ def list_feedback(
 
 @router.post("/preferences/{token}/papers")
 def add_papers(request: Request, grant: Change, liked: Text = "", file: UploadFile | None = None) -> Response:
-    """Like the pasted papers and those in a file, and show which of them were recognised."""
+    """Record likes for the papers in the pasted text and the file. Show the recognised papers."""
     file = file if file and file.filename else None  # browsers send a file without a name if none was chosen
     try:
         if not liked.strip() and not file:
@@ -182,7 +182,7 @@ def remove(
 def change_author(
     request: Request, grant: Change, follow: Text = "", aside: Text = "", again: Text = ""
 ) -> Response:
-    """Follow an author of liked papers, ignore them, or stop ignoring them."""
+    """Follow or ignore an author of liked papers, or stop ignoring an author."""
     subscriber, most = grant.subscriber_id, request.app.state.paperboy.settings.max_interests
     with db(request).write() as session:
         if follow:

@@ -88,7 +88,7 @@ def follow(
     other: Text = "",
     action: Text = "",
 ) -> Response:
-    """Follow one of the paper's authors, chosen or typed, or stop following them."""
+    """Follow the chosen or typed author of the paper, or stop following this author."""
     try:
         with db(request).write() as session:
             if action == "undo":

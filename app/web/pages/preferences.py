@@ -175,7 +175,7 @@ def pause_from_preferences(request: Request, grant: Change, until: Text = "", ac
 
 @router.post("/preferences/{token}/first")
 def send_first_digest(request: Request, grant: Change, later: BackgroundTasks) -> Response:
-    """Send a new subscriber's first digest now. Repeats send nothing: the ledger has one digest per day."""
+    """Send a new subscriber's first digest now. The ledger prevents a second digest on the same day."""
     app: Application = request.app.state.paperboy
     capacity: Capacity = request.app.state.capacity
     capacity.first_digest_limit.hit(visitor(request))
