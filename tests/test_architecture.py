@@ -27,6 +27,7 @@ PURE = (
     "bounces.soft_bounce_score",
     "bounces.webhook_signatures",
     "bounces.webhook_formats",
+    "delivery.ledger.retry_delays",
     "delivery.mail_providers",
     "delivery.smtp.fair_queue",
     "delivery.smtp.protocol",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import cast
 
 import orjson
@@ -14,6 +14,7 @@ from app.delivery import suppression
 from app.delivery.journal import AttemptResult
 from app.delivery.ledger import controls, receiver_backoffs, transitions
 from app.delivery.ledger.claims import LEASE, LEASED_STATES, skip_reason
+from app.delivery.ledger.retry_delays import retry_delay
 from app.settings import UncertainPolicy
 from app.storage.database import in_array, sqlite_timestamp
 from app.storage.models import Delivery, Event, ReceiverBackoff, Subscriber, SubscriberState
@@ -23,7 +24,6 @@ from app.types import SendOutcome, SendResult
 
 # Called in the transaction that records a permanent failure, with the ids of the delivery and the subscriber.
 OnFailed = Callable[[Session, int, int, SendResult, datetime], None]
-FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=5), timedelta(hours=4)
 # States in which the owner's result counts. In all other states, the mail was released, sent or given up.
 OPEN_STATES = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
 NOT_ATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
@@ -204,9 +204,3 @@ def _apply(delivery: Delivery, result: SendResult, now: datetime, policy: Uncert
 
 def _text(result: SendResult) -> str:
     return f"{result.code or ''} {result.text}".strip()
-
-
-def retry_delay(attempts: int, delivery_id: int) -> timedelta:
-    """Return the delay after the n-th attempt. It doubles each time and varies by id to spread the load."""
-    spread: float = 0.75 + 0.5 * (delivery_id * 2654435761 % 2**32) / 2**32
-    return min(FIRST_DELAY * (1 << min(attempts - 1, 16)), LONGEST_DELAY) * spread
