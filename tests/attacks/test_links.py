@@ -277,7 +277,7 @@ def test_page_says_that_new_links_wait_while_sending_is_paused(
     with app.db.write() as session:
         ledger.pause(session, "the relay moves", clock.utcnow())
     answer = client.post(preferences_of(app, alice) + "/links")
-    assert "You’ll get an e-mail with new ones as soon as this service resumes sending e-mail." in answer.text
+    assert "You’ll get an e-mail with new links as soon as this service resumes sending." in answer.text
     assert "sent you" not in answer.text
     assert not mail_server.messages
 

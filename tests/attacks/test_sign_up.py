@@ -176,7 +176,7 @@ def test_active_reader_who_declines_is_told_how_to_unsubscribe(
     text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
     confirm, decline = re.findall(r"https://paperboy\.test(/(?:confirm|decline)/\S+)", text)
     client.post(confirm)
-    assert "This sign-up was confirmed" in client.post(decline).text
+    assert "This sign-up has already been confirmed" in client.post(decline).text
 
 
 def test_older_sign_up_does_not_resubscribe(app: Application, now: datetime) -> None:

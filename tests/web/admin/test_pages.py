@@ -634,7 +634,8 @@ def test_coming_edition_is_held(app: Application, sign_in: Callable[..., Desk]) 
         desk.post("/admin/editions", edition=f" {coming} ").headers["location"] == "/admin/editions?done=held"
     )
     assert (
-        f'>{coming}</td><td data-label="Held">It will wait for approval' in desk.get("/admin/editions").text
+        f'>{coming}</td><td data-label="Held">This edition will wait for approval'
+        in desk.get("/admin/editions").text
     )
     assert "awaits approval" not in desk.get("/admin").text
     refused = desk.post("/admin/editions", edition="2020-01-01")
@@ -758,7 +759,7 @@ def test_suppressions(app: Application, sign_in: Callable[..., Desk], people: li
     """An address is looked up, suppressed and lifted."""
     desk, path = sign_in(), "/admin/deliverability"
     page = desk.get(f"{path}?email={ALICE}").text
-    assert "It is not suppressed." in page
+    assert "This address is not suppressed." in page
     assert "The newest 0" not in page
     assert desk.post(f"{path}/lift", email=ALICE).status_code == 422
     assert desk.post(f"{path}/suppress", email="nonsense").status_code == 422

@@ -62,10 +62,10 @@ def test_search(app: Application, sign_in: Callable[..., Desk], papers: list[int
 def test_page_says_who_was_sent_it(app: Application, sign_in: Callable[..., Desk], papers: list[int]) -> None:
     pipeline.plan(app, clock.utcnow())
     page = html.unescape(sign_in().get(f"/admin/papers/{papers[0]}").text)
-    assert "Digests with it: 1 pending" in page
+    assert "Digests with this paper: 1 pending" in page
     assert f'/admin/subscribers/1?paper={papers[0]}#explain"' in page
     assert "2611.00001" in page
-    assert "It has not been in any digest." in sign_in().get(f"/admin/papers/{papers[1]}").text
+    assert "This paper has not been in any digest." in sign_in().get(f"/admin/papers/{papers[1]}").text
     assert sign_in().get("/admin/papers/99").status_code == 404
 
 

@@ -575,7 +575,7 @@ def test_confirmation_page_announces_the_next_digest(
         )  # fmt: skip
     page = client.post(link(Purpose.CONFIRM, pending)).text
     assert "Your next digest is due on" in page
-    assert "Send me the first one now" not in page
+    assert "Send me my first digest now" not in page
 
 
 def test_requested_first_digest_may_wait_for_approval(
