@@ -1,6 +1,6 @@
 """PURE. Parse notices in free text: recipients, the quoted SMTP reply, the start of the returned message.
 
-About half of all mail servers write free text instead of RFC 3464 fields.
+Many mail servers write free text instead of RFC 3464 fields.
 """
 
 from __future__ import annotations

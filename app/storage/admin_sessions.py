@@ -33,7 +33,7 @@ def find(
 ) -> tuple[ApiKeyIdentity, bool] | None:
     """Return the identity of a session's key, and True if `touch` should be called.
 
-    Return None if the session was unused for `idle`, is older than `longest`, or has an inactive key.
+    Return None if the session has been unused for `idle`, is older than `longest`, or has an inactive key.
     """
     row = _find(session, secret)
     if row is None or row.used_at <= now - idle or row.created_at <= now - longest:

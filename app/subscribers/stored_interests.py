@@ -90,7 +90,7 @@ def note_newest(session: Session, ids: Collection[int]) -> None:
 
 
 def forget_unused_queries(session: Session, ids: Collection[int] | None = None) -> int:
-    """Delete texts that no subscriber uses, or those of them with these ids. Return their number.
+    """Delete the texts that no subscriber uses, or only those with these ids. Return the number deleted.
 
     A text that another transaction is about to use is locked (see `_query_ids`) and is not deleted.
     """

@@ -75,7 +75,7 @@ def read_file(
 
 
 def _has_json_lines(start: bytes) -> bool:
-    """Return whether the first line of a file is a row of papers, and another line follows."""
+    """Return whether the first line of a file is the JSON object of a paper, and more lines follow."""
     first, _, rest = start.removeprefix(BOM).lstrip().partition(b"\n")
     try:
         row = json.loads(first)
