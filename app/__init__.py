@@ -76,7 +76,7 @@ Where to find limits, weights and intervals:
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
     connections, and messages per connection    settings.py, delivery/mail_providers.py
     when and how often a send is retried        delivery/ledger/retry_delays.py
-    when a mail is given up                     digests/planning.py, delivery/ledger/expiry.py
+    when a mail is given up                     digests/planning.py, subscribers/, delivery/ledger/expiry.py
     when sending pauses automatically           delivery/ledger/circuit_breaker.py, bounces/rates.py
     the ramp of a new sending domain            settings.py, delivery/warm_up.py
     how long a lease lasts                      delivery/ledger/claims.py

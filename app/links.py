@@ -80,8 +80,8 @@ class Purpose(StrEnum):
 
 DIGEST_ACTIONS = ("like", "dislike")  # the feedback links of a card; their pages link to the other actions
 FEEDBACK_ACTIONS = (*DIGEST_ACTIONS, "mute", "follow")
-# Settings define the lifetimes of CONFIRM and PREFERENCES links. All other links work until the subscriber's
-# link epoch is incremented.
+# Settings define the lifetimes of CONFIRM and PREFERENCES links. Purposes without a lifetime work until the
+# subscriber's link epoch is incremented; UNSUBSCRIBE links always work.
 LIFETIMES = {
     Purpose.DECLINE: timedelta(days=30),
     Purpose.ADDRESS: timedelta(days=2),
@@ -117,9 +117,7 @@ class Grant:
 class LinkSigner:
     """A signer and verifier of tokens. The first key signs; all keys verify."""
 
-    def __init__(
-        self, keys: Sequence[str], base_url: str, lifetimes: Mapping[Purpose, timedelta] = LIFETIMES
-    ) -> None:
+    def __init__(self, keys: Sequence[str], base_url: str, lifetimes: Mapping[Purpose, timedelta]) -> None:
         self._keys = [_Key(key) for key in keys]
         self._base_url = base_url
         self.lifetimes = lifetimes

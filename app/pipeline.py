@@ -45,6 +45,7 @@ from app.digests import backtesting, explanation, planning
 from app.digests.builder import DigestBuilder
 from app.digests.explanation_types import Explanation
 from app.errors import ClockError, InvalidInput
+from app.links import Purpose
 from app.papers import llm_summaries, picture_fetching, polling, rechecking, source_trial
 from app.papers.polling import FileImportResult, PollResult
 from app.papers.source_trial import TrialResult
@@ -121,7 +122,7 @@ def _train_if_outgrown(app: Application, now: datetime) -> None:
 
 
 def summarise(app: Application, now: datetime) -> Counter[str]:
-    """Summarise papers that have no summary with a language model, if the settings name one.
+    """Have a language model summarise papers that have no summary, if the settings name one.
 
     Only one process does so at a time. Must not be called from a running event loop.
     """
@@ -229,7 +230,7 @@ def _end_pauses_and_check_due(app: Application, now: datetime) -> bool:
 
 
 def _plan(app: Application, time: Timeline, run: job_runs.JobRunRecorder) -> None:
-    """Recover mails, then plan. If the clocks disagree, planning fails, but mails are still sent."""
+    """Recover mails, then plan. If the clocks disagree, record a failure and return: mails are still sent."""
     _recover(app, time.start)  # first, so that the papers from an abandoned digest go into the next one
     try:
         run.add(planning.plan(app.digest_context, time.start))
@@ -332,7 +333,7 @@ def _answer(app: Application, request_id: int, now: datetime, run: job_runs.JobR
     """Process a form, and return the id of the mail that it requests, if any. A failure is recorded."""
     try:
         with app.db.write() as session:
-            return subscribers.process(session, request_id, now)
+            return subscribers.process(session, request_id, now, app.signer.lifetimes[Purpose.CONFIRM])
     except Exception as error:  # still process the other forms
         log.exception("processing a form failed; it will be retried within a minute", request=request_id)
         run.fail(f"request {request_id}", type(error).__name__)  # the message may contain an address

@@ -55,7 +55,7 @@ def ends_in_function_word(subject: str) -> bool:
 def main() -> None:
     rules: dict[str, Callable[[Titles], str]] = {
         "the former rule": former_subject,
-        "subject_line": lambda titles: subject_and_preview.write(titles, len(titles)).text,
+        "subject_and_preview": lambda titles: subject_and_preview.write(titles, len(titles)).text,
     }
     for name in ("hf_daily", "arxiv_daily"):
         every = digests(Path(sys.argv[1]) / "data" / name)

@@ -9,14 +9,14 @@ from itertools import combinations
 import pytest
 
 from app.errors import LinkExpired, LinkForged
-from app.links import TOKEN_CHARS, LinkSigner, Purpose
+from app.links import LIFETIMES, TOKEN_CHARS, LinkSigner, Purpose
 
 OLD, NEW = "an old key that signed before the rotation", "a new key that signs after the rotation"
 
 
 @pytest.fixture
 def signer() -> LinkSigner:
-    return LinkSigner([OLD], "https://paperboy.test")
+    return LinkSigner([OLD], "https://paperboy.test", LIFETIMES)
 
 
 def test_valid_token(signer: LinkSigner, now: datetime) -> None:
@@ -73,9 +73,9 @@ def test_expiry(signer: LinkSigner, now: datetime) -> None:
 def test_key_rotation(signer: LinkSigner, now: datetime) -> None:
     """The first key signs. Links of an old key work until it is removed."""
     token = signer.token(Purpose.UNSUBSCRIBE, 7, now)
-    assert LinkSigner([NEW, OLD], "").verify(Purpose.UNSUBSCRIBE, token, now).subscriber_id == 7
+    assert LinkSigner([NEW, OLD], "", LIFETIMES).verify(Purpose.UNSUBSCRIBE, token, now).subscriber_id == 7
     with pytest.raises(LinkForged):
-        LinkSigner([NEW], "").verify(Purpose.UNSUBSCRIBE, token, now)
+        LinkSigner([NEW], "", LIFETIMES).verify(Purpose.UNSUBSCRIBE, token, now)
 
 
 def test_return_path_must_be_signed(signer: LinkSigner) -> None:
@@ -138,8 +138,8 @@ def test_tokens_contain_no_numbers(signer: LinkSigner, now: datetime) -> None:
 @pytest.mark.parametrize("keys", [[OLD], [OLD, NEW], [NEW, OLD]], ids=["one key", "a second", "rotated"])
 def test_flipped_bit_invalidates_a_token(now: datetime, keys: list[str]) -> None:
     """Flipping any bit invalidates the token, with any set of keys."""
-    token = raw(LinkSigner([OLD], "").token(Purpose.CONFIRM, 7, now))
-    reads = LinkSigner(keys, "")
+    token = raw(LinkSigner([OLD], "", LIFETIMES).token(Purpose.CONFIRM, 7, now))
+    reads = LinkSigner(keys, "", LIFETIMES)
     for bit in range(8 * len(token)):
         changed = (int.from_bytes(token) ^ 1 << bit).to_bytes(len(token))
         with pytest.raises(LinkForged):
@@ -184,7 +184,7 @@ def test_changed_digit_invalidates_a_return_path(signer: LinkSigner) -> None:
 
 def test_return_paths_survive_key_rotation() -> None:
     """Return paths of an old key work until it is removed."""
-    path = LinkSigner([OLD], "").return_path(1234, "paperboy.test")
-    assert LinkSigner([NEW, OLD], "").delivery_of(path) == 1234
+    path = LinkSigner([OLD], "", LIFETIMES).return_path(1234, "paperboy.test")
+    assert LinkSigner([NEW, OLD], "", LIFETIMES).delivery_of(path) == 1234
     with pytest.raises(LinkForged):
-        LinkSigner([NEW], "").delivery_of(path)
+        LinkSigner([NEW], "", LIFETIMES).delivery_of(path)

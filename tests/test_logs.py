@@ -21,7 +21,7 @@ from app import logs, pipeline
 from app.application import Application
 from app.bounces import Kind, Notice
 from app.errors import SourceError
-from app.links import LinkSigner, Purpose
+from app.links import LIFETIMES, LinkSigner, Purpose
 from app.papers.sources import http_client
 from app.papers.sources.http_client import HttpTransport
 from app.settings import Settings
@@ -47,7 +47,7 @@ def test_links_and_keys_are_redacted(
 ) -> None:
     """Tokens and keys are redacted in messages, fields, exceptions and access logs."""
     logs.configure(settings)
-    token = LinkSigner([SECRET], "").token(Purpose.UNSUBSCRIBE, 7, now)
+    token = LinkSigner([SECRET], "", LIFETIMES).token(Purpose.UNSUBSCRIBE, 7, now)
     key = api_keys.PREFIX + api_keys.new_secret()
     structlog.get_logger("app").info("called", path=f"/unsubscribe/{token}", headers={"Authorization": [key]})
     logging.getLogger("uvicorn.access").info(
@@ -83,7 +83,7 @@ def test_links_and_keys_are_redacted(
 )
 def test_secrets_are_redacted_in_any_context(now: datetime, message: str, secret: str, spelling: str) -> None:
     """No 12 characters of one in a row remain in any encoding."""
-    signer = LinkSigner([SECRET], "")
+    signer = LinkSigner([SECRET], "", LIFETIMES)
     secrets = {
         "token": signer.token(Purpose.UNSUBSCRIBE, 7, now),
         "key": api_keys.PREFIX + api_keys.new_secret(),

@@ -177,7 +177,8 @@ def _unsubscribe(
                 return "unsubscribed"
         with suppress(NotFound, InvalidInput):
             subscriber = subscribers.find(session, request.sender)
-            subscribers.send_link(session, subscriber.email, "", now)
+            confirmable = context.signer.lifetimes[Purpose.CONFIRM]
+            subscribers.send_link(session, subscriber.email, "", now, confirmable)
             return "unsubscribe_links"
     return None
 

@@ -48,7 +48,7 @@ RANK_LEGEND = (
 def explain(
     subscriber: Annotated[str, typer.Argument(help="The subscriber's address or number.")],
     paper: Annotated[
-        str, typer.Argument(help="The paper's number, arXiv id, DOI or URL. Default: show all mails.")
+        str, typer.Argument(help="The paper's ID, arXiv ID, DOI or URL. Default: show all mails.")
     ] = "",
     at: output.At = None,
     as_json: output.AsJson = False,

@@ -28,13 +28,13 @@ from app.storage.models import Paper
 
 papers = typer.Typer(no_args_is_help=True, help="Search, show, edit, hide, pin, merge and split papers.")
 
-Name = Annotated[str, typer.Argument(help="The paper's number, arXiv id, DOI or URL.")]
+Name = Annotated[str, typer.Argument(help="The paper's ID, arXiv ID, DOI or URL.")]
 
 
 @papers.command("search")
 def search_papers(
     text: Annotated[
-        str, typer.Argument(help="Words of the title or abstract, an arXiv id, DOI or URL.")
+        str, typer.Argument(help="Words of the title or abstract, an arXiv ID, DOI or URL.")
     ] = "",
     hidden: Annotated[bool, typer.Option("--hidden", help="Only hidden papers.")] = False,
     pinned: Annotated[bool, typer.Option("--pinned", help="Only pinned papers.")] = False,
@@ -162,7 +162,7 @@ def unpin_paper(name: Name) -> None:
 
 @papers.command("merge")
 def merge_papers(
-    name: Name, other: Annotated[str, typer.Argument(help="The duplicate: its number, arXiv id, DOI or URL.")]
+    name: Name, other: Annotated[str, typer.Argument(help="The duplicate: its ID, arXiv ID, DOI or URL.")]
 ) -> None:
     """Merge two records of the same paper. Subscribers who received one do not receive the other."""
     with _editor(name) as (editor, paper_id):

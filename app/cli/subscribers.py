@@ -85,7 +85,7 @@ def add(
     min_papers: output.MinPapers = DEFAULT_MIN_PAPERS,
     max_papers: output.MaxPapers = DEFAULT_MAX_PAPERS,
     when_empty: Annotated[
-        EmptyDigestPolicy, typer.Option(help="The policy if no papers match.")
+        EmptyDigestPolicy, typer.Option(help="Skip the digest or send trending papers if no papers match.")
     ] = EmptyDigestPolicy.SKIP,
     max_trending: output.MaxTrending = None,
     mute: output.Mute = None,
@@ -158,7 +158,7 @@ def send_test(
 
 @group.command()
 def why(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
-    """Show a subscriber's latest mails, the reasons for missing digests, and the papers they would get now.
+    """Show a subscriber's latest mails, why digests were not sent, and the papers they would get now.
 
     For a single paper, use `paperboy explain`.
     """

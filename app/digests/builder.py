@@ -118,7 +118,7 @@ class DigestBuilder:
         # If there are no candidates: the newest listing day, or None if the archive is empty.
         self._newest_day = since if self._all else listings.neighbouring_days(session, date.max)[0]
         self._since = since
-        self._earliest_unmerge = canonical_rows.earliest_undone_merge(session, self._all)
+        self._earliest_undone_merge = canonical_rows.earliest_undone_merge(session, self._all)
         self._model = context.models.current(session)
         kinds = select(col(Source.kind)).where(col(Source.paused).is_(False)).distinct()
         self._source_kinds = sorted(session.exec(kinds))
@@ -152,7 +152,7 @@ class DigestBuilder:
         """
         days = [paper.first_listed_on for paper in self._papers.values() if paper.first_listed_on]
         listed = datetime.combine(min(days, default=self._today) - timedelta(days=1), time(), UTC)
-        return min(listed, self._earliest_unmerge or listed)
+        return min(listed, self._earliest_undone_merge or listed)
 
     def ranked(self, requests: Sequence[DigestRequest]) -> list[ranking.Ranked | Skip]:
         """Return each subscriber's ranked papers, or a Skip if a request fails, in the order of `requests`.

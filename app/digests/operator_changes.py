@@ -131,7 +131,7 @@ def find(session: Session, name: str) -> Paper:
         return get(session, int(name))
     paper_id = canonical_rows.find_by_reference(session, name)
     if paper_id is None:
-        raise NotFound(f"“{name[:100]}” is not the number, arXiv id, DOI or URL of a paper")
+        raise NotFound(f"“{name[:100]}” is not the ID, arXiv ID, DOI or URL of a paper")
     return get(session, paper_id)
 
 

@@ -19,7 +19,7 @@ class DnsError(Exception):
 
 
 class DnsLookup:
-    """DNS queries with a shared deadline. Return [] if there are no records. Raise DnsError on failure."""
+    """DNS queries with a shared deadline. They return [] if there are no records, or raise DnsError."""
 
     def __init__(self, resolver: dns.resolver.Resolver | None) -> None:
         self._resolver = resolver

@@ -97,7 +97,7 @@ async def _connect(settings: Settings) -> RelayConnection:
                 tls=tls.version() if tls else "",
                 certificate=x509.load_der_x509_certificate(certificate) if certificate else None,
             )
-            signer = LinkSigner(settings.secret_keys, settings.base_url)
+            signer = LinkSigner(settings.secret_keys, settings.base_url, lifetimes={})
             try:
                 await client.mail(signer.return_path(0, settings.mail_domain))
                 await client.execute_command(b"QUIT")

@@ -58,7 +58,7 @@ class PollResult:
 
 @dataclass(frozen=True)
 class PollContext:
-    """The dependencies of polling sources and reading files."""
+    """The dependencies for polling sources and reading files."""
 
     db: Database
     settings: Settings
@@ -235,7 +235,7 @@ def _store_page(group: _LeaseGroup, source: Source, page: FetchedPage) -> Ingest
 
     def load_source(session: Session) -> Source:
         if not group.renew_lease(session):
-            raise SourceError("Another process has taken over the polling of this source.")
+            raise SourceError("Another process is now polling this source.")
         # With `key_share`, other transactions may still store listings that refer to this row.
         row = session.get_one(Source, source.id, with_for_update={"key_share": True})
         if row.config != source.config:

@@ -114,9 +114,8 @@ def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any]
     """Add a source that is due immediately.
 
     A removed source with this name and kind, or any removed Hugging Face source, is restored with its papers
-    and read from the beginning.
-    Raise InvalidInput if the name or the configuration is invalid, Conflict if the name is taken or there is
-    already a Hugging Face source.
+    and read from the beginning. Raise InvalidInput if the name or the configuration is invalid, and Conflict
+    if the name is taken or there is another Hugging Face source.
     """
     if kind is SourceKind.HUGGINGFACE:  # with two sources, votes would count twice
         same = select(Source).where(Source.kind == kind, col(Source.removed_at).is_(None))
@@ -163,7 +162,7 @@ def change(
 
 
 def remove(session: Session, source: Source, now: datetime) -> None:
-    """Stop polling a source, and no longer list it. Its papers and their votes remain."""
+    """Stop polling a source, and remove it from the list of sources. Its papers and their votes remain."""
     source.removed_at, source.paused, source.next_poll_at = now, True, None
     _forget_progress(source)
     session.add(source)

@@ -62,7 +62,7 @@ class CandidateRanker:
         self._names = _IndexedNames(index, self._builder, load_papers)
 
     def search(self, query: Query, only: ListingFilter, limit: int, min_relevance: float) -> RankedPapers:
-        """Return the papers that match a query and pass a filter: best first, on ties newest first."""
+        """Return the papers that match a query and pass a filter, best first, ties newest first."""
         builder = self._builder.with_filters(query, only)
         if not query.terms:
             hits = self._index.find(builder.everything(), limit, count=True, newest=True)

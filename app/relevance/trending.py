@@ -1,6 +1,6 @@
 """PURE. Score how strongly papers trend, from their votes over time. `trend_notes` describes the trend.
 
-No score that we measured ranks the papers from one day better than their votes. So the score is the
+None of the scores that we measured ranks a day's papers better than their votes do. So the score is the
 percentile of a paper's upvotes among the papers first listed that day. Recent gains affect only the note.
 """
 

@@ -11,9 +11,8 @@ from app.settings import Settings
 from app.subscribers import schedule
 from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest
 
-ABSOLUTE_MAX_INTERESTS = (
-    50  # the absolute limit; PAPERBOY_MAX_INTERESTS limits what subscribers can add themselves
-)
+# PAPERBOY_MAX_INTERESTS is the lower limit for what subscribers can add themselves.
+ABSOLUTE_MAX_INTERESTS = 50
 MAX_PAPERS = 30  # with more, a mail would exceed the 100 kB at which mailbox providers clip it
 MAX_WEIGHT = 3.0
 MAX_MUTED = 50

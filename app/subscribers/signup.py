@@ -17,6 +17,7 @@ from sqlmodel import Session, col, exists, select
 from app.delivery import suppression
 from app.errors import Conflict, InvalidInput
 from app.links import LIFETIMES, Purpose
+from app.settings import Settings
 from app.storage.database import advisory_lock, insert_or_ignore
 from app.storage.models import AddressChange, Delivery, FormSubmission, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
@@ -44,7 +45,7 @@ CONSENT_TEXT = (
     "subscription at any time with the links in every digest."
 )
 CONSENT_GIVEN_ELSEWHERE = "given to the operator"
-GIVE_UP_AFTER = timedelta(days=7)  # for sending confirmations, whose links are signed when sent
+CONFIRMABLE = timedelta(days=Settings.model_fields["confirm_link_days"].default)
 _READING = (State.ACTIVE, State.PAUSED)
 
 
@@ -62,27 +63,34 @@ def request_link(session: Session, email: str, visitor: str, now: datetime) -> i
     return form_submissions.store(session, RequestKind.LINK, normalise_address(email), visitor, now)
 
 
-def sign_up(session: Session, form: SignUp, visitor: str, now: datetime) -> int | None:
+def sign_up(
+    session: Session, form: SignUp, visitor: str, now: datetime, confirmable: timedelta = CONFIRMABLE
+) -> int | None:
     """Store and process a sign-up. Return the id of the mail, or None if none is sent."""
-    return process(session, request_sign_up(session, form, visitor, now), now)
+    return process(session, request_sign_up(session, form, visitor, now), now, confirmable)
 
 
-def send_link(session: Session, email: str, visitor: str, now: datetime) -> int | None:
+def send_link(
+    session: Session, email: str, visitor: str, now: datetime, confirmable: timedelta = CONFIRMABLE
+) -> int | None:
     """Store and process a request for a link. Return the id of the mail, or None if none is sent."""
-    return process(session, request_link(session, email, visitor, now), now)
+    return process(session, request_link(session, email, visitor, now), now, confirmable)
 
 
-def process(session: Session, request_id: int, now: datetime) -> int | None:
+def process(
+    session: Session, request_id: int, now: datetime, confirmable: timedelta = CONFIRMABLE
+) -> int | None:
     """Decide what to send in response to a stored form. Return the id of the mail, or None if none is sent.
 
-    Do nothing if the form has already been processed.
+    A confirmation that cannot be sent is given up after `confirmable`, when its link expires. Do nothing if
+    the form has already been processed.
     """
     request = form_submissions.take(session, request_id)
     if request is None:
         return None
     advisory_lock(session, f"mailbox {request.mailbox}")
     answer = _ANSWERS[request.kind]
-    delivery_id, subscriber_id = answer(session, request, now)
+    delivery_id, subscriber_id = answer(session, request, now, confirmable)
     form_submissions.finish(request, now, delivery_id, subscriber_id)
     session.add(request)
     return delivery_id
@@ -93,7 +101,9 @@ _Answer = tuple[int | None, int | None]
 _NOTHING: _Answer = (None, None)
 
 
-def _answer_sign_up(session: Session, request: FormSubmission, now: datetime) -> _Answer:
+def _answer_sign_up(
+    session: Session, request: FormSubmission, now: datetime, confirmable: timedelta
+) -> _Answer:
     """Ask the owner of the address to confirm. An active or paused subscriber gets a preferences link."""
     subscriber = _find(session, request.email)
     if subscriber is not None and subscriber.state in _READING:
@@ -108,10 +118,10 @@ def _answer_sign_up(session: Session, request: FormSubmission, now: datetime) ->
         record_event(session, "signup_asked", subscriber, now, request.visitor)
     # Random, because exports show the suffix, and a row id would reveal how many other people signed up.
     suffix = f"-{token_hex(4)}"
-    return enqueue_mail(session, subscriber, MailKind.CONFIRM, now, GIVE_UP_AFTER, suffix), subscriber.id
+    return enqueue_mail(session, subscriber, MailKind.CONFIRM, now, confirmable, suffix), subscriber.id
 
 
-def _answer_link(session: Session, request: FormSubmission, now: datetime) -> _Answer:
+def _answer_link(session: Session, request: FormSubmission, now: datetime, confirmable: timedelta) -> _Answer:
     """Mail the link to the preferences or, if the sign-up is not confirmed yet, the confirmation."""
     subscriber = _find(session, request.email)
     if subscriber is None or suppression.is_suppressed(session, request.email):
@@ -126,11 +136,13 @@ def _answer_link(session: Session, request: FormSubmission, now: datetime) -> _A
     if open_request is not None:
         request.preferences, request.liked = open_request.preferences, open_request.liked
     return enqueue_requested_mail(
-        session, subscriber, MailKind.CONFIRM, now, lifetime=GIVE_UP_AFTER
+        session, subscriber, MailKind.CONFIRM, now, lifetime=confirmable
     ), subscriber.id
 
 
-def _answer_address(session: Session, request: FormSubmission, now: datetime) -> _Answer:
+def _answer_address(
+    session: Session, request: FormSubmission, now: datetime, _confirmable: timedelta
+) -> _Answer:
     """Ask the owner of a subscriber's new address to confirm, if the address has no subscriber yet."""
     change = session.get(AddressChange, request.subscriber_id or 0)
     if change is None or change.email != request.email:

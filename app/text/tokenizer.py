@@ -90,7 +90,7 @@ def _bases(word: str) -> frozenset[str]:
 
 @lru_cache(maxsize=50_000)
 def is_same_word(first: str, second: str) -> bool:
-    """Return True if two words with the same stem are forms of one noun or verb and mean the same.
+    """Return True if two words with the same stem also share a base form, and so mean the same.
 
     This is true of "detected" and "detection", but not of "token" and "tokenization".
     """

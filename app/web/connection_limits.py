@@ -129,7 +129,7 @@ def raise_descriptor_limit() -> int:
 
 
 def places(descriptors: int, smtp_connections: int) -> tuple[int, int]:
-    """Return the connection limit and the backlog. At most `backlog` connections are accepted at once."""
+    """Return the connection limit and the backlog: the most connections accepted in one go."""
     free = descriptors - RESERVED - smtp_connections
     most = max(LEAST_CONNECTIONS, min(MAX_CONNECTIONS, free * 4 // 5))
     return most, min(MAX_BACKLOG, most // 4)

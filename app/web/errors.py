@@ -69,7 +69,7 @@ _LINK_PAGES: dict[type[PaperboyError], ErrorPage] = {
     ),
     LinkOfTest: ErrorPage(
         "This link is from a test mail",
-        "A test mail belongs to no subscriber, so its links change nothing. The same links work in the "
+        "A test mail does not belong to a subscriber, so its links do nothing. The same links work in the "
         "digests of subscribers.",
     ),
     LinkReplaced: ErrorPage(

@@ -26,9 +26,10 @@ LONGEST_PAUSE = HOUR
 
 
 class FormThrottle:
-    """Limits for forms. The forms of all processes are counted together in the database.
+    """Limits for forms. Forms sent to any process are counted together, in the database.
 
-    A visitor may send `per_visitor` forms an hour. `attempts` sets how much work a challenge takes.
+    A visitor may send `per_visitor` forms an hour without a challenge. `attempts` sets how much work a
+    challenge takes.
     """
 
     def __init__(

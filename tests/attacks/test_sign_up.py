@@ -511,10 +511,12 @@ def test_sign_up_left_by_a_crash_is_processed_by_the_job(
         broken = subscribers.request_sign_up(session, SignUp("carol@example.org", WANTED), "192.0.2.2", now)
     process = subscribers.process
 
-    def process_or_fail(session: Session, request_id: int, at: datetime) -> int | None:
+    def process_or_fail(
+        session: Session, request_id: int, at: datetime, confirmable: timedelta
+    ) -> int | None:
         if request_id == broken:
             raise ValueError("carol@example.org")
-        return process(session, request_id, at)
+        return process(session, request_id, at, confirmable)
 
     monkeypatch.setattr(subscribers, "process", process_or_fail)
     for minute in range(1, 4):

@@ -106,7 +106,7 @@ def test_show_counts_digests(run: Run, app: Application, papers: list[int]) -> N
     ("arguments", "message"),
     [
         (("show", "99"), "There is no paper 99"),
-        (("show", "two words"), "is not the number"),
+        (("show", "two words"), "is not the ID"),
         (("edit", "1"), "at least one option"),
         (("edit", "1", "--url", "ftp://example.org"), "must begin with http"),
         (("edit", "1", "--reset", "colour"), "cannot be edited"),

@@ -100,7 +100,7 @@ def test_withdrawal_is_in_one_digest(app: Application, mail_server: MailServer) 
     assert news(app, HOUR + DAY) == (WITHDRAWN,)
     assert news(app, HOUR + 2 * DAY) == ()
     first, (text, html), third = parts(mail_server)
-    assert "NEWS OF EARLIER PAPERS" in text
+    assert "UPDATES ON EARLIER PAPERS" in text
     assert f"“{AGENTS}” was withdrawn.\n{PAGE}" in text
     assert f'“<a href="{PAGE}"' in html
     assert "withdrawn" not in "".join(first + third)

@@ -228,7 +228,7 @@ def test_combining_is_commutative_and_idempotent(
     assert fields.content_hash(combined(records)) == fields.content_hash(first)
 
 
-def test_saved_pages_only_fill_empty_fields() -> None:
+def test_saved_search_pages_only_fill_empty_fields() -> None:
     """Saved pages garble formulas, so older text of arXiv wins."""
     arxiv = PaperRecord("π Birds", abstract="With π.", as_of=date(2026, 11, 1))
     page = PaperRecord("pi Birds", abstract="With pi.", tldr="Birds.", listed_on=date(2026, 11, 20))

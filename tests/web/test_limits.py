@@ -14,7 +14,7 @@ from app.errors import InvalidPreference, InvalidSettings, LinkExpired
 from app.links import Purpose
 from app.settings import Settings, load
 from app.storage import admin_sessions, api_keys
-from app.storage.models import AdminSession, FormSubmission, Scope
+from app.storage.models import AdminSession, Delivery, FormSubmission, Scope
 from app.subscribers import Preferences, SignUp
 from app.types import Interest
 from app.web.admin.sign_in import COOKIE
@@ -87,7 +87,7 @@ def test_api_has_the_limit_of_interests(app: Application, visitor: TestClient) -
 
 
 def test_lifetimes_of_links(app: Application, mail_server: MailServer) -> None:
-    """Mails say how long a link works. After that, the choices that it would confirm are deleted."""
+    """Mails say how long a link works. A confirmation is given up then, and its choices are deleted."""
     now = clock.utcnow()
     with app.db.write() as session:
         request = subscribers.request_sign_up(session, SignUp("alice@example.org", interests(1)), "", now)
@@ -102,6 +102,7 @@ def test_lifetimes_of_links(app: Application, mail_server: MailServer) -> None:
             app.signer.verify(purpose, token, now + lasting + MINUTE)
     maintenance.prune(app, now + DAY + MINUTE)
     with app.db.read() as session:
+        assert session.exec(select(Delivery.give_up_at)).one() == now + DAY
         assert session.exec(select(FormSubmission.preferences)).all() == [{}]
 
 

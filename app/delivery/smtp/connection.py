@@ -316,7 +316,7 @@ class SmtpConnection(asyncio.Protocol):
             self._write(self._quit())
 
     def _protocol_error(self) -> None:
-        """Close, because the relay sent an unexpected reply."""
+        """Close the connection after an unexpected reply, and stop pipelining."""
         pipelined = self.pipelines
         self._pool.disable_pipelining()
         self._close("the relay sent an unexpected reply", may_retry=pipelined)

@@ -82,7 +82,7 @@ def envelope_commands(mail: OutgoingMail, capabilities: ServerCapabilities) -> t
     """Return the MAIL and RCPT commands. Raise Unsendable if the relay cannot carry the mail."""
     size = len(mail.data)
     if capabilities.size and size > capabilities.size:
-        raise Unsendable(f"the mail has {size} bytes, and the relay accepts at most {capabilities.size}")
+        raise Unsendable(f"the mail has {size} bytes, but the relay accepts at most {capabilities.size}")
     if mail.needs_smtputf8 and not capabilities.smtputf8:
         raise Unsendable("the relay does not accept addresses outside ASCII")
     if not _ADDRESS.fullmatch(mail.recipient):

@@ -255,7 +255,7 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
                 f"{host} has a private address: to allow it, add the host to PAPERBOY_ALLOW_PRIVATE_SOURCES."
             )
         if not addresses:
-            raise _TransientError(host, "the name has no address")
+            raise _TransientError(host, "the host name has no address")
         *others, last = list(dict.fromkeys(addresses))[:MAX_ADDRESSES]
         for address in others:
             with suppress(httpx.ConnectError, httpx.ConnectTimeout):

@@ -115,7 +115,7 @@ def _record(number: int, record: Element, listed_since: date | None) -> PaperRec
 
 
 def _is_new(created: date | None, stamp: date | None, listed_since: date | None) -> bool:
-    """Return whether a paper was first announced on its datestamp, and not before `listed_since`."""
+    """Return whether a paper was probably announced on its datestamp, on or after `listed_since`."""
     if not (created and stamp and listed_since):
         return False
     is_recent = timedelta() <= stamp - created <= NEW_WITHIN

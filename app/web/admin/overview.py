@@ -114,7 +114,7 @@ def overview(request: Request, operator: Reader, done: str = "") -> Response:
 def remedy(
     request: Request, operator: Writer, later: BackgroundTasks, action: Text = "", subject: Text = ""
 ) -> Response:
-    """Carry out the remedy of a finding, if its button needs the `write` scope."""
+    """Carry out the remedy of a finding whose button needs the `write` scope."""
     return _press(request, operator, Scope.WRITE, action, subject, later)
 
 

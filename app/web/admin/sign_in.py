@@ -153,7 +153,7 @@ def back_to(path: str, done: str = "") -> Response:
 def _sign_in_page(
     request: Request, to: str, *, message: str = "", problem: str = "", email: str = "", status: int = 403
 ) -> Response:
-    """Return the sign-in page. Its status is `status` if there is a problem. Never show the typed key."""
+    """Return the sign-in page, with `status` if there is a problem. Never show the typed key."""
     app: Application = request.app.state.paperboy
     return page(
         request, "admin/sign_in.html", None, status=status if problem else 200, to=to, message=message,

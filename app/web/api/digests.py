@@ -31,7 +31,7 @@ TESTS_TO_A_MAILBOX = 5  # an hour
 PaperName = Annotated[
     str,
     Path(
-        description="The paper's id, arXiv id, DOI or URL, as in `paperboy explain`.",
+        description="The paper's ID, arXiv ID, DOI or URL, as in `paperboy explain`.",
         examples=["2511.01234"],
         max_length=2000,
     ),
@@ -77,7 +77,7 @@ class PreviewRequest(BaseModel):
     max_papers: Integer = Field(default=DEFAULT_MAX_PAPERS, ge=1, le=subscribers.MAX_PAPERS)
     max_trending: Annotated[int, Field(ge=0, le=subscribers.MAX_PAPERS), FROM_JSON] | None = Field(
         default=None,
-        description="Maximum number of trending papers beyond the interests. Default: the setting.",
+        description="Most trending papers beyond the interests. Default: PAPERBOY_DEFAULT_MAX_TRENDING.",
     )
     muted: list[Text] = Field(
         default=[],

@@ -98,7 +98,7 @@ class SourceName(BaseModel):
 
 
 class RowOut(BaseModel):
-    """A row that is part of the paper: the data from sources under one identity, such as an arXiv id."""
+    """One of the rows that form the paper: what sources say about one identity, such as an arXiv id."""
 
     id: int
     title: str

@@ -274,7 +274,7 @@ def change_address(
         return
     if Scope.SEND not in key.scopes:
         raise HTTPException(
-            403, "this key lacks the “send” scope, which a change to a confirmed address needs"
+            403, "this key lacks the “send” scope, which is needed to set an address as confirmed"
         )
     subscribers.replace_address(session, subscriber_id, email, now)
     audit_log.record(session, key.name, "subscriber.replace_address", subscriber_id, now)

@@ -71,7 +71,7 @@ def test_envelope_with_smtputf8() -> None:
 @pytest.mark.parametrize(
     ("outgoing", "why"),
     [
-        (mail(data=b"x" * 101), "has 101 bytes, and the relay accepts at most 100"),
+        (mail(data=b"x" * 101), "has 101 bytes, but the relay accepts at most 100"),
         (mail("jürgen@example.org", needs_smtputf8=True), "outside ASCII"),
         (mail("jürgen@example.org"), "outside ASCII"),
         (mail("alice@example.org>\r\nRCPT TO:<bob@example.org"), "not valid in SMTP"),

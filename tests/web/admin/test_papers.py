@@ -137,7 +137,7 @@ def test_hide_pin_merge_and_split(app: Application, sign_in: Callable[..., Desk]
         assert desk.post(f"{two}/{path}").headers["location"] == f"{two}?done={done}"
     refused = desk.post(f"{two}/show")
     assert (refused.status_code, "The paper is not hidden." in refused.text) == (409, True)
-    assert "is not the number" in html.unescape(desk.post(f"{two}/merge", other="nothing").text)
+    assert "is not the ID" in html.unescape(desk.post(f"{two}/merge", other="nothing").text)
     assert desk.post(f"{two}/merge", other="2611.00001").headers["location"] == f"{one}?done=merged"
     assert "Split off" in desk.get(one).text
     assert desk.post(f"{one}/split", row_id=str(papers[1])).headers["location"] == f"{two}?done=split"

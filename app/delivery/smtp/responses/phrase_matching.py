@@ -57,7 +57,7 @@ def reason_in(text: str) -> Reason | None:
 
 
 def topic_in(text: str) -> Reason | None:
-    """Return the reason that the words of a text suggest, or None."""
+    """Return the reason that single words of a text suggest, or None."""
     text = text.lower()
     return next((reason for reason, words in _WORDS.items() if words.search(text)), None)
 
