@@ -69,5 +69,7 @@ def print_digest(digest: Digest) -> None:
             for line in (people, item.summary, reasons, item.url):
                 if line:
                     console.print(Padding(output.escaped(line), (0, 0, 0, 2), expand=False))
-    summary = f"{len(digest.picks)} of {count_of(digest.considered, 'paper')}, edition {digest.edition}."
+    summary = (
+        f"{len(digest.picks)} of {count_of(digest.considered, 'recent paper')}, edition {digest.edition}."
+    )
     console.print(f"\n{summary} {output.escaped(digest.note)}".rstrip())

@@ -89,8 +89,8 @@ def _check_pauses(session: Session) -> Iterator[Finding]:
             option, remedy = "", Remedy(RemedyAction.RESUME_SENDING)
         elif edition == ledger.FIRST_DIGESTS:
             held, _ = ledger.draw_held(session, 0)
-            name = scope = "first digests"
-            others = f"; {count_of(held, 'digest')} of new subscribers {'is' if held == 1 else 'are'} held"
+            name, scope = "first digests", "the first digests of new subscribers"
+            others = f"; {count_of(held, 'digest')} held" if held else "; none is held yet"
             option, remedy = " --first-digests", Remedy(RemedyAction.SEND_FIRST_DIGESTS)
         else:
             name, scope, others = f"sending {edition}", f"edition {edition}", ""

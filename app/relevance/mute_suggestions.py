@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from app.relevance.query_language import normalise
-from app.text.tokenizer import WORD, stem_all, without_stopwords
+from app.text.tokenizer import WORD, compound_span, stem_all, without_stopwords
 from app.types import Interest
 
 MAX_SUGGESTIONS = 8
@@ -18,19 +18,20 @@ _WORD_PAIRS = re.compile(r"[^\W_]{3,}(?=([ -][^\W_]{3,}))")
 def suggest(title: str, abstract: str, keywords: Iterable[str], interests: Iterable[Interest]) -> list[str]:
     """Return at most MAX_SUGGESTIONS words and phrases in a paper that a subscriber may want to mute.
 
-    Keywords come first, then pairs of neighbouring title words, then single title words. A keyword must
-    occur in the title or the abstract, and a pair in the abstract. Suggestions that contain only words from
-    the subscriber's interests are left out.
+    Keywords come first, then pairs of neighbouring title words, then single title words, hyphenated ones as
+    a whole. A keyword must occur in the title or the abstract, and a pair in the abstract. Suggestions that
+    contain only words from the subscriber's interests are left out.
     """
     title_stems, abstract_stems = _padded_stems(title), _padded_stems(abstract)
     pairs = (match.group() + match[1] for match in _WORD_PAIRS.finditer(title))
-    words = (match.group() for match in WORD.finditer(title) if len(match.group()) > 2)
+    words = (match for match in WORD.finditer(title) if len(match.group()) > 2)
+    whole_words = (title[slice(*compound_span(title, *match.span()))] for match in words)  # not "End" alone
     occurring = (
         text for text in keywords if (stems := _padded_stems(text)) in title_stems or stems in abstract_stems
     )
     in_abstract = (text for text in pairs if _padded_stems(text) in abstract_stems)
     of_two_words = (text for text in in_abstract if len(without_stopwords(stem_all(text))) == 2)
-    suggestions = itertools.chain(occurring, of_two_words, words)
+    suggestions = itertools.chain(occurring, of_two_words, whole_words)
     interest_stems = {stem for interest in interests for stem in stem_all(interest.text)}
     distinct: dict[str, str] = {}
     for text in map(normalise, suggestions):

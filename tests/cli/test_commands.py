@@ -322,7 +322,7 @@ def test_preview_accepts_the_preferences_of_a_subscriber(run: Run, papers_file: 
     assert "Trending" not in run(*arguments, "--max-trending", "0").stdout
     assert "Language Agents" not in run(*arguments, "--mute", "author:nobody", "--mute", "agents").stdout
     assert "at least 9 papers" in parse_output(run(*arguments, "--min-papers", "9", "--json"))["skipped"]
-    assert "1 of 2 papers" in run(*arguments, "--max-papers", "1").stdout
+    assert "1 of 2 recent papers" in run(*arguments, "--max-papers", "1").stdout
     assert "cannot be muted" in run(*arguments, "--mute", "the", code=1).stderr
 
 

@@ -33,7 +33,7 @@ class MailboxSummary:
     sent: int
     papers: int
     duplicates: int  # number of papers that were sent more than once; must be 0
-    not_sent: str  # why the last unsent digest was not sent; empty if all were sent
+    not_sent: str  # why there was no digest on the last day without one; empty if all were sent
     latest: int | None = None  # the id of the first paper in the newest mail
 
 
@@ -99,13 +99,13 @@ def summarize_mailbox(session: Session, email: str) -> MailboxSummary:
     stored = ledger.stored_digests(session, [digest.id for digest in sent])
     papers = {number: ledger.paper_ids(digest) for number, digest in stored.items()}
     times = Counter(number for numbers in papers.values() for number in numbers)
-    not_sent = [digest.reason for digest in digests if digest.state != DeliveryState.SENT]
+    not_sent = [digest for digest in digests if digest.state != DeliveryState.SENT]
     return MailboxSummary(
         email=email,
         sent=len(sent),
         papers=len(times),
         duplicates=sum(count > 1 for count in times.values()),
-        not_sent=not_sent[-1] if not_sent else "",
+        not_sent=f"No digest on {not_sent[-1].edition}: {not_sent[-1].reason}" if not_sent else "",
         latest=papers[sent[-1].id or 0][0] if sent else None,
     )
 
@@ -150,6 +150,6 @@ def _subscriber_table(report: Report) -> Table:
     for mailbox in report.mailboxes:
         shows = escape(about[mailbox.email])
         if mailbox.not_sent:
-            shows += f"\n[dim]Why the last digest was not sent: {escape(mailbox.not_sent)}[/dim]"
+            shows += f"\n[dim]{escape(mailbox.not_sent)}[/dim]"
         table.add_row(mailbox.email, str(mailbox.sent), str(mailbox.papers), shows)
     return table
