@@ -339,11 +339,11 @@ def refuse_request(_ip: str) -> None:
 @pytest.mark.parametrize(
     ("interest", "weight", "words"),
     [
-        ("agents", "1", "4 in two weeks With “fewer”: none."),
-        ("agents", "0.5", "none With “normal, more, most”: 4 in two weeks."),
-        ("agents", "1.5", "4 in two weeks With “fewer”: none."),
-        ("video generation", "1.5", "none With “most”: 1 in two weeks: rather narrow."),
-        ("video generation", "2", "1 in two weeks: rather narrow With “fewer, normal, more”: none."),
+        ("agents", "1", "4 in two weeks With fewer: none."),
+        ("agents", "0.5", "none With normal, more, most: 4 in two weeks."),
+        ("agents", "1.5", "4 in two weeks With fewer: none."),
+        ("video generation", "1.5", "none With most: 1 in two weeks: rather narrow."),
+        ("video generation", "2", "1 in two weeks: rather narrow With fewer, normal, more: none."),
     ],
 )
 def test_preferences_say_what_other_amounts_bring(
