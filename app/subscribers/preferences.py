@@ -11,7 +11,7 @@ from app.settings import Settings
 from app.subscribers import schedule
 from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest
 
-# PAPERBOY_MAX_INTERESTS is the lower limit for what subscribers can add themselves.
+# However many interests an operator adds. PAPERBOY_MAX_INTERESTS limits what subscribers add themselves.
 ABSOLUTE_MAX_INTERESTS = 50
 MAX_PAPERS = 30  # with more, a mail would exceed the 100 kB at which mailbox providers clip it
 MAX_WEIGHT = 3.0
