@@ -48,7 +48,8 @@ Where to find limits, weights and intervals:
     when two rows are the same paper            papers/dedupe.py, papers/title_differences.py
     how relevant a paper must be (FLOOR)        relevance/cut_offs.py
     what "fewer" and "more" papers mean         subscribers/preferences.py (AMOUNTS)
-    weights of words and meaning                relevance/scoring.py
+    weights of words and meaning, for sending
+    (AGREEMENT_WEIGHTS) and order (STRENGTH_…)  relevance/scoring.py
     weights of titles, BM25's constants         relevance/bm25.py
     how names and organisations are compared    text/names.py
     how relevant a search's results are         relevance/archive_search.py

@@ -71,12 +71,12 @@ def readers(texts: list[str]) -> list[ranking.RankingRequest]:
 
 
 def build_evidence(
-    views: list[PaperView], texts: list[str], hits: list[dict[int, float]]
+    views: list[PaperView], texts: list[str], matches: list[matching.InterestMatches]
 ) -> ranking.EvidenceMatrix:
-    matches = ranking.EvidenceMatrix(view.id for view in views)
-    for text, found in zip(texts, hits, strict=True):
-        matches.add(text, found)
-    return matches
+    evidence = ranking.EvidenceMatrix(view.id for view in views)
+    for text, own in zip(texts, matches, strict=True):
+        evidence.add_columns(text, own.rows, own.relevance, own.strength, own.excluded)
+    return evidence
 
 
 def candidate_pool(
@@ -111,8 +111,8 @@ def measure_paperboy(shared: Path) -> dict[str, Any]:
     queries = [query_language.parse(text) for text in texts]
     views = [view(number, paper) for number, paper in enumerate(papers[:CANDIDATES])]
     index, *indexing = timed(lambda: matching.MatchIndex(views, corpus))
-    hits, *match_cost = timed(lambda: index.match(queries))  # once: the index keeps matches
-    matches, *filing = timed(lambda: build_evidence(views, texts, hits))
+    found_matches, *match_cost = timed(lambda: index.matches(queries))  # once: the index keeps matches
+    matches, *filing = timed(lambda: build_evidence(views, texts, found_matches))
     pool, requests = candidate_pool(views, index, matches), readers(texts)
     top, *scoring = fastest(
         lambda: sum(len(one.papers[:TOP]) for batch in rank_batches(pool, requests) for one in batch)

@@ -21,7 +21,7 @@ from datetime import UTC, date, datetime, time
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,6 +53,13 @@ def view(number: int, paper: Paper) -> PaperView:
 def learn(texts: tuple[tuple[str, str], ...]) -> RelevanceModel:
     """Return a model trained on texts, newest first. The runs of the evaluation share it."""
     return RelevanceModel.train(texts)
+
+
+class Scores(NamedTuple):
+    """The relevance and the strength in 0…1 of papers to a reader."""
+
+    relevance: np.ndarray
+    strength: np.ndarray
 
 
 class Archive:
@@ -93,28 +100,29 @@ class Archive:
     def _trends(self) -> dict[int, Trend]:
         return trending.trends([*self._views.values()], datetime(2026, 11, 21, tzinfo=UTC))
 
-    def relevance(self, interests: Sequence[str], papers: Sequence[Paper]) -> list[float]:
-        """Return the relevance to a reader with these interests of papers that were added with `show`."""
-        found = self._index.match([query_language.parse(text) for text in interests])
-        numbers = [self._views[paper["id"]].id for paper in papers]
-        said = [ranking.evidence_of(hits.get(number, 0.0) for number in numbers) for hits in found]
-        relevance: list[float] = ranking.relevance_of(np.sum(said, axis=0)).tolist()
-        return relevance
+    def scores(self, interests: Sequence[str], papers: Sequence[Paper]) -> Scores:
+        """Return the scores for a reader with these interests of papers that were added with `show`."""
+        rows = [self._views[paper["id"]].id for paper in papers]
+        relevance, strength = np.zeros((2, len(self._views)))
+        for matches in self._index.matches([query_language.parse(text) for text in interests]):
+            relevance[matches.rows] += ranking.evidence_of(matches.relevance)
+            strength[matches.rows] += ranking.evidence_of(matches.strength)
+        return Scores(ranking.relevance_of(relevance)[rows], ranking.relevance_of(strength)[rows])
 
     def gains(self, papers: Sequence[Paper]) -> list[float]:
-        """Return the factor by which votes raise the relevance of each paper in a digest."""
+        """Return the factor by which votes raise the strength of each paper in a digest."""
         return [1 + ranking.TREND * self._trends[self._views[paper["id"]].id].score for paper in papers]
 
 
-# Relevance by archive and call, so that rankers that differ only in votes match once.
-_matched: dict[tuple[Any, ...], list[float]] = {}
+# By archive and call, so that rankers that use different scores match once.
+_matched: dict[tuple[Any, ...], Scores] = {}
 
 
 class Ranker:
-    """A ranker that uses Paperboy's matching and the order of a digest, or only relevance without `votes`."""
+    """A ranker by the order of a digest or, if not `in_order`, by the relevance that decides what is sent."""
 
-    def __init__(self, history: Sequence[Paper], grows: bool = True, votes: bool = True) -> None:
-        self._archive, self._votes = Archive(history, grows), votes
+    def __init__(self, history: Sequence[Paper], grows: bool = True, in_order: bool = True) -> None:
+        self._archive, self._in_order = Archive(history, grows), in_order
         self._history = list(history)
         self._key = (len(history), grows)
 
@@ -124,9 +132,10 @@ class Ranker:
         self._archive.show(papers)
         key = (*self._key, *interests, *(paper["id"] for paper in papers))
         if key not in _matched:
-            _matched[key] = self._archive.relevance(interests, papers)
-        gains = self._archive.gains(papers) if self._votes else [1.0] * len(papers)
-        return [relevance * gain for relevance, gain in zip(_matched[key], gains, strict=True)]
+            _matched[key] = self._archive.scores(interests, papers)
+        scores = _matched[key]
+        ordered = scores.strength * self._archive.gains(papers) if self._in_order else scores.relevance
+        return [float(score) for score in ordered]
 
     @cached_property
     def _taste(self) -> Taste:
@@ -140,12 +149,12 @@ def ranker(history: list[Paper]) -> Ranker:
 
 def matching(history: list[Paper]) -> Ranker:
     """Return a ranker that uses only relevance."""
-    return Ranker(history, votes=False)
+    return Ranker(history, in_order=False)
 
 
 def frozen(history: list[Paper]) -> Ranker:
     """Return a ranker that uses only relevance, with one model for the half-year of the fold."""
-    return Ranker(history, grows=False, votes=False)
+    return Ranker(history, grows=False, in_order=False)
 
 
 class Substring:

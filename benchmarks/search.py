@@ -184,16 +184,13 @@ def memory() -> str:
 
 
 def exhaustive(reader: IndexReader, query: Query) -> dict[int, float]:
-    """Return {id: relevance} of all papers, scored without choosing candidates."""
+    """Return {id: strength} of all papers that are relevant enough, scored without choosing candidates."""
     ids, papers = reader.records(range(1, reader.papers + 100))
     terms, pairs = scoring.terms_and_pairs(query, reader.model.abbreviations)
     matrices = papers.matrices([*terms, *pairs], reader.model)
-    relevance = scoring.score(
-        scoring.query_batch([query], matrices, reader.model), matrices, reader.model
-    ).relevance[0]
-    return {
-        number: value for number, value in zip(ids, relevance.tolist(), strict=True) if value >= MIN_RELEVANCE
-    }
+    scores = scoring.score(scoring.query_batch([query], matrices, reader.model), matrices, reader.model)
+    rows = np.flatnonzero(scores.relevance[0] >= MIN_RELEVANCE)
+    return dict(zip(np.array(ids)[rows].tolist(), scores.strength[0, rows].tolist(), strict=True))
 
 
 def show_quality(label: str, rankings: Sequence[tuple[Sequence[int], Mapping[int, float]]]) -> None:
@@ -230,11 +227,15 @@ def measure_disk(folder: Path, arguments: argparse.Namespace) -> None:
     timed("  hostile", search, HOSTILE)
     print(memory(), flush=True)
     if reader.papers <= MAX_IN_MEMORY:
-        index = MatchIndex([*archive(papers, reader.model, reader.papers)], reader.model)
-        rankings = []
+        views = [*archive(papers, reader.model, reader.papers)]
+        index, rankings = MatchIndex(views, reader.model), []
         for text in [*texts, *(text for _, text in filtered)]:
-            gains = index.match([query_language.parse(text)])[0]
-            gains = {number: value for number, value in gains.items() if value >= MIN_RELEVANCE}
+            [matches] = index.matches([query_language.parse(text)])
+            is_enough = matches.relevance >= MIN_RELEVANCE
+            rows = matches.rows[is_enough].tolist()
+            gains = dict(
+                zip((views[row].id for row in rows), matches.strength[is_enough].tolist(), strict=True)
+            )
             if gains:
                 rankings.append((search(text), gains))
         show_quality(f"all papers in memory, {len(rankings)} queries", rankings)

@@ -9,6 +9,8 @@ one floor for all interests, and BM25 with the cut that is best for the tuning h
 
 40 more interests, on six other days, were judged by two judges apart (`judged_twice.json`). Nothing was tuned
 to them.
+
+The order of papers was not tuned to any of these judgements.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ FOLDS = ("2024-10-01", "2025-04-01", "2025-10-01", "2026-04-01")  # half-years o
 MIN_LABELS = 5  # topics with fewer are left out
 CUTS = np.linspace(1, 12, 45).tolist()  # BM25 scores per word
 ENOUGH_AGREEMENT = 0.8
+MIN_ORDERED = 4  # papers of which the order is judged
 
 Selection = Mapping[str, frozenset[str]]  # the ids of the papers sent for each interest
 System = Callable[[Sequence[str], Sequence[Paper]], Selection]
@@ -213,6 +216,65 @@ def show_interests(halves: Sequence[Half], systems: Mapping[str, System]) -> Non
         print(f"{halves[-1].name}: macro-F1 {gain.mean():+.3f} [{low:+.3f}, {high:+.3f}] against {name}")
 
 
+def show_order(halves: Sequence[Half], history: Sequence[Paper]) -> None:
+    """Print the quality of three orders for each interest that has relevant papers.
+
+    A borderline paper is half as good as a relevant one for nDCG, and counts as irrelevant for AP. The last
+    column is the AP among the papers that are sent, for interests that bring at least MIN_ORDERED.
+    """
+    print(f"\n{'order':26} {'half':10} archive  interests     AP  nDCG@10  gain over relevance   AP of sent")
+    for size in SIZES[:3]:
+        model, ranker = model_for(history[:size]), Bm25(history[:size])
+        for half in halves:
+            rows, of_sent = qualities(half, model, ranker)
+            for name, pairs in rows.items():
+                precision, quality = np.mean(pairs, axis=0)
+                gain = np.subtract(pairs, rows["relevance"])[:, 1]
+                samples = np.random.default_rng(7).integers(0, len(gain), (2_000, len(gain)))
+                low, high = np.percentile(gain[samples].mean(1), [2.5, 97.5])
+                print(f"{name:26} {half.name:10} {size:7,} {len(pairs):10} {precision:6.3f} ", end="")
+                print(f"{quality:8.3f}  {gain.mean():+.3f} [{low:+.3f}, {high:+.3f}]  ", end="")
+                print(f"{np.mean(of_sent[name]):.3f} ({len(of_sent[name])})", flush=True)
+
+
+def qualities(
+    half: Half, model: RelevanceModel, ranker: Bm25
+) -> tuple[dict[str, list[tuple[float, float]]], dict[str, list[float]]]:
+    """Return the AP and the nDCG@10 of each order by interest, and the AP of the papers that are sent."""
+    index = matching.MatchIndex([view(row, paper) for row, paper in enumerate(half.papers)], model)
+    rows, of_sent = defaultdict[str, list[tuple[float, float]]](list), defaultdict[str, list[float]](list)
+    for text, labels in half.labels.items():
+        if not labels["relevant"]:
+            continue
+        [matches] = index.matches([query_language.parse(text)])
+        scores = {name: np.zeros(len(half.papers)) for name in ("relevance", "strength")}
+        scores["relevance"][matches.rows] = matches.relevance
+        scores["strength"][matches.rows] = matches.strength
+        scores["BM25"] = np.array(ranker.score([text], half.papers, []))
+        sent = np.flatnonzero(scores["relevance"] >= cut_offs.FLOOR)
+        papers = [half.papers[row] for row in sent]
+        is_ordered = len(sent) >= MIN_ORDERED and any(paper["id"] in labels["relevant"] for paper in papers)
+        for name, own in scores.items():
+            rows[name].append(order_quality(half.papers, labels, own))
+            if is_ordered:
+                of_sent[name].append(order_quality(papers, labels, own[sent])[0])
+    return rows, of_sent
+
+
+def order_quality(
+    papers: Sequence[Paper], labels: Mapping[str, Sequence[str]], scores: np.ndarray
+) -> tuple[float, float]:
+    """Return the average precision and the nDCG@10 of papers in the order of their scores."""
+    order = np.argsort(-scores, kind="stable")
+    hits = np.array([paper["id"] in labels["relevant"] for paper in papers], float)
+    gains = hits + np.array([paper["id"] in labels["borderline"] for paper in papers]) / 2
+    precision = np.cumsum(hits[order]) / np.arange(1, len(order) + 1)
+    discounts = 1 / np.log2(np.arange(2, 12))
+    best, own = np.sort(gains)[::-1][:10], gains[order[:10]]
+    quality = (own * discounts[: len(own)]).sum() / (best * discounts[: len(best)]).sum()
+    return float((precision * hits[order]).sum() / hits.sum()), float(quality)
+
+
 def show_disagreement(first: Half, second: Half) -> None:
     """Print how many papers are relevant to both judges, and Cohen's kappa of "relevant"."""
     pairs = [
@@ -306,9 +368,8 @@ def show_sizes(halves: Sequence[Half], history: list[Paper]) -> None:
     print(f"{head}  bring nothing  of these with relevant papers")
     for size in SIZES:
         newest = history[:size]
-        enough = len(newest) >= model_store.MIN_PAPERS
-        model = train(newest) if enough else RelevanceModel.bundled()
-        kind = "own" if enough else "bundled"
+        model = model_for(newest)
+        kind = "own" if len(newest) >= model_store.MIN_PAPERS else "bundled"
         ranker = Bm25(newest)
         systems = {
             kind: matcher(model),
@@ -322,6 +383,11 @@ def show_sizes(halves: Sequence[Half], history: list[Paper]) -> None:
             share = len(empty) / sum(map(len, by_half))
             print(f"{len(newest):<26,} {name:18} {scores[0]:13.3f} {scores[1]:10.3f} {share:14.3f} ", end="")
             print(f"{sum(row.relevant > 0 for row in empty):30}", flush=True)
+
+
+def model_for(papers: Sequence[Paper]) -> RelevanceModel:
+    """Return the model that an archive of these papers, newest first, uses."""
+    return train(papers) if len(papers) >= model_store.MIN_PAPERS else RelevanceModel.bundled()
 
 
 def train(papers: Sequence[Paper]) -> RelevanceModel:
@@ -344,6 +410,7 @@ def main() -> None:
     judges = [Half(name, content, papers) for name, content in json.loads(JUDGED_TWICE.read_bytes()).items()]
     show_interests(judges, systems)
     show_disagreement(*judges)
+    show_order([*halves, *judges], history)
     show_weights(halves, train(history))
     show_topics(json.loads((data / "topics/interests.json").read_text(encoding="utf-8")), papers, cut)
     show_agreement(halves, systems)

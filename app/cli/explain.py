@@ -34,11 +34,12 @@ _MAIL_FIELDS = {
 }
 _EVENT_FIELDS = {"at", "kind", "delivery_id", "detail"}
 LEGEND = (
-    f"agreement = {scoring.WORD_WEIGHT} × words + meaning + {scoring.ALL_WORDS_BONUS:g} for all words "
-    f"− {scoring.MISSING_WEIGHT:g} × the share of the words that is missing. A paper is relevant enough if "
+    f"agreement = {scoring.AGREEMENT_WEIGHTS.words} × words + meaning + "
+    f"{scoring.AGREEMENT_WEIGHTS.all_words:g} for all words − {scoring.AGREEMENT_WEIGHTS.missing:g} × the "
+    "share of the words that is missing. A paper is relevant enough if "
     "its agreement reaches the interest's cut-off, or if its title has all words of the interest. "
     "Meaning: standard deviations above the average paper, reduced if the archive hardly knows the interest. "
-    "Weighted = 1 − (1 − relevance)^weight."
+    "Weighted = 1 − (1 − relevance)^weight. Strength decides the order of the papers that are sent."
 )
 RANK_LEGEND = (
     " The relevance above = 1 − the product of (1 − weighted) over all interests, times (1 − profile)."
@@ -170,11 +171,12 @@ def _numbers(explanation: Explanation) -> Iterator[tuple[str, str]]:
     if rank := explanation.rank:
         scores, floor = rank.breakdown, format_score(explanation.floor)
         yield "relevance", f"{format_score(scores.relevance)}; at least {floor} is needed"
+        yield "strength", format_score(scores.strength)
         if scores.trend.score:
             yield "trend", f"{format_score(scores.trend.score)}: {scores.trend.words}"
         yield "freshness", format_score(scores.freshness)
         pinned = f" + {ranking.PINNED:g}, because the paper is pinned" if scores.pinned else ""
-        yield "score", f"{scores.score:.3f} = relevance × (1 + {ranking.TREND} × trend) × freshness{pinned}"
+        yield "score", f"{scores.score:.3f} = strength × (1 + {ranking.TREND} × trend) × freshness{pinned}"
         if rank.position:
             relevant = count_of(rank.relevant_papers, "relevant paper")
             yield "rank", f"{rank.position} of {relevant}, of {count_of(rank.candidates, 'candidate')}"
@@ -194,17 +196,16 @@ def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:
         "in title",
         "from organization",
     ]
-    columns += ["agreement", "cut off", "relevance", "weight", "weighted"] + ["left out because"] * any(
-        match.details.rejection_reason for match in interests
-    )
+    columns += ["agreement", "cut off", "relevance", "weight", "weighted", "strength"]
+    columns += ["left out because"] * any(match.details.rejection_reason for match in interests)
     rows = []
     for match in interests:
         interest, details = match.interest, match.details
-        strengths = (details.words, details.meaning, details.archive_knows_it)
+        scores = (details.words, details.meaning, details.archive_knows_it)
         row = (
             interest.text,
             interest.quota,
-            *(f"{strength:.2f}" for strength in strengths),
+            *(f"{score:.2f}" for score in scores),
             *("yes" if holds else "no" for holds in (details.all_words, details.in_title)),
             "yes" if details.from_organization else "no",
             f"{details.agreement:.2f}",
@@ -212,6 +213,7 @@ def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:
             format_score(details.relevance),
             f"{interest.weight:g}",
             format_score(match.weighted),
+            format_score(details.strength),
             details.rejection_reason,
         )
         rows.append(row[: len(columns)])

@@ -95,26 +95,28 @@ class InterestMatcher:
         own = dict(zip(queries, matches, strict=False))
         as_read = dict(zip(read_as, matches, strict=True))
         for text, hits in own.items():
-            rows, relevance = hits.rows, hits.relevance
+            rows, relevance, strength = hits.rows, hits.relevance, hits.strength
             if text in as_read:
-                rows, relevance, better = self._as_typed_and_read(hits, as_read[text])
+                rows, relevance, strength, better = self._as_typed_and_read(hits, as_read[text])
                 self._matched_as_read[text] = {*self.evidence.ids[better].tolist()}
             # The index and the matrix have the same papers in the same order.
-            self.evidence.add_columns(text, rows, ranking.evidence_of(relevance), hits.excluded)
+            self.evidence.add_columns(text, rows, relevance, strength, hits.excluded)
         return errors
 
     def _as_typed_and_read(
         self, hits: matching.InterestMatches, as_read: matching.InterestMatches
-    ) -> tuple[ranking.Vector, ranking.Vector, ranking.Vector]:
-        """Return the papers that match an interest as typed or as read, each with its higher relevance.
+    ) -> tuple[ranking.Vector, ranking.Vector, ranking.Vector, ranking.Vector]:
+        """Return the papers that match an interest as typed or as read, with the higher of the numbers.
 
-        The third array contains the papers that match it better as read. Papers are rows of the index.
+        The arrays are the papers, their relevance and strength, and the papers that match better as read.
+        Papers are rows of the index.
         """
-        typed, read = np.zeros(len(self.evidence.ids)), np.zeros(len(self.evidence.ids))
-        typed[hits.rows], read[as_read.rows] = hits.relevance, as_read.relevance
-        higher = np.maximum(typed, read)
+        typed, read = np.zeros((2, len(self.evidence.ids))), np.zeros((2, len(self.evidence.ids)))
+        typed[:, hits.rows] = hits.relevance, hits.strength
+        read[:, as_read.rows] = as_read.relevance, as_read.strength
         rows = np.union1d(hits.rows, as_read.rows)
-        return rows, higher[rows], np.flatnonzero(read > typed)
+        relevance, strength = np.maximum(typed, read)[:, rows]
+        return rows, relevance, strength, np.flatnonzero(read[0] > typed[0])
 
     def read_as(self, text: str) -> str:
         """Return the correction or translation of an interest, or "" if it needs none.

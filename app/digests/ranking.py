@@ -3,8 +3,9 @@
 Evidence is −ln(1 − relevance). A paper's relevance to a subscriber is 1 − Π (1 − r)^w over their interests
 and their profile, which equals 1 − exp(−Σ w·evidence). One product of the matrices subscribers × interests
 and interests × papers therefore computes it for many subscribers at once. A paper may be sent if its
-relevance is at least FLOOR. Its score is relevance × (1 + TREND·trend) × FRESH^days since it was listed. A
-pinned paper counts as listed today, and its score is PINNED higher, so it precedes all others.
+relevance is at least FLOOR. Its strength is computed from the strengths in the same way. Its score is
+strength × (1 + TREND·trend) × FRESH^days since it was listed. A pinned paper counts as listed today, and its
+score is PINNED higher, so it precedes all others.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ NO_TREND = Trend(0.0, "")
 
 
 def evidence_of(relevances: Iterable[float] | Vector) -> Vector:
-    """Convert relevances up to 1 into evidence; a negative relevance counts against a paper."""
-    values = relevances if isinstance(relevances, np.ndarray) else [*relevances]
+    """Convert relevances or strengths up to 1 into evidence; a negative number counts against a paper."""
+    values = np.asarray(relevances if isinstance(relevances, np.ndarray) else [*relevances], float)
     return np.asarray(-np.log1p(-np.minimum(values, CERTAIN)))
 
 
 def relevance_of(evidence: Vector) -> Vector:
-    """Convert evidence, single or summed, into relevances."""
+    """Convert evidence, single or summed, into relevances or strengths."""
     return np.asarray(-np.expm1(-evidence))
 
 
@@ -68,24 +69,24 @@ class EvidenceMatrix:
         self.columns = {number: column for column, number in enumerate(self.ids.tolist())}
         self.row_of: dict[str, int] = {}  # by the text of the interest
         self.evidence = np.zeros((1, len(self.ids)))  # rows not listed in `row_of` are unused
+        self.strengths = np.zeros((1, len(self.ids)), np.float32)  # as evidence, so that they add up
         self._excluded: dict[str, frozenset[int]] = {}
 
-    def add(self, text: str, hits: Mapping[int, float], excluded: frozenset[int] = frozenset()) -> None:
-        """Add an interest with its relevance by paper, and the papers that match its exclusions."""
-        columns = np.array([self.columns[number] for number in hits], np.intp)
-        self.add_columns(text, columns, evidence_of(hits.values()), excluded)
-
     def add_columns(
-        self, text: str, columns: Vector, evidence: Vector, excluded: frozenset[int] = frozenset()
+        self,
+        text: str,
+        columns: Vector,
+        relevance: Vector,
+        strength: Vector,
+        excluded: frozenset[int] = frozenset(),
     ) -> None:
-        """Add an interest with the columns of matching papers, their evidence, and the excluded papers."""
+        """Add an interest with the columns of matching papers, and the papers that match its exclusions."""
         row = self.row_of.setdefault(text, len(self.row_of))
-        if row == len(self.evidence):  # double the rows, so that they are seldom copied
-            larger = np.zeros((2 * row, len(self.ids)))  # takes up no memory until it is written to
-            larger[:row] = self.evidence
-            self.evidence = larger
-        self.evidence[row] = 0
-        self.evidence[row, columns] = evidence
+        if row == len(self.evidence):
+            self.evidence, self.strengths = _with_more_rows(self.evidence), _with_more_rows(self.strengths)
+        for matrix, values in ((self.evidence, relevance), (self.strengths, strength)):
+            matrix[row] = 0
+            matrix[row, columns] = evidence_of(values)
         self._excluded[text] = excluded
 
     def forget(self) -> None:
@@ -104,6 +105,13 @@ class EvidenceMatrix:
         Such a paper can be selected only because of another interest, not because of likes or trends.
         """
         return frozenset[int]().union(*(self._excluded[interest.text] for interest in interests))
+
+
+def _with_more_rows(matrix: Matrix) -> Matrix:
+    """Return a copy with twice as many rows, so that rows are seldom copied."""
+    larger = np.zeros((2 * len(matrix), matrix.shape[1]), matrix.dtype)  # uses no memory until written to
+    larger[: len(matrix)] = matrix
+    return larger
 
 
 @dataclass(frozen=True)
@@ -156,7 +164,7 @@ class CandidatePool:
 
     @cached_property
     def score_factors(self) -> Vector:
-        """The factor, by column, that turns relevance into the score."""
+        """The factor, by column, that turns strength into the score."""
         return self._by_column(lambda paper: (1 + TREND * self.trend(paper).score) * self.freshness(paper))
 
     @cached_property
@@ -182,15 +190,20 @@ class CandidatePool:
         }
         return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
 
+    def scores(self, columns: Vector, strengths: Vector) -> Vector:
+        """Return the scores of the papers in `columns`, given their strengths to a subscriber as evidence."""
+        strength = relevance_of(np.maximum(strengths, 0))
+        return np.asarray(strength * self.score_factors[columns] + self.bonuses[columns])
+
     def order_of(self, text: str, weight: float) -> Vector:
         """Return the columns that an interest would select by itself, best first; equal scores by id."""
         key = text, weight
         if key not in self._orders:
             if len(self._orders) >= MAX_CACHED_ORDERS:
                 self._orders.clear()
-            row = self.matches.evidence[self.matches.row_of[text]] * weight
-            columns = np.flatnonzero(row >= ENOUGH)
-            scores = relevance_of(row[columns]) * self.score_factors[columns] + self.bonuses[columns]
+            row = self.matches.row_of[text]
+            columns = np.flatnonzero(self.matches.evidence[row] * weight >= ENOUGH)
+            scores = self.scores(columns, self.matches.strengths[row, columns] * weight)
             self._orders[key] = columns[np.argsort(-scores, kind="stable")].astype(np.int32)
         return self._orders[key]
 
@@ -238,6 +251,7 @@ class ScoreBreakdown:
     """A paper's score for a subscriber, and the numbers it is computed from."""
 
     relevance: float
+    strength: float
     trend: Trend
     freshness: float
     score: float
@@ -251,6 +265,7 @@ class Ranked:
     request: RankingRequest
     pool: CandidatePool
     evidence: Vector  # by column, for all papers
+    strengths: Vector  # as evidence, by column
     eligible: Vector  # by column: True if the paper is new to the subscriber, not muted, and listed recently
     relevant: Vector  # by column: True if the paper is eligible and relevant enough
     columns: Vector  # of the eligible papers that are relevant enough, best score first
@@ -302,11 +317,12 @@ class Ranked:
     def score_breakdown(self, paper: PaperView) -> ScoreBreakdown:
         """Return the score breakdown for any paper in the pool, even if it is not relevant enough."""
         column = self.pool.matches.columns[paper.id]
-        relevance = relevance_of(self.evidence[[column]])
-        score = relevance * self.pool.score_factors[column] + self.pool.bonuses[column]
+        relevance, strength = (relevance_of(row[column]).item() for row in (self.evidence, self.strengths))
+        score = self.pool.scores(np.array([column]), self.strengths[[column]]).item()
         trend, freshness = self.pool.trend(paper), self.pool.freshness(paper)
-        is_pinned = paper.id in self.pool.pinned
-        return ScoreBreakdown(relevance.item(), trend, freshness, score.item(), is_pinned)
+        return ScoreBreakdown(
+            relevance, max(strength, 0.0), trend, freshness, score, paper.id in self.pool.pinned
+        )
 
 
 def rank(pool: CandidatePool, requests: Sequence[RankingRequest]) -> list[Ranked]:
@@ -320,25 +336,30 @@ def rank(pool: CandidatePool, requests: Sequence[RankingRequest]) -> list[Ranked
         sorted((interest.text, interest.weight) for interest in request.interests) for request in requests
     ]
     interest_rows = [matches.row_of[text] for pairs in interests for text, _ in pairs]
-    weights = np.array([weight for pairs in interests for _, weight in pairs], float)
+    weights = [weight for pairs in interests for _, weight in pairs]
     spans = np.cumsum([0, *map(len, interests)])
     shape = (len(requests), len(matches.evidence))
-    evidence = np.asarray(sparse.csr_matrix((weights, interest_rows, spans), shape) @ matches.evidence)
+    evidence, strengths = (
+        np.asarray(sparse.csr_matrix((np.array(weights, own.dtype), interest_rows, spans), shape) @ own)
+        for own in (matches.evidence, matches.strengths)
+    )
     since = np.array([request.since.toordinal() for request in requests])
     eligible = pool.listed_ordinals >= since[:, None]
     for n, request in enumerate(requests):
         if request.profile:
-            evidence[n] += matches.evidence_row(_effective_profile(request, matches))
+            by_profile = matches.evidence_row(_effective_profile(request, matches))
+            evidence[n] += by_profile
+            strengths[n] += by_profile
         if barred := request.already_sent | request.muted:
             eligible[n, [matches.columns[number] for number in barred if number in matches.columns]] = False
     relevant = eligible & (evidence >= ENOUGH)
     rows, columns = np.nonzero(relevant)
-    scores = relevance_of(evidence[rows, columns]) * pool.score_factors[columns] + pool.bonuses[columns]
+    scores = pool.scores(columns, strengths[rows, columns])
     ends = np.searchsorted(rows, np.arange(len(requests) + 1)).tolist()
     ranked = []
     for n, (start, end) in enumerate(itertools.pairwise(ends)):
         order = start + np.argsort(-scores[start:end], kind="stable")  # equal scores by id
-        own = requests[n], pool, evidence[n], eligible[n], relevant[n]
+        own = requests[n], pool, evidence[n], strengths[n], eligible[n], relevant[n]
         ranked.append(Ranked(*own, columns[order], scores[order]))
     return ranked
 

@@ -22,7 +22,7 @@ user_profile     PURE: score papers by likes and dislikes (Rocchio relevance fee
 reasons          PURE: the texts on cards that say why a paper is shown
 trending         PURE: score how strongly papers trend, from their votes
 trend_notes      PURE: describe votes over time in a note on a card: “6 → 81 votes since yesterday”
-scoring          PURE: combine words and meaning into agreement and relevance
+scoring          PURE: combine words and meaning into agreement, relevance and strength
 search_index_folder the versions of the search index on disk
 search_index     write and read one version of the search index
 search_index_fields the fields of the search index, and its queries

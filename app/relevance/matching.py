@@ -9,7 +9,8 @@ in this direction: the number of standard deviations by which it is closer than 
 Therefore, the scores of different interests are comparable, and papers that use other words are found. P is
 damped if the examples contain few of the interest's words.
 
-`scoring` combines B and P into the agreement. `cut_offs` defines the agreement that a paper needs to be sent.
+`scoring` combines B and P into the agreement and the strength. `cut_offs` defines the agreement that a paper
+needs to be sent. The papers that are sent are ordered by strength.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class MatchDetails:
     cut_off: float  # the z that a paper needs to be sent
     # In 0…1, raised to the minimum for an organisation, a phrase or a filter; 0 if the paper is rejected.
     relevance: float
+    strength: float  # in 0…1, raised in the same way: decides the place among the papers that are sent
     rejection_reason: str  # why a filter or an exclusion rejects the paper, or ""
 
 
@@ -87,6 +89,8 @@ class InterestMatches:
 
     rows: Matrix  # of the papers in the index
     relevance: Matrix  # in 0…1, in the order of `rows`
+    strength: Matrix  # in 0…1, in the order of `rows`
+    organization_rows: frozenset[int]  # of the papers from an organisation that the interest names
     excluded: frozenset[int]  # papers that match an exclusion
     direction: Direction | None  # of the interest in the LSA space; None if there is no space
     reasons: dict[int, CardReason] = field(default_factory=dict)  # by paper
@@ -95,13 +99,14 @@ class InterestMatches:
     @property
     def size(self) -> int:
         """The approximate number of bytes in memory."""
-        arrays = self.rows.nbytes + self.relevance.nbytes
+        arrays = self.rows.nbytes + self.relevance.nbytes + self.strength.nbytes
         arrays += self.direction.vector.nbytes if self.direction else 0
         return int(arrays) + 32 * len(self.excluded) + USUAL_REASONS_BYTES
 
-    def relevance_of(self, row: int) -> float:
-        """Return the relevance of the paper in a row, or 0 if it does not match."""
-        return float(self.relevance[self.rows == row].sum())
+    def of(self, row: int) -> tuple[float, float]:
+        """Return the relevance and the strength of the paper in a row, or zeros if it does not match."""
+        is_row = self.rows == row
+        return float(self.relevance[is_row].sum()), float(self.strength[is_row].sum())
 
 
 Content = tuple[object, ...]
@@ -179,7 +184,8 @@ class MatchIndex:
         for start in range(0, len(missing), BATCH_SIZE):
             batch = missing[start : start + BATCH_SIZE]
             scores = self._scores(batch)
-            for query, *row in zip(batch, scores.relevance, scores.directions, strict=True):
+            numbers = scores.relevance, scores.strength, scores.directions
+            for query, *row in zip(batch, *numbers, strict=True):
                 new = matches[query] = self._matches(query, *row)
                 with self._lock:
                     self._matches_by_query[query] = new
@@ -189,17 +195,24 @@ class MatchIndex:
         batch = scoring.query_batch(queries, self._papers, self._model)
         return scoring.score(batch, self._papers, self._model)
 
-    def _with_minimum(self, query: Query, relevance: Matrix) -> Matrix:
-        return scoring.with_minimum(query, relevance, self._organizations.rows_named_by(query))
-
-    def _matches(self, query: Query, relevance: Matrix, direction: Matrix) -> InterestMatches:
+    def _matches(
+        self, query: Query, relevance: Matrix, strength: Matrix, direction: Matrix
+    ) -> InterestMatches:
         """Return the relevant papers that meet the requirements of a query and match no exclusion."""
-        relevance = self._with_minimum(query, relevance)
+        named = self._organizations.rows_named_by(query)
+        relevance, strength = (scoring.with_minimum(query, row, named) for row in (relevance, strength))
         is_match = relevance > 0
         rows = (is_match & self.filters.passing_mask(query) if query.has_filters else is_match).nonzero()[0]
         # A copy, because a view would keep the directions of the whole batch in memory.
         own = self._space.direction(direction.copy()) if self._space else None
-        return InterestMatches(rows.astype(np.int32), relevance[rows], self.excluded_papers(query), own)
+        return InterestMatches(
+            rows.astype(np.int32),
+            relevance[rows].astype(np.float32),
+            strength[rows].astype(np.float32),
+            frozenset(named),
+            self.excluded_papers(query),
+            own,
+        )
 
     def excluded_papers(self, query: Query) -> frozenset[int]:
         """Return the ids of the papers that match an exclusion of an interest."""
@@ -215,17 +228,19 @@ class MatchIndex:
 
     def details(self, query: Query, paper_id: int) -> MatchDetails:
         """Return the numbers behind a paper's relevance. Raise KeyError if the paper is not in the index."""
-        row, scores = self._row_of[paper_id], self._scores([query])
+        row, scores, [matches] = self._row_of[paper_id], self._scores([query]), self.matches([query])
+        relevance, strength = matches.of(row)
         return MatchDetails(
             words=float(scores.words[0, row]),
             meaning=float(scores.meaning[0, row]),
             archive_knows_it=float(scores.known_share[0]),
             all_words=bool(scores.share[0, row] >= scoring.ALL_WORDS_SHARE),
             in_title=bool(scores.in_title[0, row]),
-            from_organization=row in self._organizations.rows_named_by(query),
+            from_organization=row in matches.organization_rows,
             agreement=float(scores.agreement[0, row]),
             cut_off=float(scores.cut_offs[0]),
-            relevance=self.matches([query])[0].relevance_of(row),
+            relevance=relevance,
+            strength=strength,
             rejection_reason=self.filters.rejection_reason(query, row),
         )
 
@@ -247,7 +262,7 @@ class MatchIndex:
         row, idf = self._row_of[paper_id], self._model.statistics.idf
         text, organization = self._texts[row], self._texts[row].matching_organization(query.organizations)
         words = self._words_in(text, query)
-        if row in self._organizations.rows_named_by(query):
+        if row in matches.organization_rows:
             organization = text.matching_organization(query.text.split()) or text.paper.organization
             words = words if not words.missing else replace(words, terms=frozenset(), missing=())
         in_title, in_summary, marked = text.card.marks(words.terms, idf, words.typed)

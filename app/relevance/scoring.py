@@ -1,9 +1,12 @@
-"""PURE. Score papers for interests: combine words and meaning into agreement, and agreement into relevance.
+"""PURE. Score papers for interests: relevance decides whether a paper is sent, strength decides its place.
 
-Agreement z = WORD_WEIGHT·B + P + ALL_WORDS_BONUS·(the paper contains all words of the interest) −
-MISSING_WEIGHT·(the share of the words that it lacks, by idf). `matching` explains B and P, and `cut_offs`
-explains how agreement becomes relevance. Digests and the archive search share this module, so both rank in
-the same way.
+Both combine words and meaning in a sum, WORDS·B + P + ALL_WORDS·(the paper contains all words of the
+interest) − MISSING·(the share of the words that it lacks, by idf), each with its own weights. `matching`
+explains B and P. The sum with AGREEMENT_WEIGHTS is the agreement z; `cut_offs` explains how it becomes
+relevance. Relevance rises slowly below the cut-off, so that many weak matches do not add up to a paper that
+no interest would have selected. Strength is proportional to the sum with STRENGTH_WEIGHTS instead, because
+among the papers that are sent, a further interest that fits is worth the same wherever it comes from.
+Digests and the archive search share this module, so both rank in the same way.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -26,8 +30,20 @@ from app.relevance.vector_space import VectorSpace
 from app.text.abbreviations import Abbreviations
 from app.text.tokenizer import without_stopwords
 
+
+class Weights(NamedTuple):
+    """The weights of the sum of words and meaning, in which the weight of P is 1."""
+
+    words: float  # of B
+    all_words: float
+    missing: float
+
+
 # Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
-WORD_WEIGHT, ALL_WORDS_BONUS, MISSING_WEIGHT = 0.35, 1.0, 1.0
+AGREEMENT_WEIGHTS = Weights(0.35, 1.0, 1.0)
+STRENGTH_WEIGHTS = Weights(0.2, 0.5, 0.0)
+TITLE_BONUS = 6.0  # added to the sum for strength if the title contains all words of the interest
+STRENGTH_SCALE = 12.0  # strength is 1 − exp(−sum / STRENGTH_SCALE), so it resembles relevance at the cut-off
 ALL_WORDS_SHARE = 0.9999  # of the idf: counts as all words, because 32-bit sums are inexact
 MIN_Z_SCORE, MAX_Z_SCORE = -3.0, 8.0  # P is clipped to this range
 SHORT_TEXT = 3  # terms; the P of so short a text counts about half, because few words say little
@@ -39,8 +55,8 @@ FALLBACK_WORD_WEIGHT, FALLBACK_ALL_WORDS_BONUS, FALLBACK_OFFSET = 0.5, 0.42, -0.
 TITLE_RELEVANCE = 0.34
 COMMON_IDF = 0.5  # of a stem in 60 % of all papers, such as "model"
 MAX_PAIRED = 4  # terms that all form pairs with each other; in a longer run, only neighbours do
-# Minimum relevance: for papers from the organisation that the interest names, and for papers with a phrase
-# that the reader put in quotes.
+# Minimum relevance and strength: for papers from the organisation that the interest names, and for papers
+# with a phrase that the reader put in quotes.
 ORGANIZATION_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
 FILTER_RELEVANCE = 0.8  # for papers that pass an interest consisting only of filters ("author:…")
 
@@ -92,7 +108,7 @@ class QueryMeaning:
         best = examples.find(batch)
         sample, directions, known_share = best.sample, best.directions, best.known_share
         meaning = known_share[:, None] * _clipped_z_scores(space, directions, space.sample)
-        agreement = _agreement(sample.words, meaning, sample.share)
+        agreement = _weighted_sum(sample.words, meaning, sample.share, AGREEMENT_WEIGHTS)
         all_words = (sample.share >= ALL_WORDS_SHARE) & sample.in_pairs
         prominent = (sample.prominent_share >= ALL_WORDS_SHARE) & sample.in_pairs
         return cls(directions, known_share, estimate_cut_offs(agreement, all_words, prominent))
@@ -112,13 +128,21 @@ class Scores:
 
     @cached_property
     def agreement(self) -> Matrix:
-        return _agreement(self.words, self.meaning, self.share)
+        return _weighted_sum(self.words, self.meaning, self.share, AGREEMENT_WEIGHTS)
 
     @cached_property
     def relevance(self) -> Matrix:
+        """The relevance in 0…1, from which it follows whether a paper is sent."""
         evidence = evidence_from(self.agreement, self.cut_offs)
         evidence -= self.in_title * math.log1p(-TITLE_RELEVANCE)
         return np.asarray(-np.expm1(-evidence))
+
+    @cached_property
+    def strength(self) -> Matrix:
+        """The strength in 0…1 by which papers are ordered."""
+        total = np.maximum(_weighted_sum(self.words, self.meaning, self.share, STRENGTH_WEIGHTS), 0)
+        total += np.float32(TITLE_BONUS) * self.in_title
+        return np.asarray(-np.expm1(total / np.float32(-STRENGTH_SCALE)))
 
 
 def score(
@@ -146,10 +170,11 @@ def _clipped_z_scores(space: VectorSpace, directions: Matrix, vectors: Matrix) -
     return np.clip(space.z_scores(directions, vectors), MIN_Z_SCORE, MAX_Z_SCORE)
 
 
-def _agreement(words: Matrix, meaning: Matrix, share: Matrix) -> Matrix:
-    """Return z, given B, P and the share of the interest's words in each paper."""
-    all_words = np.float32(ALL_WORDS_BONUS) * (share >= ALL_WORDS_SHARE)  # 64-bit numbers take twice as long
-    return np.asarray(WORD_WEIGHT * words + meaning + all_words - MISSING_WEIGHT * (1 - share))
+def _weighted_sum(words: Matrix, meaning: Matrix, share: Matrix, weights: Weights) -> Matrix:
+    """Return the sum of B, P and the share of the interest's words in each paper."""
+    # 64-bit numbers take twice as long
+    all_words = np.float32(weights.all_words) * (share >= ALL_WORDS_SHARE)
+    return np.asarray(weights.words * words + meaning + all_words - weights.missing * (1 - share))
 
 
 def query_batch(queries: Sequence[Query], papers: PaperMatrices, model: RelevanceModel) -> QueryBatch:
@@ -191,16 +216,16 @@ def terms_and_pairs(query: Query, abbreviations: Abbreviations) -> tuple[list[st
     return list(terms), list(pairs)
 
 
-def with_minimum(query: Query, relevance: Matrix, rows_named_by_query: Collection[int]) -> Matrix:
-    """Return the relevances, raised to the minimum for a phrase or for an organisation that a query names.
+def with_minimum(query: Query, values: Matrix, rows_named_by_query: Collection[int]) -> Matrix:
+    """Return relevances or strengths, raised to the minimum for a phrase or an organisation in a query.
 
     If the query has no words, return FILTER_RELEVANCE for every paper.
     """
     if not query.terms:
-        return np.full(len(relevance), FILTER_RELEVANCE)
+        return np.full(len(values), FILTER_RELEVANCE)
     if any(map(without_stopwords, query.phrases)):
-        return np.maximum(relevance, PHRASE_RELEVANCE)
+        return np.maximum(values, PHRASE_RELEVANCE)
     if rows_named_by_query:
-        is_named = np.isin(np.arange(len(relevance)), [*rows_named_by_query])
-        return np.where(is_named, np.maximum(relevance, ORGANIZATION_RELEVANCE), relevance)
-    return relevance
+        is_named = np.isin(np.arange(len(values)), [*rows_named_by_query])
+        return np.where(is_named, np.maximum(values, ORGANIZATION_RELEVANCE), values)
+    return values

@@ -41,7 +41,6 @@ class RankedPapers:
     """The papers that a search lists, best first, and the number of matching papers in the whole archive."""
 
     ids: Sequence[int]
-    relevance: Sequence[float]
     total: int
 
 
@@ -66,7 +65,7 @@ class CandidateRanker:
         builder = self._builder.with_filters(query, only)
         if not query.terms:
             hits = self._index.find(builder.everything(), limit, count=True, newest=True)
-            return RankedPapers(hits.ids, [scoring.FILTER_RELEVANCE] * len(hits.ids), hits.total)
+            return RankedPapers(hits.ids, hits.total)
         terms, pairs = scoring.terms_and_pairs(query, self._model.abbreviations)
         names = typed_organizations.names_in(
             query, self._names, self._model.abbreviations, self._model.statistics.idf
@@ -76,21 +75,24 @@ class CandidateRanker:
         matrices = papers.matrices([*terms, *pairs], self._model)
         batch = scoring.query_batch([query], matrices, self._model)
         meaning = self._meaning(query, matrices, batch, filtered=bool(builder.clauses))
-        relevance = [scoring.score(batch, matrices, self._model, meaning).relevance[0]]
+        scores = [scoring.score(batch, matrices, self._model, meaning)]
         days = [papers.days]
         near = builder.near(meaning.directions[0]) if meaning and not candidates.are_all else None
         if near:
             others, papers = self._index.records({*self._index.find(near, NEAR).ids} - {*ids})
             matrices = papers.matrices([*terms, *pairs], self._model)
             batch = scoring.query_batch([query], matrices, self._model)
-            relevance += [scoring.score(batch, matrices, self._model, meaning).relevance[0]]
+            scores += [scoring.score(batch, matrices, self._model, meaning)]
             days += [papers.days]
             ids += others
         named = [row for row, paper_id in enumerate(ids) if paper_id in candidates.from_organization]
-        with_minimum = scoring.with_minimum(query, np.concatenate(relevance), named)
+        relevance, strength = (
+            scoring.with_minimum(query, np.concatenate(rows), named)
+            for rows in ([own.relevance[0] for own in scores], [own.strength[0] for own in scores])
+        )
         matching = 0 if candidates.are_all else candidates.matching
-        rows = np.flatnonzero(with_minimum >= min_relevance)
-        return _ranked(ids, np.concatenate(days), with_minimum, rows, matching, limit)
+        rows = np.flatnonzero(relevance >= min_relevance)
+        return _ranked(ids, np.concatenate(days), strength, rows, matching, limit)
 
     def _meaning(
         self, query: Query, papers: scoring.PaperMatrices, batch: QueryBatch, *, filtered: bool
@@ -150,13 +152,13 @@ class CandidateRanker:
 
 
 def _ranked(
-    ids: Sequence[int], days: Matrix, relevance: Matrix, rows: Matrix, matching: int, limit: int
+    ids: Sequence[int], days: Matrix, strength: Matrix, rows: Matrix, matching: int, limit: int
 ) -> RankedPapers:
     numbers = np.array(ids, np.int64)
-    order = rows[np.lexsort((-numbers[rows], -days[rows], -relevance[rows]))]
+    order = rows[np.lexsort((-numbers[rows], -days[rows], -strength[rows]))]
     listed = order[:limit]
     total = max(len(order), matching) if len(order) else 0
-    return RankedPapers(numbers[listed].tolist(), relevance[listed].tolist(), total)
+    return RankedPapers(numbers[listed].tolist(), total)
 
 
 class _IndexedNames:

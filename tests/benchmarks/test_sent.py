@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from app.relevance import cut_offs
-from benchmarks.sent import Metrics, cut_off_weight, jaccard, mean, metrics, paraphrases, permutations
+from benchmarks.sent import (
+    Metrics,
+    cut_off_weight,
+    jaccard,
+    mean,
+    metrics,
+    order_quality,
+    paraphrases,
+    permutations,
+)
 
 RELEVANT, BORDERLINE = frozenset({"a", "b"}), frozenset({"c"})
 
@@ -32,6 +42,24 @@ def test_f1_without_relevant_papers(sent: str, f1: float) -> None:
     """Nothing irrelevant may be sent, and there is no recall."""
     found = metrics(frozenset(sent), frozenset(), BORDERLINE)
     assert (found.recall, found.f1) == (None, f1)
+
+
+@pytest.mark.parametrize(
+    ("scores", "precision", "quality"),
+    [
+        ([3, 2, 1, 0], 1.0, 1.0),
+        ([2, 3, 1, 0], 1.0, 1.0),  # both are relevant
+        ([0, 1, 2, 3], (1 / 3 + 2 / 4) / 2, None),
+        ([3, 1, 2, 0], (1 + 2 / 3) / 2, None),  # a borderline paper before a relevant one
+    ],
+)
+def test_quality_of_an_order(scores: list[int], precision: float, quality: float | None) -> None:
+    """Relevant papers gain twice as much as borderline ones, and less further down."""
+    labels = {"relevant": ["a", "b"], "borderline": ["c"]}
+    papers = [{"id": name} for name in "abcd"]
+    found = order_quality(papers, labels, np.array(scores))
+    assert found[0] == pytest.approx(precision)
+    assert found[1] == pytest.approx(quality) if quality else found[1] < 1
 
 
 def test_undefined_values_are_left_out_of_the_mean() -> None:

@@ -397,7 +397,8 @@ def test_explain(run: Run, alice_is_due: None) -> None:
     assert output.startswith("Would be sent in the next digest")
     assert "language agents" in output
     assert "at least 0.33 is needed" in output
-    assert re.search(r"relevance +weight +weighted\n", output)
+    assert re.search(r"relevance +weight +weighted +strength\n", output)
+    assert "= strength × (1 + 0.2 × trend) × freshness" in output
     assert "Weighted = 1 − (1 − relevance)^weight." in output
     assert all(
         name.replace("_", " ") in output

@@ -16,6 +16,7 @@ from app.digests import compose, notes, ranking
 from app.digests.ranking import CandidatePool, EvidenceMatrix, RankingRequest, Vector
 from app.relevance.cut_offs import FLOOR
 from app.types import CardReason, Digest, EmptyDigestPolicy, Interest, PaperView, Skip, Trend
+from tests.support.evidence import add_interest
 
 TODAY = date(2026, 11, 20)
 AGENTS, VIDEO = Interest("agents"), Interest("video")
@@ -34,7 +35,7 @@ def build_pool(
     """Return papers 1 … n, with their relevance to each interest."""
     evidence = EvidenceMatrix(range(1, papers + 1))
     for text in ("agents", "video", "traps"):
-        evidence.add(text, matches.get(text, {}), (excluded or {}).get(text, frozenset()))
+        add_interest(evidence, text, matches.get(text, {}), (excluded or {}).get(text, frozenset()))
     return CandidatePool(
         papers={
             n: PaperView(n, f"Paper {n}", "An abstract.", last_listed_on=(listed or {}).get(n, TODAY))

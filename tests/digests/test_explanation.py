@@ -124,8 +124,9 @@ def test_scores_of_a_matching_paper(app: Application, papers: dict[str, int]) ->
     assert explanation.rank
     weighed = explanation.rank.breakdown
     assert weighed.relevance == pytest.approx(match.details.relevance)
+    assert weighed.strength == pytest.approx(match.details.strength)
     assert weighed.score == pytest.approx(
-        weighed.relevance * (1 + ranking.TREND * weighed.trend.score) * weighed.freshness
+        weighed.strength * (1 + ranking.TREND * weighed.trend.score) * weighed.freshness
     )
     assert (explanation.rank.position, explanation.rank.candidates, explanation.floor) == (
         1,

@@ -16,6 +16,7 @@ from app.digests import ranking
 from app.digests.ranking import FRESH, TREND, CandidatePool, EvidenceMatrix, Ranked, RankingRequest
 from app.relevance.cut_offs import FLOOR
 from app.types import CardReason, Interest, Marks, PaperView, Trend
+from tests.support.evidence import add_interest
 
 TODAY = date(2026, 11, 20)
 YESTERDAY = TODAY - timedelta(days=1)
@@ -31,8 +32,8 @@ def build_pool(
     """Return papers 1 … 9 with their relevance to each interest; the first interest has the exclusions."""
     matches = EvidenceMatrix(range(1, 10))
     for number, text in enumerate(TEXTS):
-        matches.add(text, dict(enumerate(hits))[number] if number < len(hits) else {})
-    matches.add(TEXTS[0], hits[0], excluded)
+        add_interest(matches, text, dict(enumerate(hits))[number] if number < len(hits) else {})
+    add_interest(matches, TEXTS[0], hits[0], excluded)
     papers = {
         n: PaperView(n, f"Paper {n}", last_listed_on=(listed or {}).get(n, TODAY)) for n in range(1, 10)
     }
@@ -68,6 +69,32 @@ def test_ranking_contains_only_relevant_recent_unsent_papers() -> None:
         == result.score_breakdown(on.papers[3]).relevance
         == pytest.approx(FLOOR)
     )
+
+
+def test_relevance_decides_what_is_sent_and_strength_the_order() -> None:
+    """Strengths of several interests add up, even if the relevance to one of them is too low by itself."""
+    matches = EvidenceMatrix(range(1, 10))
+    add_interest(
+        matches, "agents", {1: 0.5, 2: 0.4, 3: 0.3, 4: 0.4}, strength={1: 0.4, 2: 0.6, 3: 0.9, 4: 0.3}
+    )
+    add_interest(matches, "video", {4: 0.1}, strength={4: 0.7})
+    on = replace(build_pool({}), matches=matches, trends={})
+    result = rank_for(on, RankingRequest(INTERESTS[:2], profile={1: 0.05, 2: -0.05}))
+    assert result.papers == [4, 2, 1]
+    assert result.scores.tolist() == pytest.approx([1 - 0.7 * 0.3, 1 - 0.4 * 1.05, 1 - 0.6 * 0.95])
+    breakdown = result.score_breakdown(on.papers[3])
+    assert (breakdown.relevance, breakdown.strength) == pytest.approx((0.3, 0.9))
+
+
+def test_no_score_is_negative() -> None:
+    """A dislike can outweigh the strength of a paper that is relevant enough."""
+    matches = EvidenceMatrix(range(1, 10))
+    add_interest(matches, "agents", {1: 0.9, 2: 0.9}, strength={1: 0.2, 2: 0.4})
+    on = replace(build_pool({}), matches=matches, trends={})
+    result = rank_for(on, RankingRequest(INTERESTS[:1], profile={1: -0.9}))
+    assert result.papers == [2, 1]
+    assert result.scores.tolist() == pytest.approx([0.4, 0.0])
+    assert result.score_breakdown(on.papers[1]).strength == 0
 
 
 def test_reason_names_a_profile_that_would_be_enough() -> None:
@@ -114,7 +141,7 @@ def test_a_perfect_match_has_finite_evidence() -> None:
 
 def test_empty_pool_or_no_interests() -> None:
     matches = EvidenceMatrix([])
-    matches.add("agents", {})
+    add_interest(matches, "agents", {})
     empty = CandidatePool({}, {}, matches, lambda text, paper: CardReason(""), {}, TODAY)
     assert rank_for(empty, RankingRequest(INTERESTS[:1])).papers == []
     assert rank_for(build_pool({}), RankingRequest(())).papers == []
@@ -125,7 +152,7 @@ def test_adding_interests_keeps_existing_rows() -> None:
     """The matrix grows without changing earlier values."""
     matches = EvidenceMatrix([7, 3])
     for number in range(100):
-        matches.add(f"interest {number}", {3: number / 100})
+        add_interest(matches, f"interest {number}", {3: number / 100})
     evidence = matches.evidence[[matches.row_of[f"interest {number}"] for number in range(100)], 0]
     assert ranking.relevance_of(evidence).tolist() == pytest.approx([number / 100 for number in range(100)])
 

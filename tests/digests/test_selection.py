@@ -10,6 +10,7 @@ import pytest
 from app.digests import ranking, selection
 from app.digests.ranking import CandidatePool, EvidenceMatrix, RankingRequest
 from app.types import CardReason, Interest, PaperView, Trend
+from tests.support.evidence import add_interest
 
 TODAY = date(2026, 11, 20)
 TEXTS = ("agents", "bees", "video")
@@ -21,7 +22,7 @@ def build_pool(draw: np.random.Generator, papers: int) -> CandidatePool:
     matches = EvidenceMatrix(numbers)
     for text in TEXTS:
         relevance = np.round(draw.random(papers), 1).tolist()
-        matches.add(text, {n: value for n, value in zip(numbers, relevance, strict=True) if value})
+        add_interest(matches, text, {n: value for n, value in zip(numbers, relevance, strict=True) if value})
     vectors = draw.standard_normal((papers, 6)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     return CandidatePool(

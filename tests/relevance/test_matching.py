@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from dataclasses import replace
 
@@ -111,7 +112,7 @@ def test_relevance_of_fields() -> None:
 )
 def test_minimum_relevance_of_exact_matches(interest: str, paper: int, least: float) -> None:
     """An interest in a title and a phrase in quotes have a minimum relevance."""
-    assert matches(interest)[paper] >= least
+    assert matches(interest)[paper] >= least - 1e-6
 
 
 def test_phrase_of_stop_words_is_only_a_filter() -> None:
@@ -238,13 +239,18 @@ def test_match_details() -> None:
     relevance = LSA_INDEX.match([query])[0]
     for paper in SUBJECTS:
         details = LSA_INDEX.details(query, paper.id)
-        z = (
-            scoring.WORD_WEIGHT * details.words
+        agreement, strength = (
+            weights.words * details.words
             + details.meaning
-            + scoring.ALL_WORDS_BONUS * details.all_words
-            - scoring.MISSING_WEIGHT * (not details.all_words)  # the interest has one word
+            + weights.all_words * details.all_words
+            - weights.missing * (not details.all_words)  # the interest has one word
+            for weights in (scoring.AGREEMENT_WEIGHTS, scoring.STRENGTH_WEIGHTS)
         )
-        assert details.agreement == pytest.approx(z, abs=1e-4)
+        strength = max(strength, 0) + scoring.TITLE_BONUS * details.in_title
+        assert details.agreement == pytest.approx(agreement, abs=1e-4)
+        if paper.id in relevance:
+            expected = 1 - math.exp(-strength / scoring.STRENGTH_SCALE)
+            assert details.strength == pytest.approx(expected, abs=1e-4)
         assert details.relevance == pytest.approx(relevance.get(paper.id, 0.0), abs=1e-5)
         assert bool(details.rejection_reason) == ("biopsy" in f"{paper.title} {paper.abstract}".lower())
     with pytest.raises(KeyError):

@@ -77,7 +77,7 @@ def test_preview_lists_papers_by_interest(client: TestClient) -> None:
     fragment = preview_fragment(client, "language agents", "video diffusion")
     assert "Preview of your digest" in fragment
     video = VIDEO.replace("Video Diffusion", "<mark>Video Diffusion</mark>")
-    assert fragment.index(video) < fragment.index("<mark>Language Agents</mark> that &lt;think&gt;")
+    assert fragment.index("<mark>Language Agents</mark> that &lt;think&gt;") < fragment.index(video)
     assert '<p class="v">10 <small>votes</small></p>' in fragment
     assert "in the title" not in fragment  # the marks show it
     assert "style=" not in fragment  # the Content-Security-Policy forbids it

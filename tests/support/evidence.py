@@ -1,0 +1,23 @@
+"""Fill a matrix of evidence by paper, for tests of ranking and selection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from app.digests.ranking import EvidenceMatrix
+
+
+def add_interest(
+    matrix: EvidenceMatrix,
+    text: str,
+    relevance: Mapping[int, float],
+    excluded: frozenset[int] = frozenset(),
+    strength: Mapping[int, float] | None = None,
+) -> None:
+    """Add an interest with its relevance and strength by paper. By default, they are the same numbers."""
+    columns = np.array([matrix.columns[number] for number in relevance], np.intp)
+    strength = relevance if strength is None else strength
+    strengths = np.array([strength[number] for number in relevance])
+    matrix.add_columns(text, columns, np.array([*relevance.values()]), strengths, excluded)
