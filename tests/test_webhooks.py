@@ -98,7 +98,7 @@ def test_confirmation_reaches_the_receiver(
     """A subscriber signs up, confirms and leaves: two signed events, with an id and no address."""
     secret = add().secret
     with app.db.write() as session:
-        subscribers.sign_up(session, SignUp("alice@example.org", AGENTS), "", now)
+        factories.sign_up(session, SignUp("alice@example.org", AGENTS), "", now)
         alice = session.exec(select(Subscriber.id)).one() or 0
     assert webhooks.send_events(app, now) == {}
     with app.db.write() as session:

@@ -111,6 +111,5 @@ from app.subscribers.signup import (
     request_sign_up,
     requested_preferences,
     send_link,
-    sign_up,
 )
 from app.subscribers.stored_interests import forget_unused_queries, interests_of

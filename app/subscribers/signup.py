@@ -17,7 +17,6 @@ from sqlmodel import Session, col, exists, select
 from app.delivery import suppression
 from app.errors import Conflict, InvalidInput
 from app.links import LIFETIMES, Purpose
-from app.settings import Settings
 from app.storage.database import advisory_lock, insert_or_ignore
 from app.storage.models import AddressChange, Delivery, FormSubmission, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
@@ -45,7 +44,6 @@ CONSENT_TEXT = (
     "subscription at any time with the links in every digest."
 )
 CONSENT_GIVEN_ELSEWHERE = "given to the operator"
-CONFIRMABLE = timedelta(days=Settings.model_fields["confirm_link_days"].default)
 _READING = (State.ACTIVE, State.PAUSED)
 
 
@@ -63,23 +61,14 @@ def request_link(session: Session, email: str, visitor: str, now: datetime) -> i
     return form_submissions.store(session, RequestKind.LINK, normalise_address(email), visitor, now)
 
 
-def sign_up(
-    session: Session, form: SignUp, visitor: str, now: datetime, confirmable: timedelta = CONFIRMABLE
-) -> int | None:
-    """Store and process a sign-up. Return the id of the mail, or None if none is sent."""
-    return process(session, request_sign_up(session, form, visitor, now), now, confirmable)
-
-
 def send_link(
-    session: Session, email: str, visitor: str, now: datetime, confirmable: timedelta = CONFIRMABLE
+    session: Session, email: str, visitor: str, now: datetime, confirmable: timedelta
 ) -> int | None:
     """Store and process a request for a link. Return the id of the mail, or None if none is sent."""
     return process(session, request_link(session, email, visitor, now), now, confirmable)
 
 
-def process(
-    session: Session, request_id: int, now: datetime, confirmable: timedelta = CONFIRMABLE
-) -> int | None:
+def process(session: Session, request_id: int, now: datetime, confirmable: timedelta) -> int | None:
     """Decide what to send in response to a stored form. Return the id of the mail, or None if none is sent.
 
     A confirmation that cannot be sent is given up after `confirmable`, when its link expires. Do nothing if
@@ -89,8 +78,13 @@ def process(
     if request is None:
         return None
     advisory_lock(session, f"mailbox {request.mailbox}")
-    answer = _ANSWERS[request.kind]
-    delivery_id, subscriber_id = answer(session, request, now, confirmable)
+    match request.kind:
+        case RequestKind.SIGN_UP:
+            delivery_id, subscriber_id = _answer_sign_up(session, request, now, confirmable)
+        case RequestKind.LINK:
+            delivery_id, subscriber_id = _answer_link(session, request, now, confirmable)
+        case RequestKind.ADDRESS:
+            delivery_id, subscriber_id = _answer_address(session, request, now), None
     form_submissions.finish(request, now, delivery_id, subscriber_id)
     session.add(request)
     return delivery_id
@@ -140,29 +134,20 @@ def _answer_link(session: Session, request: FormSubmission, now: datetime, confi
     ), subscriber.id
 
 
-def _answer_address(
-    session: Session, request: FormSubmission, now: datetime, _confirmable: timedelta
-) -> _Answer:
+def _answer_address(session: Session, request: FormSubmission, now: datetime) -> int | None:
     """Ask the owner of a subscriber's new address to confirm, if the address has no subscriber yet."""
     change = session.get(AddressChange, request.subscriber_id or 0)
     if change is None or change.email != request.email:
-        return _NOTHING  # another change has been requested, or the subscriber has been erased
+        return None  # another change has been requested, or the subscriber has been erased
     holder = _find(session, request.email)
     if (holder is not None and holder.state is not State.PENDING) or not _may_confirm(session, request, now):
-        return _NOTHING
+        return None
     holder, _ = _get_or_create(session, request.email, now)
     lifetime = LIFETIMES[Purpose.ADDRESS]
     suffix = f"-{token_hex(4)}"
     change.delivery_id = enqueue_mail(session, holder, MailKind.ADDRESS, now, lifetime, suffix)
     session.add(change)
-    return change.delivery_id, None
-
-
-_ANSWERS = {
-    RequestKind.SIGN_UP: _answer_sign_up,
-    RequestKind.LINK: _answer_link,
-    RequestKind.ADDRESS: _answer_address,
-}
+    return change.delivery_id
 
 
 def _may_confirm(session: Session, request: FormSubmission, now: datetime) -> bool:
@@ -288,8 +273,12 @@ def add(session: Session, email: str, preferences: Preferences, now: datetime) -
     return subscriber.id or 0
 
 
-def invite(session: Session, email: str, preferences: Preferences, now: datetime) -> int:
+def invite(
+    session: Session, email: str, preferences: Preferences, now: datetime, confirmable: timedelta
+) -> int:
     """Add a pending subscriber and mail them a request to confirm. Return their id.
+
+    The mail is given up after `confirmable`, when its link expires.
 
     Raise Conflict if the address is registered or suppressed, or if no confirmation may be sent to it now.
     """
@@ -297,7 +286,7 @@ def invite(session: Session, email: str, preferences: Preferences, now: datetime
     if not created:
         raise registered_error(subscriber.email, subscriber.state)
     record_event(session, "signed_up", subscriber, now)
-    if send_link(session, subscriber.email, "", now) is None:
+    if send_link(session, subscriber.email, "", now, confirmable) is None:
         raise Conflict(
             f"No confirmation was sent: the owner of {email} declined a sign-up, or too many were requested."
         )

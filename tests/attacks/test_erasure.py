@@ -18,7 +18,7 @@ from app.storage import audit_log
 from app.storage.models import InterestQuery, Subscriber, Suppression
 from app.subscribers import MatchedReferences, Preferences, SignUp, stored_interests
 from app.types import Interest, MailKind, PaperRecord, SendOutcome, SendResult
-from tests.support import sample_digest
+from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
 
 WORD = "zyxquark"
@@ -70,7 +70,7 @@ def add_secret_reader(app: Application, now: datetime) -> int:
         zone="Asia/Pyongyang", interests=(Interest(WORD), Interest("robotics")), muted=(f"no {WORD}",)
     )
     with app.db.write() as session:
-        subscribers.sign_up(session, SignUp(ADDRESS, preferences), IP, now - 3 * HOUR)
+        factories.sign_up(session, SignUp(ADDRESS, preferences), IP, now - 3 * HOUR)
         identity = session.exec(select(Subscriber.id).where(Subscriber.email == ADDRESS)).one() or 0
         subscribers.confirm(session, identity, IP, now - 3 * HOUR)
         pasted = PaperRecord(title=f"The {WORD} paper", abstract=f"On {WORD}.", authors=(f"A. {WORD}",))

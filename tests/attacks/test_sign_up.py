@@ -27,6 +27,7 @@ from app.types import Interest, MailKind, PaperRecord
 from app.web.form_throttle import FormThrottle
 from app.web.proof_of_work import Challenge
 from app.web.visitors import network
+from tests.support import factories
 from tests.support.mail_server import MailServer
 
 ALICE, BOB = "alice@example.org", "bob@example.org"
@@ -77,7 +78,7 @@ def mails(session: Session) -> int:
 
 
 def sign_up_and_confirm(session: Session, email: str, now: datetime) -> int:
-    subscribers.sign_up(session, SignUp(email, WANTED), "", now)
+    factories.sign_up(session, SignUp(email, WANTED), "", now)
     reader = session.exec(select(Subscriber).where(Subscriber.email == email)).one()
     return subscribers.confirm(session, reader.id or 0, "", now).id or 0
 
@@ -89,11 +90,11 @@ def test_at_most_five_confirmations_in_three_days(app: Application, now: datetim
     """It was 72 mails. Each request comes from another network."""
     with app.db.write() as session:
         for hour in range(72):
-            subscribers.sign_up(session, SignUp(ALICE, STRANGE), f"192.0.2.{hour}", now + hour * HOUR)
+            factories.sign_up(session, SignUp(ALICE, STRANGE), f"192.0.2.{hour}", now + hour * HOUR)
         assert mails(session) == 5
         for day in range(3, 30, 4):
-            subscribers.send_link(session, ALICE, "", now + day * DAY)
-            subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now + day * DAY)
+            subscribers.send_link(session, ALICE, "", now + day * DAY, factories.CONFIRMABLE)
+            factories.sign_up(session, SignUp(ALICE, STRANGE), "", now + day * DAY)
         assert mails(session) == 8
 
 
@@ -101,22 +102,22 @@ def test_declined_address_gets_no_mail_for_ninety_days(app: Application, now: da
     """It was five mails within an hour. Other spellings of the address are included."""
     spellings = [ALICE, "alice+news@example.org", "alice+x@example.org"]
     with app.db.write() as session:
-        request_id = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
+        request_id = factories.sign_up(session, SignUp(ALICE, STRANGE), "", now)
         alice = session.get_one(Delivery, request_id).subscriber_id
         subscribers.decline(session, alice, now, request_id)
         for hour in range(1, 24 * 89, 24 * 8):
             for email in spellings:
-                subscribers.sign_up(session, SignUp(email, STRANGE), "", now + hour * HOUR)
+                factories.sign_up(session, SignUp(email, STRANGE), "", now + hour * HOUR)
         assert mails(session) == 1
         assert session.exec(select(Subscriber.state)).all() == [SubscriberState.ERASED]
         subscribers.prune_form_submissions(session, now + 89 * DAY, 7 * DAY)
-        assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 89 * DAY) is None
+        assert factories.sign_up(session, SignUp(ALICE, WANTED), "", now + 89 * DAY) is None
         subscribers.prune_form_submissions(session, now + 91 * DAY, 7 * DAY)
         assert (
             session.exec(select(FormSubmission.id).where(col(FormSubmission.declined_at).is_not(None))).all()
             == []
         )
-        assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 91 * DAY) is not None
+        assert factories.sign_up(session, SignUp(ALICE, WANTED), "", now + 91 * DAY) is not None
 
 
 def test_decline_can_be_undone_by_its_mailed_link(mail_server: MailServer, client: TestClient) -> None:
@@ -145,11 +146,11 @@ def test_decline_can_be_undone_by_its_mailed_link(mail_server: MailServer, clien
 def test_operator_can_add_a_declined_address(app: Application, now: datetime) -> None:
     """The owner agreed elsewhere, and may sign up again later."""
     with app.db.write() as session:
-        request_id = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
+        request_id = factories.sign_up(session, SignUp(ALICE, STRANGE), "", now)
         subscribers.decline(session, session.get_one(Delivery, request_id).subscriber_id, now, request_id)
         alice = subscribers.add(session, ALICE, WANTED, now)
         subscribers.erase(session, alice, now, suppress=False)
-        assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + HOUR) is not None
+        assert factories.sign_up(session, SignUp(ALICE, WANTED), "", now + HOUR) is not None
 
 
 @pytest.mark.parametrize("former", [True, False], ids=["a former reader", "a stranger"])
@@ -160,12 +161,12 @@ def test_decline_after_the_sign_up_expired(app: Application, now: datetime, form
             subscribers.unsubscribe(
                 session, sign_up_and_confirm(session, ALICE, now - 60 * DAY), now - 60 * DAY
             )
-        request_id = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
+        request_id = factories.sign_up(session, SignUp(ALICE, STRANGE), "", now)
         alice = session.get_one(Delivery, request_id).subscriber_id
     maintenance.prune(app, now + 10 * DAY)
     with app.db.write() as session:
         assert subscribers.decline(session, alice, now + 10 * DAY, request_id)
-        assert subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now + 20 * DAY) is None
+        assert factories.sign_up(session, SignUp(ALICE, STRANGE), "", now + 20 * DAY) is None
 
 
 def test_active_reader_who_declines_is_told_how_to_unsubscribe(
@@ -182,7 +183,7 @@ def test_active_reader_who_declines_is_told_how_to_unsubscribe(
 def test_older_sign_up_does_not_resubscribe(app: Application, now: datetime) -> None:
     """After an operator's add and an unsubscription, its link changed preferences and resubscribed."""
     with app.db.write() as session:
-        request_id = subscribers.sign_up(session, SignUp(ALICE, STRANGE), "", now)
+        request_id = factories.sign_up(session, SignUp(ALICE, STRANGE), "", now)
         alice = subscribers.add(session, ALICE, WANTED, now)
         subscribers.unsubscribe(session, alice, now)
         with pytest.raises(Conflict):
@@ -215,7 +216,7 @@ def test_address_tags_from_one_network_are_limited(
         if limits.admit(ip, email, "", now) is None:
             admitted += 1
             with app.db.write() as session:
-                subscribers.sign_up(session, SignUp(email, STRANGE), ip, now)
+                factories.sign_up(session, SignUp(email, STRANGE), ip, now)
     with app.db.read() as session:
         assert mails(session) == 2
     assert admitted == 5, "of one mailbox, whatever the tag"
@@ -235,7 +236,7 @@ def test_many_people_behind_one_ip_can_sign_up(app: Application, limits: FormThr
             assert limits.admit("192.0.2.1", email, solve_challenge(challenge.proof), at) is None
         if number % 10 == 9:
             with app.db.write() as session:
-                subscribers.sign_up(session, SignUp(email, WANTED), "192.0.2.1", at)
+                factories.sign_up(session, SignUp(email, WANTED), "192.0.2.1", at)
     assert worked == 280
     with app.db.read() as session:
         recipients = select(Subscriber.email).join(Delivery).where(Delivery.kind == MailKind.CONFIRM)
@@ -376,9 +377,9 @@ def test_sign_up_runs_the_same_statements_for_every_address(app: Application, no
         unsubscribed = sign_up_and_confirm(session, "gone@example.org", now)
         subscribers.unsubscribe(session, unsubscribed, now)
         suppression.suppress(session, "blocked@example.org", "complained", now)
-        asked = subscribers.sign_up(session, SignUp("declined@example.org", WANTED), "", now)
+        asked = factories.sign_up(session, SignUp("declined@example.org", WANTED), "", now)
         subscribers.decline(session, session.get_one(Delivery, asked).subscriber_id, now, asked)
-        subscribers.sign_up(session, SignUp("waiting@example.org", WANTED), "", now)
+        factories.sign_up(session, SignUp("waiting@example.org", WANTED), "", now)
     # Count only the request's own work. Background tasks send the mails.
     statements: ContextVar[list[str] | None] = ContextVar("statements", default=None)
     before_response: list[tuple[str, ...]] = []
@@ -423,11 +424,11 @@ def test_sign_up_by_a_stranger_does_not_change_an_unsubscribed_reader(
         alice = sign_up_and_confirm(session, ALICE, now)
         subscribers.unsubscribe(session, alice, now)
         own = MatchedReferences(own=(PaperRecord(title="Pasted by a HostileServer"),))
-        asked = subscribers.sign_up(session, SignUp(ALICE, STRANGE, own), "203.0.113.9", now + HOUR)
+        asked = factories.sign_up(session, SignUp(ALICE, STRANGE, own), "203.0.113.9", now + HOUR)
         reader = subscribers.get(session, alice)
         assert reader.state is SubscriberState.UNSUBSCRIBED
         assert subscribers.preferences_of(session, reader) == WANTED
-        link = subscribers.send_link(session, ALICE, "", now + 2 * HOUR)
+        link = subscribers.send_link(session, ALICE, "", now + 2 * HOUR, factories.CONFIRMABLE)
         assert session.get_one(Delivery, link).kind is MailKind.MANAGE, "the owner still gets their own link"
         subscribers.decline(session, alice, now + 2 * HOUR, asked)
         reader = subscribers.get(session, alice)
@@ -461,7 +462,7 @@ def test_pending_preferences_expire_after_a_week(app: Application, now: datetime
     own = MatchedReferences(own=(PaperRecord(title="A Pasted Paper"),))
     with app.db.write() as session:
         for email in (ALICE, BOB):
-            subscribers.sign_up(session, SignUp(email, STRANGE, own), "192.0.2.1", now)
+            factories.sign_up(session, SignUp(email, STRANGE, own), "192.0.2.1", now)
         alice = session.exec(select(Subscriber.id).where(Subscriber.email == ALICE)).one() or 0
         (pending,) = subscribers.export(session, alice)["unconfirmed"]
         assert pending["preferences"]["interests"][0]["text"] == "something else"

@@ -452,7 +452,7 @@ def move_alice(app: Application) -> None:
     with app.db.write() as session:
         subscribers.request_change(session, identity, "alice@example.net", NOW)
         request_id = subscribers.confirm_change(session, identity, 0, "alice@example.net", "", NOW)
-        delivery_id = subscribers.process(session, request_id or 0, NOW) or 0
+        delivery_id = subscribers.process(session, request_id or 0, NOW, factories.CONFIRMABLE) or 0
         holder = subscribers.find(session, "alice@example.net").id or 0
         subscribers.confirm_change(session, holder, delivery_id, "alice@example.net", "", NOW)
 

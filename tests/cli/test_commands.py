@@ -530,7 +530,7 @@ def test_send_reports_deferred_mails(run: Run, app: Application, monkeypatch: py
         monkeypatch.setenv("PAPERBOY_SMTP_PORT", str(closed.getsockname()[1]))
         with app.db.write() as session:
             request = SignUp("alice@example.org", Preferences(interests=(Interest("agents"),)))
-            subscribers.sign_up(session, request, "192.0.2.1", clock.utcnow())
+            factories.sign_up(session, request, "192.0.2.1", clock.utcnow())
         assert "1 mail is waiting; the next attempt is at 20" in run("send").stdout
         output = run("send").stdout
     assert "No digest is due" not in output
@@ -1282,7 +1282,7 @@ def test_sign_up_that_is_not_confirmed(run: Run, app: Application) -> None:
     """What was asked for is shown, not the defaults."""
     wanted = Preferences(interests=(Interest("robots"),), hour=17, zone="Asia/Tokyo")
     with app.db.write() as session:
-        subscribers.sign_up(session, SignUp("dave@example.org", wanted), "", clock.utcnow())
+        factories.sign_up(session, SignUp("dave@example.org", wanted), "", clock.utcnow())
     shown = run("subscribers", "show", "dave@example.org").stdout
     assert "robots" in shown
     assert "17:00, Asia/Tokyo" in shown

@@ -61,7 +61,7 @@ def test_edition_waits_for_approval(service: Application, mail_server: MailServe
 def test_other_mails_need_no_approval(service: Application, mail_server: MailServer, now: datetime) -> None:
     pipeline.send_due(service, now)
     with service.db.write() as session:
-        subscribers.send_link(session, "alice@example.org", "", now)
+        subscribers.send_link(session, "alice@example.org", "", now, factories.CONFIRMABLE)
     pipeline.send(service, now)
     assert [mail.recipient for mail in mail_server.messages] == ["alice@example.org"]
 

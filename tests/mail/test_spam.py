@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app import main, pipeline, subscribers
+from app import main, pipeline
 from app.application import Application
 from app.cli import sample
 from app.mail import dkim
@@ -79,7 +79,7 @@ def test_confirmation_is_not_spam(
     """It lacks list headers, which would subtract a point; its only points are for HTML."""
     with app.db.write() as session:
         preferences = Preferences(zone="UTC", interests=(Interest("robotics"),))
-        subscribers.sign_up(session, SignUp("alice@example.org", preferences), "192.0.2.1", now)
+        factories.sign_up(session, SignUp("alice@example.org", preferences), "192.0.2.1", now)
     pipeline.send_due(app, now)
     check_scores(mail_server, now, tmp_path, most=0.1)
 

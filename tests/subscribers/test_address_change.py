@@ -14,6 +14,7 @@ from app.errors import Conflict, InvalidAddress
 from app.storage.models import AddressChange, Delivery, Subscriber, SubscriberState
 from app.subscribers import Preferences
 from app.types import Interest, MailKind
+from tests.support import factories
 
 OLD, NEW = "alice@example.org", "alice@example.net"
 
@@ -50,7 +51,7 @@ def confirm(app: Application, subscriber: int, now: datetime, email: str = NEW, 
         mails = session.exec(sent.order_by(col(Delivery.id))).all() or [0]
         request = subscribers.confirm_change(session, subscriber, mails[mail] or 0, email, "192.0.2.1", now)
         if request is not None:
-            subscribers.process(session, request, now)
+            subscribers.process(session, request, now, factories.CONFIRMABLE)
 
 
 def test_both_addresses_confirm(app: Application, alice: int, now: datetime) -> None:
@@ -132,7 +133,7 @@ def test_a_replaced_request_mails_nobody(app: Application, alice: int, now: date
     with app.db.write() as session:
         form = subscribers.confirm_change(session, alice, 0, NEW, "", now)
         subscribers.request_change(session, alice, "alice@example.com", now)
-        assert subscribers.process(session, form or 0, now) is None
+        assert subscribers.process(session, form or 0, now, factories.CONFIRMABLE) is None
 
 
 def test_suppressed_address_gets_no_mail(app: Application, alice: int, now: datetime) -> None:

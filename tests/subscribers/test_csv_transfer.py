@@ -36,6 +36,7 @@ from app.storage.models import (
 from app.subscribers import Preferences, SignUp, bulk, csv_format, csv_transfer
 from app.types import Interest
 from tests.conftest import NOW
+from tests.support import factories
 
 DEFAULTS = Preferences(hour=6, max_trending=3)
 ROBOTS = Preferences(interests=(Interest("robotics"),))
@@ -74,7 +75,7 @@ def prepare(session: Session) -> None:
     subscribers.unsubscribe(session, left, before)
     suppression.suppress(session, "suppressed@example.org", "complained", before)
     for name in ("pending", "declined"):
-        subscribers.sign_up(session, SignUp(f"{name}@example.org", ROBOTS), "192.0.2.1", before)
+        factories.sign_up(session, SignUp(f"{name}@example.org", ROBOTS), "192.0.2.1", before)
     declined = subscribers.find(session, "declined@example.org")
     subscribers.decline(session, declined.id or 0, before)
 

@@ -324,7 +324,7 @@ def test_papers_pasted_again_do_not_count_twice(
 
 
 def sign_up(session: Session, now: datetime, *own: PaperRecord, email: str = "carol@example.org") -> int:
-    subscribers.sign_up(session, SignUp(email, WANTED, MatchedReferences(own=own)), "192.0.2.1", now)
+    factories.sign_up(session, SignUp(email, WANTED, MatchedReferences(own=own)), "192.0.2.1", now)
     return session.exec(select(Subscriber.id).where(Subscriber.email == email)).one() or 0
 
 
@@ -368,7 +368,7 @@ def test_suppressed_address_stores_no_papers(app: Application, now: datetime) ->
     with app.db.write() as session:
         suppression.suppress(session, "carol@example.org", "complaint", now)
         form = SignUp("carol@example.org", WANTED, MatchedReferences(own=(ATTENTION,)))
-        subscribers.sign_up(session, form, "192.0.2.1", now)
+        factories.sign_up(session, form, "192.0.2.1", now)
         row = session.exec(select(FormSubmission)).one()
         assert (row.email, row.visitor, row.preferences, row.liked) == ("", "", {}, {})
 

@@ -17,7 +17,7 @@ from app.errors import Conflict, InvalidAddress, InvalidPreference, NotFound
 from app.storage.models import Delivery, Event, FormSubmission, Subscriber, SubscriberState
 from app.subscribers import Preferences, SignUp, repository
 from app.types import Cadence, EmptyDigestPolicy, Interest, MailKind
-from tests.support import sample_digest
+from tests.support import factories, sample_digest
 
 ALICE, BOB = "alice@example.org", "bob@example.org"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -31,7 +31,7 @@ def add_confirmed_reader(
 ) -> int:
     """Sign up and confirm a reader, and return the id."""
     with app.db.write() as session:
-        subscribers.sign_up(session, SignUp(email, preferences), "192.0.2.1", now)
+        factories.sign_up(session, SignUp(email, preferences), "192.0.2.1", now)
         reader = session.exec(select(Subscriber).where(Subscriber.email == email)).one()
         return subscribers.confirm(session, reader.id or 0, "192.0.2.2", now).id or 0
 
@@ -141,7 +141,7 @@ def test_invalid_addresses_are_refused(typed: str) -> None:
 def test_sign_up_waits_for_confirmation(app: Application, now: datetime) -> None:
     """Until then one mail is sent, and no digest is due."""
     with app.db.write() as session:
-        delivery_id = subscribers.sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
+        delivery_id = factories.sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
         delivery = session.get_one(Delivery, delivery_id)
         reader = subscribers.get(session, delivery.subscriber_id)
     assert (delivery.kind, delivery.due_at) == (MailKind.CONFIRM, now)
@@ -169,10 +169,10 @@ def test_each_sign_up_confirms_its_own_preferences(app: Application, now: dateti
     """Two within an hour have a mail each; a third waits and cannot be confirmed."""
     newer = replace(WANTED, interests=(Interest("astronomy"),))
     with app.db.write() as session:
-        first = subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now)
-        again = subscribers.sign_up(session, SignUp(ALICE.upper(), newer), "", now + HOUR / 2)
-        assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + HOUR / 2) is None
-        later = subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 2 * HOUR)
+        first = factories.sign_up(session, SignUp(ALICE, WANTED), "", now)
+        again = factories.sign_up(session, SignUp(ALICE.upper(), newer), "", now + HOUR / 2)
+        assert factories.sign_up(session, SignUp(ALICE, WANTED), "", now + HOUR / 2) is None
+        later = factories.sign_up(session, SignUp(ALICE, WANTED), "", now + 2 * HOUR)
         alice = session.exec(select(Subscriber.id)).one() or 0
         assert subscribers.preferences_of(session, subscribers.get(session, alice)) == Preferences()
         offered = [subscribers.pending_choices(session, alice, mail) for mail in (first, again, later)]
@@ -187,10 +187,10 @@ def test_sign_up_of_a_known_reader_mails_the_preferences_link(app: Application, 
     identity = add_confirmed_reader(app, now)
     with app.db.write() as session:
         other = replace(WANTED, interests=(Interest("something else"),))
-        delivery_id = subscribers.sign_up(session, SignUp(ALICE, other), "", now + HOUR)
+        delivery_id = factories.sign_up(session, SignUp(ALICE, other), "", now + HOUR)
         assert session.get_one(Delivery, delivery_id).kind is MailKind.MANAGE
         assert subscribers.preferences_of(session, subscribers.get(session, identity)) == WANTED
-        assert subscribers.sign_up(session, SignUp(ALICE, other), "", now + 1.5 * HOUR) is None
+        assert factories.sign_up(session, SignUp(ALICE, other), "", now + 1.5 * HOUR) is None
 
 
 def test_stored_interest_with_an_overlong_word_can_be_kept(app: Application, now: datetime) -> None:
@@ -212,7 +212,7 @@ def test_stored_interest_with_an_overlong_word_can_be_kept(app: Application, now
 def test_sign_up_with_choices_of_another_release(app: Application, now: datetime) -> None:
     """A choice that this release does not have is left out."""
     with app.db.write() as session:
-        subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now)
+        factories.sign_up(session, SignUp(ALICE, WANTED), "", now)
         row = session.exec(select(FormSubmission)).one()
         interests = [each | {"colour": "red"} for each in row.preferences["interests"]]
         choices = {"future": 1, "interests": interests, "cadence": "hourly", "when_empty": "poem"}
@@ -226,7 +226,7 @@ def test_sign_up_with_choices_of_another_release(app: Application, now: datetime
 def test_sign_up_with_unreadable_choices(app: Application, now: datetime) -> None:
     """Only they are left out: the other interests and choices stay."""
     with app.db.write() as session:
-        subscribers.sign_up(session, SignUp(ALICE, replace(WANTED, hour=20)), "", now)
+        factories.sign_up(session, SignUp(ALICE, replace(WANTED, hour=20)), "", now)
         row = session.exec(select(FormSubmission)).one()
         interests = [{"query": "robots"}, *row.preferences["interests"]]
         row.preferences = row.preferences | {"muted": None, "interests": interests}
@@ -246,7 +246,7 @@ def test_sign_up_of_a_suppressed_address(app: Application, now: datetime) -> Non
     """It stores no subscriber, but writes something to take as long."""
     with app.db.write() as session:
         suppression.suppress(session, ALICE, "complained", now)
-        assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now) is None
+        assert factories.sign_up(session, SignUp(ALICE, WANTED), "", now) is None
         assert session.exec(select(Subscriber)).all() == []
         assert session.exec(select(Event.kind)).all() == ["signup_refused"]
 
@@ -256,7 +256,7 @@ def test_sign_up_of_an_unsubscribed_reader_needs_confirmation(app: Application, 
     identity = add_confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.unsubscribe(session, identity, now)
-        request_id = subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 2 * HOUR)
+        request_id = factories.sign_up(session, SignUp(ALICE, WANTED), "", now + 2 * HOUR)
         assert session.get_one(Delivery, request_id).kind is MailKind.CONFIRM
     assert reader_of(app, identity).state is SubscriberState.UNSUBSCRIBED
     with app.db.write() as session:
@@ -277,13 +277,13 @@ def test_old_confirmation_does_not_resubscribe(app: Application, now: datetime) 
 def test_declining_deletes_the_address(app: Application, now: datetime) -> None:
     """A second click does nothing, and after 90 days the address may be mailed again."""
     with app.db.write() as session:
-        subscribers.sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
+        factories.sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
         identity = session.exec(select(Subscriber.id)).one() or 0
         subscribers.decline(session, identity, now)
         subscribers.decline(session, identity, now)
         assert not suppression.is_suppressed(session, ALICE)
-        assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 89 * DAY) is None
-        assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now + 91 * DAY) is not None
+        assert factories.sign_up(session, SignUp(ALICE, WANTED), "", now + 89 * DAY) is None
+        assert factories.sign_up(session, SignUp(ALICE, WANTED), "", now + 91 * DAY) is not None
     assert reader_of(app, identity).state is SubscriberState.ERASED
 
 
@@ -298,10 +298,10 @@ def test_declining_does_not_affect_an_active_reader(app: Application, now: datet
 def test_unconfirmed_sign_ups_expire(app: Application, now: datetime) -> None:
     """A newer request extends them."""
     with app.db.write() as session:
-        subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now)
-        subscribers.sign_up(session, SignUp(BOB, WANTED), "", now)
+        factories.sign_up(session, SignUp(ALICE, WANTED), "", now)
+        factories.sign_up(session, SignUp(BOB, WANTED), "", now)
         later = now + timedelta(days=20)
-        subscribers.sign_up(session, SignUp(BOB, WANTED), "", later)
+        factories.sign_up(session, SignUp(BOB, WANTED), "", later)
         assert subscribers.expire_pending(session, later - timedelta(days=14), later) == 1
         remaining = session.exec(select(Subscriber).where(Subscriber.state == SubscriberState.PENDING)).one()
     assert remaining.email == BOB
@@ -337,10 +337,10 @@ def test_link_is_mailed_to_known_readers(
     with app.db.write() as session:
         identity = subscribers.add(session, ALICE, WANTED, now)
         subscribers.get(session, identity).state = state
-        delivery_id = subscribers.send_link(session, ALICE, "", now)
+        delivery_id = subscribers.send_link(session, ALICE, "", now, factories.CONFIRMABLE)
         assert session.get_one(Delivery, delivery_id).kind is kind
-        assert subscribers.send_link(session, ALICE, "", now + HOUR / 2) is None
-        assert subscribers.send_link(session, BOB, "", now) is None
+        assert subscribers.send_link(session, ALICE, "", now + HOUR / 2, factories.CONFIRMABLE) is None
+        assert subscribers.send_link(session, BOB, "", now, factories.CONFIRMABLE) is None
 
 
 def test_concurrent_sign_ups_create_one_reader(app: Application, now: datetime) -> None:
@@ -352,7 +352,7 @@ def test_concurrent_sign_ups_create_one_reader(app: Application, now: datetime) 
         try:
             start.wait()
             with app.db.write() as session:
-                subscribers.sign_up(session, SignUp(email, WANTED), "", now)
+                factories.sign_up(session, SignUp(email, WANTED), "", now)
         except Exception as error:
             failures.append(error)
 
@@ -598,7 +598,7 @@ def test_an_erased_reader_without_suppression_may_sign_up_again(app: Application
     identity = add_confirmed_reader(app, now)
     with app.db.write() as session:
         subscribers.erase(session, identity, now, suppress=False)
-        assert subscribers.sign_up(session, SignUp(ALICE, WANTED), "", now) is not None
+        assert factories.sign_up(session, SignUp(ALICE, WANTED), "", now) is not None
     assert reader_of(app, identity).state is SubscriberState.ERASED
 
 

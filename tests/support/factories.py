@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from sqlmodel import Session, select
 
+from app import subscribers
 from app.application import Application
 from app.delivery import ledger
 from app.papers import dedupe
 from app.papers.picture_encoding import encode_small
+from app.settings import Settings
 from app.storage.database import insert_or_ignore
 from app.storage.models import (
     Delivery,
@@ -24,9 +26,11 @@ from app.storage.models import (
     SubscriberState,
     VoteCount,
 )
-from app.subscribers import stored_interests
+from app.subscribers import SignUp, stored_interests
 from app.types import Cadence, Digest, SourceKind
 from tests.support import pictures
+
+CONFIRMABLE = timedelta(days=Settings.model_fields["confirm_link_days"].default)
 
 
 def add_source(session: Session, now: datetime, name: str = "Hugging Face Daily Papers") -> Source:
@@ -109,3 +113,9 @@ def add_subscriber(
     session.flush()
     stored_interests.note_newest(session, [row.id or 0])
     return row.id or 0
+
+
+def sign_up(session: Session, form: SignUp, visitor: str, now: datetime) -> int | None:
+    """Store and process a sign-up. Return the id of the mail, or None if none is sent."""
+    request_id = subscribers.request_sign_up(session, form, visitor, now)
+    return subscribers.process(session, request_id, now, CONFIRMABLE)

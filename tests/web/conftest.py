@@ -15,6 +15,7 @@ from app.links import Purpose
 from app.storage.models import Subscriber
 from app.subscribers import Preferences, SignUp
 from app.types import Interest
+from tests.support import factories
 
 ALICE, BOB = "alice@example.org", "bob@example.org"
 WANTED = Preferences(
@@ -43,7 +44,7 @@ def pending(app: Application) -> int:
     """Add Bob, who signed up and has not confirmed, and return the id."""
     now = clock.utcnow() - timedelta(hours=2)
     with app.db.write() as session:
-        subscribers.sign_up(session, SignUp(BOB, WANTED), "192.0.2.1", now)
+        factories.sign_up(session, SignUp(BOB, WANTED), "192.0.2.1", now)
         return session.exec(select(Subscriber.id).where(Subscriber.email == BOB)).one() or 0
 
 

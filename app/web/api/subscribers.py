@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select
 
 from app import subscribers
 from app.doctor import relay
+from app.links import Purpose
 from app.storage import audit_log, hit_counters
 from app.storage.api_keys import ApiKeyIdentity
 from app.storage.models import Event, Scope, Subscriber, SubscriberState
@@ -218,13 +219,17 @@ def add_subscriber(app: Paperboy, key: CanWrite, now: Now, body: NewSubscriber) 
     If the key also has the `send` scope, the subscriber is active at once. Otherwise they are pending: they
     get a confirmation mail, and no digests until they confirm.
     """
-    add = subscribers.add if Scope.SEND in key.scopes else subscribers.invite
     with app.db.write() as session:
-        if add is subscribers.invite:
+        if Scope.SEND not in key.scopes:
             most = app.settings.invitations_per_hour
             hit_counters.limit(session, f"invitations of key {key.id}", most, now, HOUR)
         chosen = body.applied_to(subscribers.default_preferences(app.settings))
-        number = add(session, body.email, subscribers.check(chosen, app.settings.max_interests), now)
+        preferences = subscribers.check(chosen, app.settings.max_interests)
+        if Scope.SEND in key.scopes:
+            number = subscribers.add(session, body.email, preferences, now)
+        else:
+            confirmable = app.signer.lifetimes[Purpose.CONFIRM]
+            number = subscribers.invite(session, body.email, preferences, now, confirmable)
         audit_log.record(session, key.name, "subscriber.add", number, now, consent=body.consent)
         return _to_out(session, [subscribers.get(session, number)])[0]
 

@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from app import subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
 from app.digests import planning
@@ -74,7 +73,7 @@ def test_other_waiting_mails_are_counted_separately(
     """The balance covers only digests; a waiting confirmation is reported beside it."""
     with app.db.write() as session:
         preferences = Preferences(interests=(Interest("agents"),))
-        subscribers.sign_up(session, SignUp("carol@example.org", preferences), "192.0.2.1", NOW)
+        factories.sign_up(session, SignUp("carol@example.org", preferences), "192.0.2.1", NOW)
     body = call("GET", "/sending").json()
     assert body["reconciliation"]["due"] == 2
     at = body["others"][0].pop("next_attempt_at")

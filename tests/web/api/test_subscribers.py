@@ -12,7 +12,8 @@ from sqlmodel import select
 from app import pipeline, subscribers
 from app.application import Application
 from app.delivery import suppression
-from app.storage.models import AuditEntry, Scope, SubscriberState
+from app.links import Purpose
+from app.storage.models import AuditEntry, Delivery, Scope, SubscriberState
 from app.subscribers import Preferences, SignUp
 from app.types import Interest, PaperRecord
 from tests.conftest import NOW
@@ -137,11 +138,20 @@ def test_unconfirmed_sign_up_shows_what_was_asked_for(app: Application, call: Ca
     """The choices are stored only when they are confirmed."""
     wanted = Preferences(interests=(Interest("robots", 1.5),), hour=17, zone="Asia/Tokyo", muted=("crypto",))
     with app.db.write() as session:
-        subscribers.sign_up(session, SignUp("dave@example.org", wanted), "", NOW)
+        factories.sign_up(session, SignUp("dave@example.org", wanted), "", NOW)
     (shown,) = call("GET", "/subscribers?state=pending").json()["items"]
     assert [each["text"] for each in shown["interests"]] == ["robots"]
     assert (shown["hour"], shown["zone"], shown["muted"]) == (17, "Asia/Tokyo", ["crypto"])
     assert call("GET", f"/subscribers/{shown['id']}").json()["hour"] == 17
+
+
+def test_confirmation_of_an_invitation_is_sent_until_its_link_expires(app: Application, call: Call) -> None:
+    """The setting confirm_link_days counts, as for sign-ups on the page."""
+    app.signer.lifetimes = {**app.signer.lifetimes, Purpose.CONFIRM: timedelta(days=1)}
+    assert call("POST", "/subscribers", json=BOB).json()["state"] == "pending"
+    with app.db.read() as session:
+        mail = session.exec(select(Delivery)).one()
+    assert mail.give_up_at == mail.created_at + timedelta(days=1)
 
 
 def test_pause_requires_a_time_with_a_zone(alice: int, call: Call) -> None:
@@ -250,7 +260,9 @@ def test_address_that_was_confirmed_elsewhere_changes_at_once(
     assert (refused.status_code, refused.json()["detail"][:28]) == (403, "this key lacks the “send” sc")
     with app.db.write() as session:
         preferences = Preferences(interests=(Interest("agents"),))
-        pending = subscribers.invite(session, "alice@new.example.org", preferences, NOW)
+        pending = subscribers.invite(
+            session, "alice@new.example.org", preferences, NOW, factories.CONFIRMABLE
+        )
     body = call("PATCH", f"/subscribers/{alice}", json=change, scope=(Scope.SEND, Scope.WRITE)).json()
     assert (body["email"], body["new_address"], body["max_papers"]) == ("alice@new.example.org", None, 3)
     with app.db.read() as session:
