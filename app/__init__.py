@@ -76,7 +76,7 @@ Where to find limits, weights and intervals:
     notes and headings in a digest              digests/notes.py
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
     connections, and messages per connection    settings.py, delivery/mail_providers.py
-    when and how often a send is retried        delivery/ledger/retry_delays.py
+    when and how often a send is retried        delivery/ledger/outcomes.py (RETRY_DELAYS)
     when a mail is given up                     digests/planning.py, subscribers/, delivery/ledger/expiry.py
     when sending pauses automatically           delivery/ledger/circuit_breaker.py, bounces/rates.py
     the ramp of a new sending domain            settings.py, delivery/warm_up.py

@@ -21,10 +21,11 @@ from sqlmodel import Session, col, delete, select
 from app.errors import Conflict, InvalidInput, NotFound
 from app.storage.database import insert_many_or_ignore
 from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage, WebhookState
+from app.storage.retry_delays import RetryDelays
 
 MAX_ENDPOINTS = 20
 GIVE_UP_AFTER = timedelta(days=3)
-FIRST_DELAY, LONGEST_DELAY = timedelta(minutes=1), timedelta(hours=6)
+RETRY_DELAYS = RetryDelays(first=timedelta(minutes=1), longest=timedelta(hours=6), factor=4)
 OVERLAP = timedelta(days=1)  # the previous secret also signs for this long after a rotation
 TEST = "webhook.test"
 DISABLED = "the endpoint was disabled"
@@ -203,7 +204,9 @@ def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, n
         return
     set_outcome(row, endpoint, attempt, now)
     if attempt.error:
-        row.next_attempt_at = now + max(retry_delay(row.attempts, message_id), attempt.wait or timedelta())
+        row.next_attempt_at = now + max(
+            RETRY_DELAYS.after(row.attempts, message_id), attempt.wait or timedelta()
+        )
         if row.next_attempt_at >= row.give_up_at:
             row.state, row.next_attempt_at = WebhookState.FAILED, None
     session.add_all([row, endpoint])
@@ -223,12 +226,6 @@ def set_outcome(
     if not attempt.error:
         row.state, row.next_attempt_at = WebhookState.ACCEPTED, None
         endpoint.accepted_at = now
-
-
-def retry_delay(attempts: int, number: int) -> timedelta:
-    """Return the delay after the n-th attempt. It quadruples each time, and varies by id to spread load."""
-    spread: float = 0.75 + 0.5 * (number * 2654435761 % 2**32) / 2**32
-    return min(FIRST_DELAY * (1 << 2 * min(attempts - 1, 8)), LONGEST_DELAY) * spread
 
 
 def disable_all(session: Session, reason: str, now: datetime) -> list[WebhookEndpoint]:

@@ -18,7 +18,6 @@ circuit_breaker    pause sending when the relay refuses too many mails
 receiver_backoffs  delay mails to providers that asked us to send less
 daily_limits       limit the mails to each receiver while a sending domain warms up
 outcomes           record the results of attempts
-retry_delays       PURE: the delays after which a mail is sent again
 transitions        change a row's state
 recovery           recover the mails of dead senders
 expiry             give up on mails that have waited too long
@@ -99,7 +98,6 @@ from app.delivery.ledger.receiver_backoffs import active as backoffs
 from app.delivery.ledger.recovery import has_work, recover
 from app.delivery.ledger.removal import leave_out
 from app.delivery.ledger.retention import drop_signatures, first_id_since, prune_deliveries, prune_events
-from app.delivery.ledger.retry_delays import retry_delay
 from app.delivery.ledger.sender_ledger import SenderLedger
 from app.delivery.ledger.signatures import Signature, lock_unsigned, store_signatures
 from app.delivery.ledger.snapshots import RestoredDigest, SnapshotStore, paper_ids, prune_snapshots, store

@@ -626,11 +626,3 @@ def test_reason_of_an_expired_service_mail(app: Application, now: datetime) -> N
         app.db, Path(app.settings.journal_dir), now + NEXT_DAY, UncertainPolicy.RESEND, bounces.record_refusal
     )
     assert deliveries_by_name(app)["alice"].reason == "given up because it is out of date: never attempted"
-
-
-def test_retry_delays() -> None:
-    """They grow to at most five hours and differ between deliveries."""
-    firsts = {ledger.retry_delay(1, delivery_id) for delivery_id in range(1, 500)}
-    assert len(firsts) == 499
-    assert timedelta(minutes=3) < min(firsts) < max(firsts) < timedelta(minutes=7)
-    assert ledger.retry_delay(10**6, 7) <= timedelta(hours=5)

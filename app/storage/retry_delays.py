@@ -1,0 +1,21 @@
+"""PURE. The delays after which a mail or an event is sent again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDelays:
+    """Delays that grow by `factor` from attempt to attempt, up to `longest`, and vary to spread the load."""
+
+    first: timedelta
+    longest: timedelta
+    factor: int
+
+    def after(self, attempts: int, number: int) -> timedelta:
+        """Return the delay after `attempts` attempts: 75 to 125 %, depending on `number`, the row's id."""
+        spread: float = 0.75 + 0.5 * (number * 2654435761 % 2**32) / 2**32
+        growth: int = self.factor ** min(attempts - 1, 16)
+        return min(self.first * growth, self.longest) * spread
