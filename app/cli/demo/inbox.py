@@ -50,7 +50,7 @@ class MailboxView:
 
     address: str
     about: str
-    not_sent: str
+    last_missing: summary.MissingDigest | None
     mails: Sequence[ReceivedMail]
 
 
@@ -113,7 +113,7 @@ def _mailbox_views(session: Session, mails: Sequence[ReceivedMail]) -> list[Mail
         MailboxView(
             address=address,
             about=about.get(address, ""),
-            not_sent=summary.summarize_mailbox(session, address).not_sent,
+            last_missing=summary.summarize_mailbox(session, address).last_missing,
             mails=[mail for mail in reversed(mails) if mail.recipient == address],
         )
         for address in [*guests, *about]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 from rich.box import SIMPLE
@@ -26,6 +26,14 @@ DAY, MAX_DAYS = timedelta(days=1), 100
 
 
 @dataclass(frozen=True, slots=True)
+class MissingDigest:
+    """A day without a digest, and the reason."""
+
+    day: date
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class MailboxSummary:
     """A summary of the mails to one subscriber."""
 
@@ -33,7 +41,7 @@ class MailboxSummary:
     sent: int
     papers: int
     duplicates: int  # number of papers that were sent more than once; must be 0
-    not_sent: str  # why there was no digest on the last day without one; empty if all were sent
+    last_missing: MissingDigest | None  # on the last day without a digest; None if all were sent
     latest: int | None = None  # the id of the first paper in the newest mail
 
 
@@ -99,13 +107,17 @@ def summarize_mailbox(session: Session, email: str) -> MailboxSummary:
     stored = ledger.stored_digests(session, [digest.id for digest in sent])
     papers = {number: ledger.paper_ids(digest) for number, digest in stored.items()}
     times = Counter(number for numbers in papers.values() for number in numbers)
-    not_sent = [digest for digest in digests if digest.state != DeliveryState.SENT]
+    missing = [
+        MissingDigest(date.fromisoformat(digest.edition), digest.reason)
+        for digest in digests
+        if digest.state is not DeliveryState.SENT
+    ]
     return MailboxSummary(
         email=email,
         sent=len(sent),
         papers=len(times),
         duplicates=sum(count > 1 for count in times.values()),
-        not_sent=f"No digest on {not_sent[-1].edition}: {not_sent[-1].reason}" if not_sent else "",
+        last_missing=missing[-1] if missing else None,
         latest=papers[sent[-1].id or 0][0] if sent else None,
     )
 
@@ -149,7 +161,7 @@ def _subscriber_table(report: Report) -> Table:
     about = {subscriber.email: subscriber.about for subscriber in SUBSCRIBERS}
     for mailbox in report.mailboxes:
         shows = escape(about[mailbox.email])
-        if mailbox.not_sent:
-            shows += f"\n[dim]{escape(mailbox.not_sent)}[/dim]"
+        if missing := mailbox.last_missing:
+            shows += f"\n[dim]No digest on {missing.day}: {escape(missing.reason)}[/dim]"
         table.add_row(mailbox.email, str(mailbox.sent), str(mailbox.papers), shows)
     return table
