@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 
 from sqlmodel import Session, select
@@ -31,14 +31,20 @@ from app.types import Interest
 def change(session: Session, subscriber_id: int, preferences: Preferences, now: datetime) -> Subscriber:
     """Replace a subscriber's preferences and reschedule the next digest.
 
+    If anything changed, record an event with the names of the changed preferences, without their values.
     Raise InvalidPreference, which names the first field with an invalid value.
     """
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
-    checked = check(preferences, before=preferences_of(session, subscriber))
+    before = preferences_of(session, subscriber)
+    checked = check(preferences, before=before)
     store_preferences(session, subscriber, checked)
     reschedule(session, subscriber, now)
-    record_event(session, "changed", subscriber, now)
+    names = [
+        each.name for each in fields(checked) if getattr(checked, each.name) != getattr(before, each.name)
+    ]
+    if names:
+        record_event(session, "changed", subscriber, now, ", ".join(names))
     return subscriber
 
 

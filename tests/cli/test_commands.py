@@ -1000,6 +1000,7 @@ def test_change_a_subscriber(run: Run, app: Application) -> None:
     """What is not given stays. Each change is in the audit log."""
     run("subscribers", "add", "alice@example.org", "--interest", "robots", "--mute", "games")
     assert "next digest" in run("subscribers", "set", "1", "--hour", "9", "--interest", "agents").stdout
+    assert re.search("changed +hour, interests", run("subscribers", "why", "1").stdout)
     shown = parse_output(run("subscribers", "show", "1", "--json"))
     assert (shown["hour"], shown["interests"], shown["muted"]) == (9, ["agents"], ["games"])
     assert "at least one option" in run("subscribers", "set", "1", code=1).stderr

@@ -399,6 +399,19 @@ def test_change_replaces_the_preferences(app: Application, now: datetime) -> Non
     assert reader.next_due_at == datetime(2026, 11, 25, 23, tzinfo=UTC)
 
 
+def test_event_of_a_change_names_the_changed_preferences(app: Application, now: datetime) -> None:
+    """It has no values. Saving the same preferences again is no change."""
+    identity = add_confirmed_reader(app, now)
+    with app.db.write() as session:
+        for preferences in (replace(WANTED, hour=18, muted=("secret",)), WANTED, WANTED):
+            subscribers.change(session, identity, preferences, now)
+        subscribers.follow(session, identity, "Ada Lovelace", now)
+    with app.db.read() as session:
+        exported = subscribers.export(session, identity)["events"]
+    details = [each["detail"] for each in exported if each["kind"] == "changed"]
+    assert details == ["hour, muted", "hour, muted", "interests"]
+
+
 def test_follow_and_unfollow_an_author(app: Application, now: datetime) -> None:
     """It is an interest. Following twice changes nothing, and beyond the limit it is an error."""
     alice = add_confirmed_reader(app, now)

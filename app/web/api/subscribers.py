@@ -175,7 +175,10 @@ class EventOut(BaseModel):
     at: datetime
     kind: str = Field(examples=["confirmed"])
     delivery_id: int | None = Field(description="The mail that a bounce or complaint is about.")
-    detail: str
+    detail: str = Field(
+        examples=["interests, max_papers"],
+        description="Depends on `kind`: the changed preferences, a relay's reply or an IP address.",
+    )
 
 
 class Pausing(BaseModel):

@@ -1073,6 +1073,7 @@ def test_operator_changes_interests(
     with app.db.read() as session:
         after = subscribers.preferences_of(session, subscribers.get(session, people[0])).interests
     assert after == (Interest("speech"), Interest("diffusion models", 2.0, 3))
+    assert '<td data-label="Event">changed</td><td data-label="Detail">interests</td>' in desk.get(at).text
     assert "Write at least one interest." in desk.post(f"{at}/interests", interests=" \n").text
     refused = desk.post(f"{at}/interests", interests='"unclosed')
     assert refused.status_code == 422
