@@ -305,6 +305,7 @@ def _preferences_page(
         subscriber = subscribers.get(session, grant.subscriber_id)
         form = form or _stored_form(request, session, subscriber)
         history = subscribers.history(session, grant.subscriber_id)
+        is_first = subscribers.first_digest(session, subscriber, now) is None
         stored = ledger.stored_digests(session, [delivery.id for delivery in history])
         overview = feedback_overview.overview(session, grant.subscriber_id)
         interest_reader = InterestReader(app.models.current(session))
@@ -316,7 +317,8 @@ def _preferences_page(
     return page(
         request, "preferences.html", status=digest_preview.status if digest_preview else status,
         headers=digest_preview.headers if digest_preview else None, preview=digest_preview,
-        subscriber=subscriber, form=form, message=message, feedback_message=feedback_message,
+        subscriber=subscriber, is_first=is_first, form=form, message=message,
+        feedback_message=feedback_message,
         hints=[hint for row in form.rows if (hint := interest_reader.hint(row.text))],
         address=address, feedback=overview, until=_pause_form(subscriber, now, *pause),
         links=subscriber_links(request, subscriber, now), zones=forms.zones(),

@@ -618,6 +618,25 @@ def test_first_digest_is_sent_on_request(
     assert button[1] not in client.post(link(Purpose.CONFIRM, pending)).text
 
 
+@pytest.mark.parametrize("state", [SubscriberState.ACTIVE, SubscriberState.PAUSED])
+def test_preferences_offer_the_first_digest(
+    app: Application, client: TestClient, alice: int, link: Link, state: SubscriberState
+) -> None:
+    """The button is there until the digest exists, unless the subscription is paused."""
+    add_first_paper(app)
+    with app.db.write() as session:
+        reader = session.get_one(Subscriber, alice)
+        reader.state, reader.next_due_at = state, reader.next_due_at if state == "active" else None
+    path = link(Purpose.PREFERENCES, alice)
+    button = f'<form method="post" action="{path}/first">'
+    before = client.get(path).text
+    assert (button in before, "Your first digest is due on" in before) == (state == "active",) * 2
+    if state == "active":
+        assert "Your first digest is on its way." in client.post(f"{path}/first").text
+        after = client.get(path).text
+        assert (button in after, "Your next digest is due on" in after) == (False, True)
+
+
 def press_for_first_digest(client: TestClient, link: Link, reader: int) -> str:
     """Press the button and return the message."""
     answer = client.post(link(Purpose.PREFERENCES, reader) + "/first")
