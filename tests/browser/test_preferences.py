@@ -55,6 +55,32 @@ def preferences_of(live_server: Live, reader: int) -> Preferences:
         return subscribers.preferences_of(session, subscribers.get(session, reader))
 
 
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("name", "invalid", "valid", "button", "focused"),
+    [
+        ("interest", '"', "agents", "Save", ".notice.bad"),
+        ("email", "alice", "alice@new.example.org", "Change address", "#new-address"),
+        ("until", "31 May", "", "Pause", "#until"),
+    ],
+)
+def test_mistake_has_the_focus_until_it_is_fixed(
+    page: Page, preferences: str, name: str, invalid: str, valid: str, button: str, focused: str
+) -> None:
+    """The browser scrolls to it. After the next success, the address has no fragment."""
+    page.goto(preferences)
+    field = page.locator(f"[name={name}]").first
+    field.evaluate("element => { element.type = 'text' }")
+    field.fill(invalid)
+    page.get_by_role("button", name=button, exact=True).last.click()
+    expect(page.locator(focused)).to_be_focused()
+    expect(page.locator(focused)).to_be_in_viewport()
+    field.fill(valid)
+    page.get_by_role("button", name=button, exact=True).last.click()
+    page.wait_for_url("**?done=*")
+    assert "#" not in page.url
+
+
 def test_preferences_by_keyboard(
     mail_server: MailServer, live_server: Live, page: Page, alice: int, preferences: str
 ) -> None:
