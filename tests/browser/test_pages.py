@@ -39,6 +39,15 @@ SIGN_UP = {"email": "dora@example.org", "interest": "agents", "cadence": "daily"
 PRESSED = ":is(nav, button, input, select, textarea, footer, .button:not(.ways *), .danger):visible"
 SCHEMES: dict[int, Literal["light", "dark"]] = {375: "light", 1280: "dark"}  # by width
 Forms = dict[str, tuple[str, dict[str, str]]]
+# of a <select>: of its longest option, and on the page
+NEEDED_AND_GIVEN_WIDTH = """element => {
+  const copy = element.cloneNode(true);
+  copy.style = "position: absolute; width: max-content";
+  document.body.append(copy);
+  const needed = copy.offsetWidth;
+  copy.remove();
+  return [needed, element.offsetWidth];
+}"""
 NO_PAGE = (Purpose.VIEW, Purpose.FEED)  # a mail, identified by its delivery, and a feed
 WANTED = Preferences(
     zone="Europe/Berlin", interests=(Interest("world models"), Interest(" ".join(["x" * 95] * 3), 1.7, 3))
@@ -143,6 +152,21 @@ def test_pages_are_accessible(live_server: Live, page: Page, paths: dict[str, st
             if scheme := SCHEMES.get(width):
                 page.emulate_media(color_scheme=scheme)
                 assert axe.violations(page) == [], (name, scheme)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("width", [320, 360, 430, 600, 1280])
+def test_longest_schedule_fits_its_field(
+    live_server: Live, page: Page, paths: dict[str, str], width: int
+) -> None:
+    """“Monday to Friday” is not cut off, with and without the field for the weekday."""
+    page.set_viewport_size({"width": width, "height": 800})
+    for path in ("/", paths["preferences"]):
+        page.goto(live_server.url + path)
+        for cadence in ("weekly", "weekdays"):
+            page.select_option("#cadence", cadence)
+            needed, given = page.locator("#cadence").evaluate(NEEDED_AND_GIVEN_WIDTH)
+            assert needed <= given, (path, cadence)
 
 
 @pytest.mark.once
