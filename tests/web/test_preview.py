@@ -306,11 +306,11 @@ def test_preview_on_the_preferences_page(
     path = link(Purpose.PREFERENCES, alice) + "/preview"
     typed = {"interest": ["language agents", "video, cooking"], "weight": ["1", "2"], "quota": ["2", ""]}
     response = client.post(path, data=typed, headers=SCRIPT)
-    assert "Today’s digest would have 2 papers." in response.text
+    assert "Today’s digest would have 2 of 5 recent papers." in response.text
     assert f'formaction="{path}#interests"' in response.text
     assert response.headers["cache-control"] == "no-store"
     few = client.post(path, data={**typed, "max_papers": "1"}, headers=SCRIPT).text
-    assert "Today’s digest would have 1 paper." in few
+    assert "Today’s digest would have 1 of 5 recent papers." in few
     waits = client.post(path, data={**typed, "min_papers": "3"}, headers=SCRIPT).text
     assert "No digest today: 2 of at least 3 papers: kept for the next digest" in waits
     muted = {**typed, "muted": "author:nobody\nthink", "max_trending": "1"}
