@@ -60,7 +60,14 @@ ACTION_PAGES = {  # by the first word of the check
     "warm-up": ActionPage("/admin/deliverability", "See the limits"),
     "ledger": ActionPage("/admin/editions", "Look at the editions"),
     "sending": ActionPage("/admin/editions/{}", "Look at the waiting mails"),
-}
+    **dict.fromkeys(
+        (
+            "base_url", "from_address", "postal_address", "contact_address", "journal_dir", "search_dir",
+            "database", "dkim", "compose_ahead_minutes",
+        ),
+        ActionPage("/admin/settings", "Look at the settings"),
+    ),
+}  # fmt: skip
 
 
 class FindingView(NamedTuple):
@@ -161,7 +168,7 @@ def _page(
         created=created, balances=balances, reasons=reasons, charts=[digests, *_charts(others)],
         findings=[
             _view(each, operator)
-            for each in operator_mail.findings_of(app, now)
+            for each in operator_mail.findings_with_settings(app, now)
             if each.level is not Level.OK
         ],
         statistics=statistics.get_statistics(app, operator.key, now, days=7),

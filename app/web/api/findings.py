@@ -35,7 +35,7 @@ class FindingOut(BaseModel):
 
 
 class FindingList(BaseModel):
-    """All findings, in the order of `paperboy doctor`."""
+    """All findings, those of the settings last."""
 
     items: list[FindingOut]
 
@@ -44,12 +44,12 @@ class FindingList(BaseModel):
 def list_findings(
     app: Paperboy, _key: CanRead, now: Now, level: Annotated[list[Level] | None, Query()] = None
 ) -> FindingList:
-    """Check the database, sources, jobs, late digests, pauses, keys, webhooks, models and the disk.
+    """Check the database, sources, jobs, late digests, pauses, keys, webhooks, models, disk and settings.
 
     Repeat `level` to select several: `level=warning&level=error` selects those on the first admin page.
-    `paperboy doctor` also checks the settings, the relay and the DNS.
+    `paperboy doctor` also checks the relay, the DNS and a test digest.
     """
-    findings = operator_mail.findings_of(app, now)
+    findings = operator_mail.findings_with_settings(app, now)
     return FindingList(
         items=[FindingOut.model_validate(each) for each in findings if not level or each.level in level]
     )

@@ -17,7 +17,7 @@ from app import clock, main, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
 from app.delivery.ledger import daily_limits
-from app.doctor import operator_mail
+from app.doctor import configuration, daily_report, operator_mail
 from app.papers import source_registry
 from app.settings import Settings
 from app.storage import api_keys, audit_log, job_runs, webhook_endpoints
@@ -33,7 +33,7 @@ from app.storage.models import (
 )
 from app.subscribers import Preferences
 from app.types import Interest, MailKind, Rejection, Skip, SourceKind
-from app.web.admin import deliverability, editions, next_digests, records
+from app.web.admin import deliverability, editions, next_digests, overview, records
 from app.web.admin import subscribers as subscribers_page
 from app.web.capacity import WorkSlots
 from tests.support import factories, sample_digest
@@ -170,13 +170,32 @@ def test_findings_with_a_button_name_no_command(
     with job_runs.record(app.db, "prune", now) as run:
         run.fail("the disk", "it is full")
     shown = attention(sign_in().get("/admin").text)
-    assert [check for check, text in shown if "paperboy" in text] == ["schedule"], "it has no button"
+    assert [check for check, text in shown if "paperboy " in text] == ["schedule"], "it has no button"
     assert "Look at a sample first." in dict(shown)["sending 2026-11-20"]
     assert any("Find out whether they arrived." in text for _, text in shown)
     seen = dict(attention(sign_in(Scope.READ).get("/admin").text))
     assert "paperboy sending resume --edition 2026-11-20" in seen["sending 2026-11-20"]
     fixes = {each.check: each.fix for each in operator_mail.findings_of(app, now)}
     assert "`paperboy sending resume`" in fixes["sending"], "commands and the API still say how"
+
+
+def test_overview_lists_settings_that_may_not_work(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """Each has advice and a link to the settings. The daily report leaves them out."""
+    page = sign_in().get("/admin").text
+    (text,) = (text for check, text in attention(page) if check == "from_address")
+    assert "whose domain is not public" in text
+    assert "set PAPERBOY_FROM_ADDRESS to an address on your own domain" in text
+    assert '<a class="button quiet small" href="/admin/settings">Look at the settings</a>' in page
+    assert "from_address" not in str(daily_report.build(app, clock.utcnow()))
+
+
+def test_findings_about_settings_lead_to_the_settings(settings: Settings, tmp_path: Path) -> None:
+    """Each check of the settings has the link, whatever it finds."""
+    unusual = settings.model_copy(update={"dkim_keys": (f"s:{tmp_path / 'missing.pem'}",)})
+    checks = {finding.check.partition(" ")[0] for finding in configuration.check(unusual)}
+    assert {"base_url", "dkim", "journal_dir"} < checks
+    pages = {overview.ACTION_PAGES[check].url for check in checks - {"settings"}}
+    assert pages == {"/admin/settings"}
 
 
 def test_remedies_are_refused_when_out_of_date(app: Application, sign_in: Callable[..., Desk]) -> None:

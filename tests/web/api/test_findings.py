@@ -38,7 +38,7 @@ def problems(app: Application) -> None:
 def test_findings_are_those_of_the_doctor(app: Application, call: Call) -> None:
     """The doctor's checks of the service are among them, with the same words. Levels can be selected."""
     items = call("GET", "/findings").json()["items"]
-    assert items == [asdict(each) for each in operator_mail.findings_of(app, NOW)]
+    assert items == [asdict(each) for each in operator_mail.findings_with_settings(app, NOW)]
     checked = [asdict(each) for each in service_state.check(app.db, app.models, NOW)]
     assert checked == items[: len(checked)]
     attention = call("GET", "/findings?level=warning&level=error").json()["items"]
