@@ -122,7 +122,8 @@ def _reverse_unordered(connection: Any, _record: object) -> None:
 class SharedStatements:
     """Keep compiled SQL for all engines of a test process: compiling takes up to a third of a test.
 
-    The statements belong to the dialect of the engine that compiled them, so engines share that, too.
+    The statements belong to the dialect of the engine that compiled them, so engines share that, too, and
+    only the first asks the server for its version and types.
     """
 
     def __init__(self) -> None:
@@ -135,6 +136,7 @@ class SharedStatements:
         if engine.dialect.name == "sqlite":
             event.listen(engine, "connect", _reverse_unordered)
         if first := self._first.get(engine.dialect.name):
+            engine.dialect.initialize = lambda _connection: None  # type: ignore[method-assign]
             engine.dialect = first.dialect
             engine._compiled_cache = first._compiled_cache
         return engine
