@@ -215,7 +215,7 @@ def database_url(
         return
     server: PostgresServer = request.getfixturevalue("postgres")
     yield server.shared_database
-    server.empty_database(server.shared_database)
+    server.empty_shared_database()
 
 
 @pytest.fixture

