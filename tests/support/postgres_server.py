@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -110,4 +111,8 @@ def run_postgres(folder: Path) -> Iterator[PostgresServer]:
         running = PostgresServer(make_url(server.get_uri()))
         yield running
         running.close()
+        # At once, without writing the changed pages to files that are deleted next.
+        process = server.get_postmaster_info().process
+        process.send_signal(signal.SIGQUIT)
+        process.wait(10)
         server.cleanup()
