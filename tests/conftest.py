@@ -41,14 +41,14 @@ hypothesis.settings.load_profile("paperboy")
 
 SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 SECRET = "f4b1c79ad0e34e0b8a6d2a5c9b7e8f10"
-TAKE_LONG = (
-    "faults",
-    "realdata",
-    "test_commands.py",
-    "test_demo.py",
-    "test_migrations.py",
-    "test_query_plans.py",
-)
+# Tests in these files and folders take long or mostly wait, and begin in this share of the run.
+SPREAD = {
+    0.0: ("browser",),  # first and in a row, because they share a browser
+    0.35: (
+        "realdata", "test_fleet.py", "test_query_plans.py", "test_random_kills.py", "test_surroundings.py",
+    ),
+    0.55: ("faults", "test_commands.py", "test_demo.py", "test_migrations.py", "test_worker.py"),
+}  # fmt: skip
 DATABASES = ("sqlite", "postgres")
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)  # a Friday
 COLLECT_AFTER = 10_000  # new objects
@@ -75,14 +75,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--database") == "postgres":
         _deselect(config, items, [item for item in items if not _depends_on_database(item)])
-    # If these ran last, one worker would be busy for minutes while the others are idle.
-    items.sort(key=lambda item: not any(name in item.path.parts for name in TAKE_LONG))
+    _spread(items)
     if SHARED_DATA.is_dir():
         return
     missing = pytest.mark.skip(reason="the recorded answers of real services are not on this machine")
     for item in items:
         if "realdata" in item.keywords:
             item.add_marker(missing)
+
+
+def _spread(items: list[pytest.Item]) -> None:
+    """Spread the tests that wait among those that compute.
+
+    If they ran in a row, all workers would wait at the same time. If they ran last, one worker would be busy
+    for minutes while the others are idle.
+    """
+    groups: dict[float, list[pytest.Item]] = {share: [] for share in (*SPREAD, 1.0)}
+    for item in items:
+        shares = (share for share, names in SPREAD.items() if any(name in item.path.parts for name in names))
+        groups[next(shares, 1.0)].append(item)
+    places = {item: share * n / len(group) for share, group in groups.items() for n, item in enumerate(group)}
+    items.sort(key=places.__getitem__)
 
 
 def _depends_on_database(item: pytest.Item) -> bool:
