@@ -109,6 +109,26 @@ class InterestMatches:
         return float(self.relevance[is_row].sum()), float(self.strength[is_row].sum())
 
 
+class MatchCache:
+    """The recent matches of all indexes that share it, up to MAX_CACHED_BYTES. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._matches = LRUCache[tuple[object, Query], InterestMatches](
+            MAX_CACHED_BYTES, lambda matches: matches.size
+        )
+        self._lock = Lock()
+
+    def get(self, index: object, query: Query) -> InterestMatches | None:
+        """Return the matches of a query with the index that this object identifies, or None."""
+        with self._lock:
+            return self._matches.get((index, query))
+
+    def put(self, index: object, query: Query, matches: InterestMatches) -> None:
+        """Cache matches. Drop the ones that have not been used for the longest time."""
+        with self._lock:
+            self._matches[index, query] = matches
+
+
 Content = tuple[object, ...]
 
 
@@ -126,8 +146,12 @@ class MatchIndex:
         papers: Iterable[PaperView],
         model: RelevanceModel,
         texts: Mapping[Content, PaperText] = MappingProxyType({}),
+        cache: MatchCache | None = None,
     ) -> None:
-        """Index these papers. `texts` contains papers already split into words by the same model."""
+        """Index these papers. `texts` contains papers already split into words by the same model.
+
+        Several indexes can share a cache of matches, so that old indexes do not keep the memory of their own.
+        """
         self._model, self._space = model, model.space
         self._texts = [
             texts.get(content_of(paper)) or PaperText(paper, model.abbreviations) for paper in papers
@@ -152,10 +176,7 @@ class MatchIndex:
         self._papers = scoring.PaperMatrices.build(
             terms, terms.field_counts(documents), self._vectors, fingerprints, model
         )
-        self._matches_by_query = LRUCache[Query, InterestMatches](
-            MAX_CACHED_BYTES, lambda matches: matches.size
-        )
-        self._lock = Lock()  # guards the cache, which planning and the web pages share
+        self._cache, self._key = cache or MatchCache(), object()
         self._query_words = lru_cache(MAX_CACHED_QUERY_WORDS)(self._new_query_words)
 
     @property
@@ -178,8 +199,7 @@ class MatchIndex:
 
         So planning matches an interest only once until the papers or the model change, however often it runs.
         """
-        with self._lock:
-            matches = {query: self._matches_by_query.get(query) for query in queries}
+        matches = {query: self._cache.get(self._key, query) for query in queries}
         missing = [query for query, cached in matches.items() if cached is None]
         for start in range(0, len(missing), BATCH_SIZE):
             batch = missing[start : start + BATCH_SIZE]
@@ -187,8 +207,7 @@ class MatchIndex:
             numbers = scores.relevance, scores.strength, scores.directions
             for query, *row in zip(batch, *numbers, strict=True):
                 new = matches[query] = self._matches(query, *row)
-                with self._lock:
-                    self._matches_by_query[query] = new
+                self._cache.put(self._key, query, new)
         return [cached for query in queries if (cached := matches[query])]
 
     def _scores(self, queries: Sequence[Query]) -> scoring.Scores:
@@ -246,9 +265,7 @@ class MatchIndex:
 
     def reason(self, query: Query, paper_id: int) -> CardReason:
         """Return the reason why a paper matches an interest. Reasons are cached."""
-        with self._lock:
-            cached = self._matches_by_query.get(query)
-        matches = cached or self.matches([query])[0]
+        matches = self._cache.get(self._key, query) or self.matches([query])[0]
         if paper_id not in matches.reasons:
             matches.reasons[paper_id] = self._new_reason(query, paper_id, matches)
         return matches.reasons[paper_id]

@@ -152,6 +152,6 @@ def test_match_index_is_cached(app: Application) -> None:
         papers, corpus = paper_views.by_ids(session, [number]), app.models.current(session)
     index = app.indexes.get(papers, corpus)
     assert app.indexes.get([replace(papers[0], upvotes=99)], corpus) is index
-    assert app.indexes.get([replace(papers[0], title="Another")], corpus) is not index
     assert app.indexes.get([], corpus) is not index
     assert app.indexes.get(papers, corpus) is index
+    assert app.indexes.get([replace(papers[0], title="Another")], corpus) is not index

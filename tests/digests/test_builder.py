@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,10 +18,10 @@ from app.digests.builder import DigestBuilder
 from app.relevance import matching, user_profile
 from app.relevance.match_index_cache import IndexCache
 from app.relevance.model import RelevanceModel
-from app.relevance.query_language import Query
+from app.relevance.query_language import Query, parse
 from app.storage.models import Delivery, DeliveryState, DigestContent
 from app.subscribers import Preferences
-from app.types import Feedback, Interest
+from app.types import Feedback, Interest, PaperView
 from tests.support import factories, sample_archive
 from tests.support.mail_server import MailServer
 
@@ -89,6 +90,44 @@ def test_papers_are_split_into_words_once() -> None:
     before, after = cache.get(papers[:2], model), cache.get(papers, model)
     assert all(after.texts[content] is text for content, text in before.texts.items())
     assert len(after.texts) == 3
+
+
+def listed_on(papers: Sequence[PaperView], day: date) -> list[PaperView]:
+    return [replace(paper, last_listed_on=day) for paper in papers]
+
+
+def test_an_index_replaces_an_older_one_of_nearly_the_same_papers() -> None:
+    """An index of other papers, or of an earlier day that a visitor opens, replaces none."""
+    cache, model, papers = IndexCache(), RelevanceModel.bundled(), [*sample_archive.papers()]
+    day = date(2026, 11, 20)
+    before = listed_on(papers[:10], day)
+    today = [*before, *listed_on(papers[10:12], day + timedelta(days=1))]
+    others = listed_on(papers[12:20], day)
+    first, second, third = (cache.get(own, model) for own in (before, today, others))
+    assert cache.get(today, model) is second
+    assert cache.get(others, model) is third
+    again = cache.get(before, model)
+    assert again is not first
+    assert cache.get(today, model) is second
+    assert cache.get(before, model) is again
+
+
+def test_indexes_share_the_memory_for_matches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The matches of a new index push out those of an old one, not only its own."""
+    model, papers, queries = (
+        RelevanceModel.bundled(),
+        [*sample_archive.papers()],
+        [parse("robot"), parse("image")],
+    )
+    size = sum(own.size for own in matching.MatchIndex(papers, model).matches(queries))
+    monkeypatch.setattr(matching, "MAX_CACHED_BYTES", size)
+    cache = matching.MatchCache()
+    old, new = (matching.MatchIndex(own, model, cache=cache) for own in (papers[:9], papers))
+    [first] = old.matches(queries[:1])
+    assert old.matches(queries[:1])[0] is first
+    second = new.matches(queries)[1]
+    assert old.matches(queries[:1])[0] is not first
+    assert new.matches(queries[1:])[0] is second
 
 
 def test_an_invalid_interest_affects_only_its_own_reader(
