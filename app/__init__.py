@@ -1,7 +1,7 @@
 """Paperboy: trending research papers in your inbox, picked for you.
 
-Read `pipeline.py` first: one function for each step from papers to mails. The packages, in the order in which
-data flows through them:
+Read `pipeline.py` first: one function for each step from papers to emails. The packages, in the order in
+which data flows through them:
 
     papers         upstream responses → records → one row per paper
     relevance      how well papers match interests and likes; search in the archive
@@ -26,7 +26,7 @@ The interfaces:
 
 Modules:
 
-    pipeline       one function for each step from papers to mails
+    pipeline       one function for each step from papers to emails
     maintenance    subscriber import, pruning, backup, restore, move to another database
     webhooks       events → the URLs that operators registered
     application    the application context, built once at startup
@@ -77,7 +77,7 @@ Where to find limits, weights and intervals:
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
     connections, and messages per connection    settings.py, delivery/mail_providers.py
     when and how often a send is retried        delivery/ledger/outcomes.py (RETRY_DELAYS)
-    when a mail is given up                     digests/planning.py, subscribers/, delivery/ledger/expiry.py
+    when an email is given up                     digests/planning.py, subscribers/, delivery/ledger/expiry.py
     when sending pauses automatically           delivery/ledger/circuit_breaker.py, bounces/rates.py
     the ramp of a new sending domain            settings.py, delivery/warm_up.py
     how long a lease lasts                      delivery/ledger/claims.py
@@ -87,7 +87,7 @@ Where to find limits, weights and intervals:
     words that ask a sender to slow down        delivery/smtp/responses/reply_outcomes.py
     how long links work (LIFETIMES)             settings.py, links.py
     how long an operator is signed in           settings.py, web/admin/sign_in.py
-    how many e-mails a mailbox may request      subscribers/mailbox_limits.py
+    how many emails a mailbox may request      subscribers/mailbox_limits.py
     how many forms a network may send           settings.py, web/form_throttle.py
     how long a failed event is retried          storage/webhook_endpoints.py
     rate limits of the web app                  settings.py, web/rate_limits.py, web/connection_limits.py

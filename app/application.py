@@ -38,7 +38,7 @@ class Application:
     indexes: IndexCache = field(default_factory=IndexCache)
     http: http_client.HttpTransport = field(default_factory=http_client.HttpTransport)
     sending: Lock = field(default_factory=Lock)  # held while `pipeline.send` runs in this process
-    # Set when mails have been planned that a running `pipeline.send` may have missed.
+    # Set when emails have been planned that a running `pipeline.send` may have missed.
     more_to_send: Event = field(default_factory=Event)
     on_shard_planned: list[Callable[[], None]] = field(default_factory=list)  # called after each shard
     stopping: Event = field(default_factory=Event)  # set when the process should exit, so start nothing new
@@ -72,7 +72,7 @@ class Application:
 
     @property
     def sender(self) -> Sender:
-        """Return a sender for the mails in the ledger."""
+        """Return a sender for the emails in the ledger."""
         return Sender(
             self.db, self.settings, self.composer, self.snapshots, self.stopping, bounces.record_refusal
         )

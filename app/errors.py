@@ -11,7 +11,7 @@ PaperboyError
 ├── PreconditionFailed      the request is for a version other than the current one
 ├── LinkError               a signed link that does not work
 │   ├── LinkForged
-│   │   └── LinkOfTest      from a test mail
+│   │   └── LinkOfTest      from a test email
 │   └── LinkExpired         its lifetime has passed
 │       └── LinkReplaced    all of the subscriber's links were replaced
 ├── TooManyRequests         carries retry_after, in seconds
@@ -24,7 +24,7 @@ PaperboyError
 │   └── UnreadableAnswer    its response has the wrong format
 ├── ParsingTooExpensive     parsing exceeds the time or memory limit
 ├── MailboxError            the bounce mailbox cannot be read
-├── DeliveryError           this mail cannot be composed; carries permanent=
+├── DeliveryError           this email cannot be composed; carries permanent=
 ├── JournalError            the sender cannot write its journal: no more mail is sent
 └── Stopping                the service is stopping: work in progress is abandoned
 """
@@ -54,7 +54,7 @@ class InvalidInterest(InvalidInput):
 
 
 class InvalidAddress(InvalidInput):
-    """This is not an e-mail address that mail can be sent to."""
+    """This is not an email address that email can be sent to."""
 
 
 class InvalidPreference(InvalidInput):
@@ -86,7 +86,7 @@ class LinkForged(LinkError):
 
 
 class LinkOfTest(LinkForged):
-    """This link is from a test mail, which does not belong to a subscriber."""
+    """This link is from a test email, which does not belong to a subscriber."""
 
 
 class LinkExpired(LinkError):
@@ -151,7 +151,7 @@ class MailboxError(PaperboyError):
 
 
 class DeliveryError(PaperboyError):
-    """This mail cannot be composed."""
+    """This email cannot be composed."""
 
     def __init__(self, message: str, *, permanent: bool) -> None:
         super().__init__(message)

@@ -91,7 +91,7 @@ LIFETIMES = {
 
 
 def lifetime_in_words(lifetime: timedelta) -> str:
-    """Return a lifetime of links in words, such as "7 days" or "2 hours", for pages and mails."""
+    """Return a lifetime of links in words, such as "7 days" or "2 hours", for pages and emails."""
     count, unit = (lifetime.days, "day") if lifetime.days else (lifetime.seconds // 3600, "hour")
     return count_of(count, unit)
 

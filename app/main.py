@@ -58,7 +58,7 @@ def build_signer(settings: Settings) -> LinkSigner:
 def create_app(app: Application, *, is_public: bool = False) -> FastAPI:
     """Build the web app.
 
-    If `is_public` is true, a form that requests an e-mail is processed after a random delay, so that response
+    If `is_public` is true, a form that requests an email is processed after a random delay, so that response
     times do not reveal to strangers which addresses are known.
     """
     from app.web import site  # a global import would double the start-up time of other commands

@@ -19,8 +19,8 @@ interest_hint()    an interest → a hint, if it seems to be misspelt or matches
 preview_due()      the digests that subscribers would get now
 backtest()         the digests that interests would have produced over recent days
 explain()          why a subscriber was sent a paper, or why not
-render_digest()    a digest → the rendered mail
-send_test()        a digest → a test mail to any address, without the ledger
+render_digest()    a digest → the rendered email
+send_test()        a digest → a test email to any address, without the ledger
 read_bounces()     notices in the bounce mailbox and folder → events, scores, suppressions
 apply_bounces()    notices from a webhook → events, scores, suppressions
 """
@@ -230,7 +230,7 @@ def _end_pauses_and_check_due(app: Application, now: datetime) -> bool:
 
 
 def _plan(app: Application, time: Timeline, run: job_runs.JobRunRecorder) -> None:
-    """Recover mails, then plan. If the clocks disagree, record a failure and return: mails are still sent."""
+    """Recover emails, then plan. If the clocks disagree, only record a failure: emails are still sent."""
     _recover(app, time.start)  # first, so that the papers from an abandoned digest go into the next one
     try:
         run.add(planning.plan(app.digest_context, time.start))
@@ -250,9 +250,9 @@ def sign_ahead(app: Application, now: datetime) -> Counter[str]:
 
 
 def send(app: Application, now: datetime) -> Counter[str]:
-    """Send the mails that are sendable now, and recover the mails that dead senders had claimed.
+    """Send the emails that are sendable now, and recover the emails that dead senders had claimed.
 
-    Several processes may send at once, because they claim mails in the ledger. If this process is already
+    Several processes may send at once, because they claim emails in the ledger. If this process is already
     sending, return at once: the running call continues until nothing is left. No job run is recorded if there
     is nothing to do.
     """
@@ -279,7 +279,7 @@ def _anything_to_send(app: Application, now: datetime) -> bool:
 
 
 def has_more_to_send(app: Application, now: datetime) -> bool:
-    """Return whether more mails can be sent now than one process claims at a time."""
+    """Return whether more emails can be sent now than one process claims at a time."""
     with app.db.read() as session:
         return ledger.exceeds_a_batch(session, app.timeline(now).start)
 
@@ -299,7 +299,7 @@ def has_more_to_sign(app: Application, now: datetime) -> bool:
 
 
 def send_due(app: Application, now: datetime) -> Counter[str]:
-    """Plan the digests that are due, send sendable mails and sign digests ahead, as one job run."""
+    """Plan the digests that are due, send sendable emails and sign digests ahead, as one job run."""
     time = app.timeline(now)
     if not (_end_pauses_and_check_due(app, time.start) or _anything_to_send(app, time.start)):
         return Counter()
@@ -311,7 +311,7 @@ def send_due(app: Application, now: datetime) -> Counter[str]:
 
 
 def answer_requests(app: Application, now: datetime, ids: Collection[int] | None = None) -> Counter[str]:
-    """Process forms that request e-mails. Send the e-mails and return their number by final state.
+    """Process forms that request emails. Send the emails and return their number by final state.
 
     If `ids` is None, process the forms that an exited process left behind. Must not be called from a running
     event loop.
@@ -330,7 +330,7 @@ def answer_requests(app: Application, now: datetime, ids: Collection[int] | None
 
 
 def _answer(app: Application, request_id: int, now: datetime, run: job_runs.JobRunRecorder) -> int | None:
-    """Process a form, and return the id of the mail that it requests, if any. A failure is recorded."""
+    """Process a form, and return the id of the email that it requests, if any. A failure is recorded."""
     try:
         with app.db.write() as session:
             return subscribers.process(session, request_id, now, app.signer.lifetimes[Purpose.CONFIRM])
@@ -341,15 +341,15 @@ def _answer(app: Application, request_id: int, now: datetime, run: job_runs.JobR
 
 
 def _sign_ahead(app: Application, now: datetime, run: job_runs.JobRunRecorder) -> None:
-    """Sign digests ahead. A failure is only logged: unsigned mails are signed when they are sent."""
+    """Sign digests ahead. A failure is only logged: unsigned emails are signed when they are sent."""
     try:
         run.add({"signed_ahead": signed} if (signed := presigning.sign_ahead(app.sender, now)) else {})
     except Exception:
-        log.exception("signing ahead failed; mails will be signed when they are sent")
+        log.exception("signing ahead failed; emails will be signed when they are sent")
 
 
 def send_pending(app: Application, now: datetime, ids: Collection[int] | None = None) -> Counter[str]:
-    """Send all sendable mails to the relay. Return the number of mails by final state.
+    """Send all sendable emails to the relay. Return the number of emails by final state.
 
     If `ids` is given, send only these deliveries. Must not be called from a running event loop.
     """
@@ -430,7 +430,7 @@ def _check_day(day: date, field: str) -> None:
 
 
 def render_digest(app: Application, digest: Digest, to: str, now: datetime) -> RenderedMail:
-    """Return a digest rendered as a mail. Its links do not work."""
+    """Return a digest rendered as an email. Its links do not work."""
     return app.renderer.render(sender.preview_request(digest, to, app.settings.mail_domain, now))
 
 
@@ -451,5 +451,5 @@ def apply_bounces(app: Application, notices: Sequence[Notice], now: datetime) ->
     """Apply notices from a webhook. Return their number by outcome. A repeated notice has no effect."""
     counts, unknown = processing.apply(app.bounce_context, notices, now)
     for rejection in unknown:
-        log.info("webhook notice for an unknown mail", detail=rejection.detail)
+        log.info("webhook notice for an unknown email", detail=rejection.detail)
     return counts

@@ -42,7 +42,7 @@ class SmtpSecurity(StrEnum):
 
 
 class UncertainPolicy(StrEnum):
-    """The policy for a mail that was in flight when the sender died."""
+    """The policy for an email that was in flight when the sender died."""
 
     RESEND = "resend"
     HOLD = "hold"
@@ -107,7 +107,7 @@ class Settings(BaseSettings):
     smtp_messages_per_connection: int = Field(default=100, ge=1)
     when_uncertain: UncertainPolicy = UncertainPolicy.RESEND
     pause_at_failures: int = Field(default=30, ge=1, le=100)  # percent of the most recent replies
-    pause_at_complaints: float = Field(default=0.3, ge=0, le=100)  # percent of the mails to a receiver
+    pause_at_complaints: float = Field(default=0.3, ge=0, le=100)  # percent of the emails to a receiver
     warm_up_start: date | None = None  # the first day of the warm-up of a new sending domain
     warm_up_mails: int = Field(default=50, ge=1)  # per day and receiver on the first day
     warm_up_days: int = Field(default=2, ge=1, le=30)  # the number of days after which the limit doubles

@@ -43,7 +43,7 @@ class EmptyDigestPolicy(StrEnum):
 
 
 class MailKind(StrEnum):
-    """The kind of a mail. Each kind has a folder in `templates/email/`."""
+    """The kind of an email. Each kind has a folder in `templates/email/`."""
 
     DIGEST = "digest"
     CONFIRM = "confirm"
@@ -369,15 +369,15 @@ class SkippedEdition(NamedTuple):
 
 
 class MailRequest(NamedTuple):
-    """Everything that goes into a mail. The same request always produces the same bytes."""
+    """Everything that goes into an email. The same request always produces the same bytes."""
 
-    delivery_id: int  # 0 if the mail is not in the ledger, so that its links do not work
+    delivery_id: int  # 0 if the email is not in the ledger, so that its links do not work
     kind: MailKind
     edition: str
     subscriber_id: int
     email: str
     link_epoch: int
-    issued_at: datetime  # when the mail was composed: the time in its Date header and in its links
+    issued_at: datetime  # when the email was composed: the time in its Date header and in its links
     digest: Digest | None = None  # only if the kind is DIGEST
     message_id: str = ""  # empty to derive it from the delivery's id
     unreadable: int = 0  # items of the stored digest that could not be read
@@ -387,7 +387,7 @@ class MailRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RenderedMail:
-    """A mail as text and HTML. `headers` excludes From, To, Subject, Date and Message-ID."""
+    """An email as text and HTML. `headers` excludes From, To, Subject, Date and Message-ID."""
 
     subject: str
     text: str
@@ -398,7 +398,7 @@ class RenderedMail:
 
 @dataclass(frozen=True, slots=True)
 class ReportSection:
-    """A part of a mail to the operators: a heading and plain lines."""
+    """A part of an email to the operators: a heading and plain lines."""
 
     heading: str
     lines: tuple[str, ...]
@@ -406,7 +406,7 @@ class ReportSection:
 
 @dataclass(frozen=True, slots=True)
 class OperatorReport:
-    """A mail to the operators: the daily report, an alert, or a link to sign in.
+    """An email to the operators: the daily report, an alert, or a link to sign in.
 
     Its button leads to `path` on the web app.
     """
@@ -418,7 +418,7 @@ class OperatorReport:
 
 
 class OutgoingMail(NamedTuple):
-    """A mail as bytes, with its envelope."""
+    """An email as bytes, with its envelope."""
 
     delivery_id: int
     message_id: str
@@ -431,18 +431,18 @@ class OutgoingMail(NamedTuple):
 
 
 class SendOutcome(StrEnum):
-    """The outcome of one attempt to send a mail to the relay."""
+    """The outcome of one attempt to send an email to the relay."""
 
     ACCEPTED = "accepted"
     DEFERRED = "deferred"  # a temporary refusal, or the connection broke before the body was sent
-    THROTTLED = "throttled"  # a temporary refusal of all our mails by the recipient's provider
+    THROTTLED = "throttled"  # a temporary refusal of all our emails by the recipient's provider
     HARD_BOUNCE = "hard_bounce"  # the mailbox does not exist
-    SOFT_BOUNCE = "soft_bounce"  # this mail was refused, but the address may be valid
+    SOFT_BOUNCE = "soft_bounce"  # this email was refused, but the address may be valid
     MAILBOX_FULL = "mailbox_full"  # also a soft bounce
     SENDER_REJECTED = "sender_rejected"  # the relay refuses us as a sender, for any recipient
     UNCERTAIN = "uncertain"  # the connection broke after we began to send the body
     UNREACHABLE = "unreachable"  # no connection to the relay was possible
-    UNSENDABLE = "unsendable"  # the mail cannot be composed, or this relay cannot carry it
+    UNSENDABLE = "unsendable"  # the email cannot be composed, or this relay cannot carry it
     WITHDRAWN = "withdrawn"  # no longer sendable when its turn came
     NOT_ATTEMPTED = "not_attempted"  # the run stopped before its turn
 

@@ -2,9 +2,9 @@
 
     python -m benchmarks.bounce_actions ../shared [--wrong]
 
-Leaves one source out at a time: phrases that match only mails of that source are switched off while its
-mails are read. The baseline suppresses hard bounces only, as before there were actions. `--wrong` lists the
-mails that are not read as labelled.
+Leaves one source out at a time: phrases that match only emails of that source are switched off while its
+emails are read. The baseline suppresses hard bounces only, as before there were actions. `--wrong` lists the
+emails that are not read as labelled.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def read_labels(path: Path) -> dict[str, Action]:
 
 
 def source_of(file: str) -> str:
-    """Return the software or the service that sent a mail, from the file's name."""
+    """Return the software or the service that sent an email, from the file's name."""
     return re.sub(r"-\d+\.eml$", "", Path(file).name)
 
 
@@ -81,7 +81,7 @@ def baseline(notice: Notice) -> Action:
 
 
 def texts_by_source(folder: Path, files: Mapping[str, Action]) -> dict[str, set[str]]:
-    """Return the texts in which phrases are looked for, by the source of their mail."""
+    """Return the texts in which phrases are looked for, by the source of their email."""
     texts: dict[str, set[str]] = defaultdict(set)
     for file in files:
         seen = texts[source_of(file)]
@@ -133,7 +133,7 @@ def show(by_source: Mapping[str, Counter[str]]) -> None:
     total: Counter[str] = sum(by_source.values(), Counter())
     for column, title in zip(columns[2:], titles[2:], strict=True):
         print(
-            f"{title} ({column}): {total[column]} of {total['mails']}, {total[column] / total['mails']:.3f}"
+            f"{title} ({column}): {total[column]} of {total['emails']}, {total[column] / total['emails']:.3f}"
         )
 
 

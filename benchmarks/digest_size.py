@@ -6,7 +6,7 @@ Three readers get digests of 3, 10 and 25 papers from the last of the recorded d
 Hugging Face, one file a day; by default the bundled sample, whose summaries are short). The digests depend on
 ranking only, so two commits that rank alike can be compared: run this script in a worktree of each. Height is
 measured in Chromium, 375 pixels wide. Words and links are those of the HTML part; `text_words` are those of
-the text part. `--save` keeps the mails as files.
+the text part. `--save` keeps the emails as files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RECORDED_DAYS = 20  # as many of the last days are read
 
 
 def mails(files: Sequence[Path]) -> Iterator[tuple[int, RenderedMail]]:
-    """Yield the number of papers and the mail, for each reader, on the day of the last file."""
+    """Yield the number of papers and the email, for each reader, on the day of the last file."""
     with TemporaryDirectory() as folder:
         settings = Settings(
             _env_file=None, database_url=f"sqlite:///{folder}/paperboy.db",
@@ -73,7 +73,7 @@ def words_in(markup: str) -> int:
 
 
 def measure(rendered: Sequence[tuple[int, RenderedMail]]) -> dict[str, dict[str, int]]:
-    """Return the figures of each mail, by number of papers."""
+    """Return the figures of each email, by number of papers."""
     figures = {}
     with running_app.launch_browser(str(running_app.find_chromium())) as browser:
         page = browser.new_page(viewport=PHONE)  # type: ignore[arg-type]
@@ -94,7 +94,7 @@ def measure(rendered: Sequence[tuple[int, RenderedMail]]) -> dict[str, dict[str,
 def run() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--days", type=Path, metavar="FOLDER", help="the recorded days")
-    parser.add_argument("--save", type=Path, metavar="FOLDER", help="where to write the mails")
+    parser.add_argument("--save", type=Path, metavar="FOLDER", help="where to write the emails")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
     arguments = parser.parse_args()
     bundled = (each.path for each in sample.sample_files() if each.folder == "huggingface")

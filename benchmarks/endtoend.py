@@ -7,7 +7,7 @@ There are 3,000 synthetic papers with a model trained on them; 300 are candidate
 composed and signed (DKIM, RSA-2048). At eight, they are sent over ten connections to Postfix's `smtp-sink`,
 and the ledger is reconciled. One run has a tenth of the readers and one has all of them. Each uses its own
 database and process, so that their peak memory can be compared. For comparison, the naive stack sends 200
-mails: it fully renders the same templates and uses email.message, dkimpy and aiosmtplib.
+emails: it fully renders the same templates and uses email.message, dkimpy and aiosmtplib.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from app.types import SourceKind
 from benchmarks import forks, postfix_tools, rivals, sending, workload
 
 READERS, QUICK = 100_000, 3_000
-NAIVE = 200  # mails that the naive stack sends
+NAIVE = 200  # emails that the naive stack sends
 PAPERS, CANDIDATES, INTERESTS, MOST, PICKS = 3_000, 300, 2_000, 4, 15
 HOUR = datetime(2026, 11, 20, 8, tzinfo=UTC)  # when everybody is due
 AHEAD = HOUR - timedelta(minutes=9)  # when their digests are composed
@@ -213,7 +213,7 @@ class Morning:
 
     readers: int
     mails: int
-    octets: int  # bytes per mail, on average
+    octets: int  # bytes per email, on average
     stages: list[Stage]
     peak: int  # peak memory of the process in megabytes
     counts: dict[str, int]
@@ -221,7 +221,7 @@ class Morning:
 
     @property
     def cpu_each(self) -> float:
-        """Return the CPU time per mail in µs, summed over all stages."""
+        """Return the CPU time per email in µs, summed over all stages."""
         whole = (
             stage.cpu for stage in self.stages if not stage.name.startswith(" ")
         )  # indented ones are parts of other stages
@@ -345,14 +345,14 @@ def show(result: dict[str, Any]) -> None:
     print("{cores} cores ({processor}), Python {python}, load {load:.1f}".format(**result["machine"]))
     for morning in result["mornings"]:
         mails = morning["mails"]
-        print(f"\n{morning['readers']:,} readers, {mails:,} mails of {morning['octets']:,} bytes on average")
-        print(f"{'':24}{'seconds':>10}{'busy':>10}{'µs a mail':>12}")
+        print(f"\n{morning['readers']:,} readers, {mails:,} emails of {morning['octets']:,} bytes on average")
+        print(f"{'':24}{'seconds':>10}{'busy':>10}{'µs an email':>12}")
         for stage in morning["stages"]:
             each = stage["cpu"] / mails * 1e6
             print(f"{stage['name']:24}{stage['seconds']:10.1f}{stage['cpu']:10.1f}{each:12.0f}")
         print(f"peak memory: {morning['peak']} MB; the ledger: {morning['balance']}")
     cheap, ratio = result["cpu_us_a_mail"], result["times_as_cheap"]
-    print(f"\nprocessor a mail, all stages: {cheap['paperboy']:.0f} µs; by the naive stack, which neither")
+    print(f"\nprocessor an email, all stages: {cheap['paperboy']:.0f} µs; by the naive stack, which neither")
     print(f"matches, composes nor records: {cheap['naive']:.0f} µs, {ratio:.1f} times as much")
 
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.engine [--mails 10000] [--rounds 3] [--workers 1 2 4] [--idle 120] [--json]
 
-Before procrastinate, each process ran every job each minute with APScheduler, and claimed mails by itself.
-Both engines send the same mails, in turns, from the same ledger to a relay that accepts everything. At the
+Before procrastinate, each process ran every job each minute with APScheduler, and claimed emails by itself.
+Both engines send the same emails, in turns, from the same ledger to a relay that accepts everything. At the
 start of a round, APScheduler starts `send` in every process, and procrastinate in one, which recruits others.
 
 The CPU time includes the workers and all processes of PostgreSQL, but not the relay. `idle` is what two
@@ -143,7 +143,7 @@ def prepare(settings: dict[str, Any], mails: int) -> None:
 
 
 def measure_round(db: Database, fleet: Fleet, server: int) -> dict[str, float]:
-    """Send all mails of the ledger once, and return µs a mail of workers and server, and seconds."""
+    """Send all emails of the ledger once, and return µs an email of workers and server, and seconds."""
     with db.write() as session:
         session.execute(_RESET)
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -195,7 +195,7 @@ def _summarize(measured: list[dict[str, float]]) -> dict[str, float]:
 
 
 def measure_jobs(db: Database, settings: dict[str, Any], server: int) -> list[dict[str, Any]]:
-    """Return the CPU of a job that does nothing, and what that is a mail if each job sends one batch."""
+    """Return the CPU of a job that does nothing, and what that is an email if each job sends one batch."""
     with run_fleet("procrastinate", 1, settings) as fleet:
         before, database_before = fleet.cpu(), scale.server_cpu(server)
         deferred = text("SELECT last_value FROM procrastinate_jobs_id_seq")
@@ -259,7 +259,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def show(result: dict[str, Any], arguments: argparse.Namespace) -> None:
     print("{cores} cores ({processor}), Python {python}, load {load:.1f}".format(**sending.machine()))
-    print(f"{arguments.mails:,} mails a round; CPU a mail, medians of {2 * arguments.rounds} rounds")
+    print(f"{arguments.mails:,} emails a round; CPU an email, medians of {2 * arguments.rounds} rounds")
     for name, rows in result.items():
         print(f"\n{name}")
         for cells in [[*rows[0]], *([*row.values()] for row in rows)] if rows else []:

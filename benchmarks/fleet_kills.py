@@ -3,7 +3,7 @@
     python -m benchmarks.fleet_kills [--readers 50000] [--kills 300] [--crashes 2] [--seed 1]
 
 On PostgreSQL with its default durability, two web processes with a scheduler and four workers send to a relay
-that logs each mail before it accepts it. Processes are killed with `kill -9` at random moments and replaced.
+that logs each email before it accepts it. Processes are killed with `kill -9` at random moments and replaced.
 PostgreSQL is killed `--crashes` times, all its processes at once, and started again. Once, the relay accepts
 nothing for a minute, and once a worker's disk is full, so that it can write no journal. At the end, each
 reader must have received one digest, or the ledger must say that it may have arrived twice. No job may be
@@ -157,7 +157,7 @@ def _kill_while_sending(
     chance: random.Random,
     arguments: argparse.Namespace,
 ) -> Fleet:
-    """Spread the faults over the sending of all mails, by the number of mails that are sent."""
+    """Spread the faults over the sending of all emails, by the number of emails that are sent."""
     events = ["kill"] * arguments.kills + ["crash"] * arguments.crashes + ["pause", "full disk"]
     chance.shuffle(events)
     fleet = Fleet(start, chance)
@@ -183,7 +183,7 @@ def _wait_until_sent(app: Application, fleet: Fleet, count: int) -> None:
         if sent != progress:
             progress, since = sent, time.monotonic()
         if time.monotonic() - since > GIVE_UP_AFTER:
-            raise SystemExit(f"no progress after {sent:,} of {count:,} mails")
+            raise SystemExit(f"no progress after {sent:,} of {count:,} emails")
         fleet.replace_the_dead()
         time.sleep(0.1)
 
@@ -228,7 +228,7 @@ def _check(app: Application, relay: RelayProcess, names: list[str], fleet: Fleet
     doubtful = {name for name, row in ledger.items() if row.possibly_delivered}
     doubled = {name for name, mails in copies.items() if len(mails) > 1}
     left = _open_work(app)
-    print(f"mails received per reader: {dict(sorted(received.items()))}")
+    print(f"emails received per reader: {dict(sorted(received.items()))}")
     print(f"states: {dict(Counter(str(row.state) for row in ledger.values()))}")
     print(f"recorded as possibly delivered: {len(doubtful)}; received twice: {len(doubled)}")
     print(f"left to send, and jobs left running: {left}")
@@ -237,11 +237,11 @@ def _check(app: Application, relay: RelayProcess, names: list[str], fleet: Fleet
     return [
         *([f"{len(lost)} readers received nothing, such as {lost[0]}"] if lost else []),
         *(
-            [f"{len(doubled - doubtful)} readers received two mails for no reason"]
+            [f"{len(doubled - doubtful)} readers received two emails for no reason"]
             if doubled - doubtful
             else []
         ),
-        *([f"{len(doubtful)} mails are doubtful, more than {bound}"] if len(doubtful) > bound else []),
+        *([f"{len(doubtful)} emails are doubtful, more than {bound}"] if len(doubtful) > bound else []),
         *([f"left over: {left}"] if left != (0, 0) else []),
         *([f"protocol errors: {relay.state()['complaints'][:3]}"] if relay.state()["complaints"] else []),
     ]

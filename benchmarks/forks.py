@@ -14,13 +14,13 @@ from typing import Any
 
 READY_SECONDS = 120.0  # the time that a sender has to get ready
 
-# A sender prepares, calls its argument to wait for the others, sends, and returns how many mails it sent.
+# A sender prepares, calls its argument to wait for the others, sends, and returns how many emails it sent.
 Sender = Callable[[Callable[[], None]], int]
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """The wall-clock time and the CPU time that a number of mails took, in seconds."""
+    """The wall-clock time and the CPU time that a number of emails took, in seconds."""
 
     mails: int
     seconds: float
@@ -29,12 +29,12 @@ class Measurement:
 
     @property
     def rate(self) -> float:
-        """Return the rate in mails per second."""
+        """Return the rate in emails per second."""
         return self.mails / self.seconds
 
     @property
     def cpu_us(self) -> float:
-        """Return the CPU time per mail in µs."""
+        """Return the CPU time per email in µs."""
         return self.cpu / self.mails * 1e6
 
     @property

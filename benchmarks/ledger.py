@@ -1,10 +1,10 @@
-"""Measure queries on a large ledger: a million mails to 100,000 readers, on PostgreSQL or SQLite.
+"""Measure queries on a large ledger: a million emails to 100,000 readers, on PostgreSQL or SQLite.
 
     python -m benchmarks.ledger [--database postgres|sqlite] [--readers 100000]
 
 Each line shows the milliseconds for the former statement with the former indexes, and for the function that
 the service calls now. Both run on the same database in the same run, and the best of three counts. The last
-lines show what the indexes cost when mails are planned, claimed and recorded. All changes are rolled back.
+lines show what the indexes cost when emails are planned, claimed and recorded. All changes are rolled back.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ BEFORE = {
     "editions": "SELECT DISTINCT edition FROM delivery WHERE kind = 'digest' ORDER BY edition DESC LIMIT 51",
     "balance": "SELECT state, count(*), (SELECT count(*) FROM (SELECT DISTINCT subscriber_id, edition FROM"
     " delivery WHERE kind = 'digest') AS d) FROM delivery WHERE kind = 'digest' GROUP BY state",
-    "prune 100 mails": f"DELETE FROM event WHERE delivery_id IN ({_SOME}); DELETE FROM digest_content WHERE"
+    "prune 100 emails": f"DELETE FROM event WHERE delivery_id IN ({_SOME}); DELETE FROM digest_content WHERE"
     f" delivery_id IN ({_SOME}); DELETE FROM delivery WHERE id IN ({_SOME})",
     "totals": "SELECT state, count(*) FROM delivery GROUP BY state",
     "digests of a day": "SELECT state, count(*) FROM delivery WHERE kind = 'digest' AND due_at >= '{day}'"
@@ -71,7 +71,7 @@ BEFORE = {
 
 
 def _prune(session: Session) -> None:
-    """Prune as `ledger.prune_deliveries` does, but only 100 mails."""
+    """Prune as `ledger.prune_deliveries` does, but only 100 emails."""
     ids = session.exec(select(Delivery.id).order_by(Delivery.created_at).limit(100)).all()  # type: ignore[arg-type]
     session.execute(delete(Event).where(Event.delivery_id.in_(ids)))  # type: ignore[union-attr]
     session.execute(delete(Delivery).where(Delivery.id.in_(ids)))  # type: ignore[union-attr]
@@ -86,7 +86,7 @@ AFTER: dict[str, Callable[[Session], object]] = {
     "give up": lambda s: expiry.expire_overdue(s, EARLY),
     "editions": lambda s: ledger.editions(s, 51),
     "balance": lambda s: reconciliation.reconcile_recent(s, NOW),
-    "prune 100 mails": _prune,
+    "prune 100 emails": _prune,
     "totals": ledger.totals,
     "digests of a day": lambda s: ledger.digest_totals_since(s, NOW - timedelta(days=1)),
     "lateness": lambda s: planning.lateness(s, NOW),

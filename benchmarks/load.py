@@ -3,14 +3,14 @@
     python -m benchmarks.load [--quick] [--json]
 
 One process on 127.0.0.1 serves the web app over 10,000 synthetic papers and also sends mail, as `paperboy
-serve` does with its schedule. A small SMTP server in another process accepts the mails. The results are
+serve` does with its schedule. A small SMTP server in another process accepts the emails. The results are
 
 front      the front page, one request after the other
 backtests  the same while an API key keeps requesting 40 backtests at once, and their status codes
-sending    mails per second
+sending    emails per second
 beside     the same while eight visitors request new day pages, each as soon as the last one is answered
 
-and the peak memory of the process. --quick uses 1,000 papers and fewer requests and mails.
+and the peak memory of the process. --quick uses 1,000 papers and fewer requests and emails.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ INTERESTS = [{"text": "sparse diffusion models"}, {"text": "graph networks -surv
 
 
 async def _accept_mails(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Accept every mail."""
+    """Accept every email."""
     writer.write(b"220 sink\r\n")
     in_data = False
     while line := await reader.readline():
@@ -75,7 +75,7 @@ def _sink(bound: socket.socket) -> None:
 
 
 def _service(folder: Path, bound: socket.socket, smtp_port: int, orders: Connection) -> None:
-    """Serve the web app, and send the mails in each range of ids that arrives over the pipe."""
+    """Serve the web app, and send the emails in each range of ids that arrives over the pipe."""
     app = workload.build(folder, trusted_proxies=(web.PEER,), smtp_port=smtp_port)
     site = main.create_app(app)
 

@@ -1,12 +1,12 @@
-"""Check that memory does not grow over thousands of sign-ups and single mails after a warm-up.
+"""Check that memory does not grow over thousands of sign-ups and single emails after a warm-up.
 
     python -m benchmarks.memory_growth [--quick] [--count N] [--before COMMIT] [--json]
 
-The service is a real uvicorn in its own process on 127.0.0.1, with a real SMTP server that counts the mails.
+The service is a real uvicorn in its own process on 127.0.0.1, with a real SMTP server that counts the emails.
 Visitors sign up over HTTP, each from a different network. Each sign-up sends one confirmation in the
-background, and the next visitors wait for it. Then the same number of mails is sent one by one with
-`pipeline.send_pending(ids)`, four at once in that process. Every mail must arrive. The resident memory of the
-process is read from /proc after every hundredth mail. The exit status is 1 if memory grows by more than LIMIT
+background, and the next visitors wait for it. Then the same number of emails is sent one by one with
+`pipeline.send_pending(ids)`, four at once in that process. All must arrive. The resident memory of the
+process is read from /proc after every hundredth one. The exit status is 1 if memory grows by more than LIMIT
 megabytes after the warm-up. The warm-up is the first quarter of the sign-ups, during which threads, pooled
 connections with their page caches, and compiled statements are created, each up to a limit. --before first
 runs the same with the code of an earlier commit, from a temporary git worktree. --quick runs a tenth of it.
@@ -49,15 +49,15 @@ COUNT, QUICK_COUNT = 2_000, 200
 LIMIT = 20.0  # megabytes
 PEER = "127.0.0.1"
 SENDERS = 4
-MAIL_SLOTS = 16  # mails at once; a slot becomes free only some time after its mail has arrived
-OVERLAP = 2  # mails that may be in flight when the next visitor signs up
-ARRIVAL_SECONDS = 60.0  # how long to wait for mails in flight
+MAIL_SLOTS = 16  # emails at once; a slot becomes free only some time after its email has arrived
+OVERLAP = 2  # emails that may be in flight when the next visitor signs up
+ARRIVAL_SECONDS = 60.0  # how long to wait for emails in flight
 INTERVAL = 100
 FORM = {"cadence": "daily", "weekday": "0", "hour": "8", "zone": "UTC"}
 
 
 class Sink:
-    """An SMTP server that accepts and counts all mails."""
+    """An SMTP server that accepts and counts all emails."""
 
     def __init__(self) -> None:
         self.received, self.port = 0, 0
@@ -73,10 +73,10 @@ class Sink:
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     def wait_for(self, count: int) -> None:
-        """Wait until `count` mails have arrived. Exit if they do not arrive in ARRIVAL_SECONDS."""
+        """Wait until `count` emails have arrived. Exit if they do not arrive in ARRIVAL_SECONDS."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: self.received >= count, ARRIVAL_SECONDS):
-                raise SystemExit(f"{count - self.received} of {count} mails have not arrived")
+                raise SystemExit(f"{count - self.received} of {count} emails have not arrived")
 
     async def _listen(self) -> None:
         server = await asyncio.start_server(self._talk, PEER, 0)
@@ -99,7 +99,7 @@ class Sink:
 
 
 def serve(folder: Path, bound: socket.socket, relay: int) -> None:
-    """Serve the web app with an extra endpoint that sends one mail by its id."""
+    """Serve the web app with an extra endpoint that sends one email by its id."""
     app = workload.build(
         folder, trusted_proxies=(PEER,), signups_per_hour=10**6, smtp_port=relay, smtp_host=PEER
     )
@@ -151,7 +151,7 @@ def sign_up(client: httpx.Client, number: int) -> None:
 
 
 def add_mails(app: Application, count: int) -> list[int]:
-    """Add readers with one confirmation each. Return the ids of these mails."""
+    """Add readers with one confirmation each. Return the ids of these emails."""
     now = clock.utcnow()
     fields = {"state": SubscriberState.PENDING, "created_at": now}
     rows = [{"email": f"late.{n}@lab-{n}.example", **fields} for n in range(count)]
@@ -200,7 +200,7 @@ def sign_ups(client: httpx.Client, sink: Sink, pid: int, count: int) -> Iterator
 
 
 def single_mails(client: httpx.Client, pid: int, ids: list[int]) -> Iterator[float]:
-    """Have the service send the mails, SENDERS at once. Yield the memory after every hundredth one."""
+    """Have the service send the emails, SENDERS at once. Yield the memory after every hundredth one."""
     with ThreadPoolExecutor(SENDERS) as senders:
         for start in range(0, len(ids), INTERVAL):
             for answer in senders.map(
@@ -244,7 +244,7 @@ def measure_commit(commit: str, count: int) -> dict[str, Any]:
 def cli() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     options.add_argument("--quick", action="store_true")
-    options.add_argument("--count", type=int, default=0, metavar="N", help="sign-ups, and as many mails")
+    options.add_argument("--count", type=int, default=0, metavar="N", help="sign-ups, and as many emails")
     options.add_argument("--json", action="store_true")
     options.add_argument("--before", metavar="COMMIT")
     arguments = options.parse_args()

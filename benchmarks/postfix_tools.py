@@ -51,7 +51,7 @@ class Tools:
     def start_source(
         self, port: int, mails: int, size: int, connections: int, *, keep_connections: bool
     ) -> subprocess.Popen[bytes]:
-        """Start smtp-source. It opens a new connection for each mail unless `keep_connections` is set."""
+        """Start smtp-source. It opens a new connection for each email unless `keep_connections` is set."""
         command: list[str | Path] = [self.source, *(["-d"] if keep_connections else [])]
         command += ["-s", str(connections), "-m", str(mails), "-l", str(size)]
         command += ["-f", SENDER, "-t", RECIPIENT, f"127.0.0.1:{port}"]

@@ -47,7 +47,7 @@ for my $file (@ARGV) {
 
 
 def receive(days: Sequence[Path], folder: Path) -> tuple[list[Received], datetime, dict[str, str]]:
-    """Send the digests. Return the mails, the time of the last ones, and the DNS records of the keys."""
+    """Send the digests. Return the emails, the time of the last ones, and the DNS records of the keys."""
     for algorithm in dkim.Algorithm:
         dkim.create(algorithm, folder / algorithm)
     keys = tuple(f"{algorithm}:{folder / algorithm}" for algorithm in dkim.Algorithm)
@@ -116,7 +116,7 @@ def run() -> None:
         for file, mail in zip(html, mails, strict=True):
             file.write_text(mail.parsed().get_body(("html",)).get_content(), encoding="utf-8")  # type: ignore[union-attr]
         signatures = sum((verify(mail.data, records) for mail in mails), Counter[str]())
-        print(f"{len(mails)} mails; dkimpy: {dict(signatures)}")
+        print(f"{len(mails)} emails; dkimpy: {dict(signatures)}")
         print(f"SpamAssassin: {min(v.score for v in verdicts)} to {max(v.score for v in verdicts)}")
         perl = judge_elsewhere(["perl", "-e", PERL, json.dumps(records), *files])
         print(f"Mail::DKIM: {counted(perl.splitlines())}")

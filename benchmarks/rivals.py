@@ -1,4 +1,4 @@
-"""Other ways to send the same mails: nodemailer, a stack of well-known libraries, plain aiosmtplib."""
+"""Other ways to send the same emails: nodemailer, a stack of well-known libraries, plain aiosmtplib."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def install_nodemailer() -> None:
 
 
 def nodemailer(sink: Sink, mails: int, texts: Path, key: Path) -> Measurement:
-    """Compose, sign and send mails in one nodemailer process. Its startup is not measured."""
+    """Compose, sign and send emails in one nodemailer process. Its startup is not measured."""
     options = [str(sink.port), str(CONNECTIONS), str(texts), str(key), str(mails)]
     command = [shutil.which("node") or "node", "send.js", *options]
     with _program(command, INSTALLED) as process:
@@ -67,7 +67,7 @@ def nodemailer(sink: Sink, mails: int, texts: Path, key: Path) -> Measurement:
         result = json.loads(process.stdout.readline() or '{"sent": 0}')
         seconds, sink_cpu = time.monotonic() - began, sink.cpu_seconds() - sink_cpu
     if result["sent"] != mails:
-        raise RuntimeError(f"nodemailer sent {result['sent']} of {mails} mails")
+        raise RuntimeError(f"nodemailer sent {result['sent']} of {mails} emails")
     return Measurement(mails, seconds, result["cpu"], sink_cpu)
 
 
@@ -82,7 +82,7 @@ def _program(command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[
 
 
 def write_texts(app: Application, mails: int, sections: int, file: Path) -> None:
-    """Write rendered mails for nodemailer to compose. Its measurement does not include rendering."""
+    """Write rendered emails for nodemailer to compose. Its measurement does not include rendering."""
     with file.open("w") as lines:
         for number in range(mails):
             mail = render_mail(app, number, sections)
@@ -92,7 +92,7 @@ def write_texts(app: Application, mails: int, sections: int, file: Path) -> None
 
 
 def render_mail(app: Application, number: int, sections: int) -> RenderedMail:
-    """Render the mail to a reader with Paperboy's templates."""
+    """Render the email to a reader with Paperboy's templates."""
     return app.renderer.render(workload.mail_request(number, sections))
 
 
@@ -102,7 +102,7 @@ def render_mail(app: Application, number: int, sections: int) -> RenderedMail:
 def naive(
     app: Application, port: int, mails: int, sections: int, key: bytes
 ) -> Callable[[Callable[[], None]], int]:
-    """Return a sender that uses a library for each step and sends one mail after the other per connection."""
+    """Return a sender that uses a library for each step and sends one email at a time per connection."""
 
     def compose(number: int) -> bytes:
         mail, to = render_mail(app, number, sections), workload.address(number)
@@ -128,7 +128,7 @@ def naive(
 
 
 def plain(port: int, mails: Sequence[OutgoingMail]) -> Callable[[Callable[[], None]], int]:
-    """Return a sender that sends composed mails with aiosmtplib's `sendmail`."""
+    """Return a sender that sends composed emails with aiosmtplib's `sendmail`."""
 
     def send(ready: Callable[[], None]) -> int:
         ready()

@@ -176,7 +176,7 @@ def _interest_rows(readers: int, texts: int, draw: random.Random) -> Iterator[di
 
 
 class NullRelay(asyncio.Protocol):
-    """One connection to a relay that accepts every mail and forgets it."""
+    """One connection to a relay that accepts every email and forgets it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)

@@ -3,14 +3,14 @@
     python -m benchmarks.sending [--quick] [--json] [--postfix FOLDER]
 
 Digests of 15 papers (and of 5) are sent over ten connections to Postfix's `smtp-sink` on this machine. Right
-before each measurement, Postfix's load generator `smtp-source` sends as many mails of the same size: first
-with a new connection for each mail, and then at its fastest, with persistent connections (`-d`, shown as
+before each measurement, Postfix's load generator `smtp-source` sends as many emails of the same size: first
+with a new connection for each email, and then at its fastest, with persistent connections (`-d`, shown as
 "kept"). A ratio compares two such consecutive measurements, and the result is the median of all ratios. For
-Paperboy, the mails wait in a migrated SQLite database. `pipeline.send_pending` claims, joins, signs, sends
+Paperboy, the emails wait in a migrated SQLite database. `pipeline.send_pending` claims, joins, signs, sends
 and records them, in one process or in two on the same database.
 
-The clock starts when all senders are ready: they have sent 400 mails and encoded the fragments of this
-edition's cards. It stops when the last mail is recorded and every connection to the sink is closed (the
+The clock starts when all senders are ready: they have sent 400 emails and encoded the fragments of this
+edition's cards. It stops when the last email is recorded and every connection to the sink is closed (the
 database stays open, as in a service). For smtp-source, it covers the whole run. The cost of the fragments is
 printed separately.
 
@@ -47,7 +47,7 @@ from benchmarks.postfix_tools import Sink
 CONNECTIONS = 10
 ROUND_TRIP = 0.020
 TARGETS = {"no_dkim_1p": 1.0, "signed_ahead_2p": 1.0, "rsa2048_2p": 0.42}
-# The name, the suffix of the ledger's name, the number of processes, and whether mails are signed.
+# The name, the suffix of the ledger's name, the number of processes, and whether emails are signed.
 CONFIGURATIONS = (
     ("no_dkim_1p", "", 1, False),
     ("signed_ahead_2p", "-signed", 2, True),
@@ -64,8 +64,8 @@ class Size:
 
     repetitions: int
     mails: int
-    few: int  # mails for programs that are several times slower
-    least: int  # mails for the slowest program
+    few: int  # emails for programs that are several times slower
+    least: int  # emails for the slowest program
     loads: Sequence[str]
     seconds: Sequence[float]  # for each part, the time from the start after which no repetition begins
 
@@ -97,7 +97,7 @@ class Bench:
     key: Path
     log: Callable[[str], None]
     began: float
-    bytes: dict[str, int] = field(default_factory=dict)  # the average size of a mail, by load
+    bytes: dict[str, int] = field(default_factory=dict)  # the average size of an email, by load
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
 
     def pair(self, name: str, base: Callable[[], Measurement], ours: Callable[[], Measurement]) -> None:
@@ -143,7 +143,7 @@ class Bench:
             ]
             measurement = forks.run_together(senders, self.sink.cpu_seconds)
         if measurement.mails != mails:
-            raise RuntimeError(f"{measurement.mails} mails of {mails} were sent")
+            raise RuntimeError(f"{measurement.mails} emails of {mails} were sent")
         return measurement
 
     @property
@@ -220,7 +220,7 @@ def compare_with_other_programs(bench: Bench) -> str:
 
 
 def compare_over_slow_link(bench: Bench) -> None:
-    """Send composed mails over ten connections to a relay 20 ms away: aiosmtplib, then Paperboy's pool.
+    """Send composed emails over ten connections to a relay 20 ms away: aiosmtplib, then Paperboy's pool.
 
     Paperboy sends four times as many, so that both take about equally long and connecting weighs the same.
     """
@@ -302,11 +302,11 @@ def machine() -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> None:
     sizes = ", ".join(f"{load}: {size} bytes" for load, size in result["bytes_a_mail"].items())
-    print(f"\n{result['mails']['each']} mails at a time ({sizes}), {result['seconds']:.0f} s")
+    print(f"\n{result['emails']['each']} emails at a time ({sizes}), {result['seconds']:.0f} s")
     print("{cores} cores ({processor}), Python {python}, load {load:.1f}".format(**result["machine"]))
     for kind, apart in result["noise"].items():
         print(f"smtp-source's own rates, {kind}: quartiles {apart:.0%} of the median apart")
-    print(f"\n{'':32} {'mails a second':25} {'µs of processor: sender':>24} {'sink':>6}")
+    print(f"\n{'':32} {'emails a second':25} {'µs of processor: sender':>24} {'sink':>6}")
     for name, rate in result["rates"].items():
         cpu = result["cpu_us"][name]
         span = "{median:8.0f} ({min:.0f}–{max:.0f})".format(**rate)
@@ -319,7 +319,7 @@ def show(result: dict[str, Any]) -> None:
         print(f"{of:32} {span:25} {wanted:>10} {result['repetitions'][name]:6}")
     if result["missing"]:
         print(result["missing"])
-    print("\nµs of processor a mail, by part")
+    print("\nµs of processor an email, by part")
     for name, cost in result["parts_us"].items():
         print(f"{name:52} {cost:10.1f}")
 
@@ -346,7 +346,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="fewer mails and repetitions: within a minute")
+    parser.add_argument("--quick", action="store_true", help="fewer emails and repetitions: within a minute")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
     parser.add_argument(
         "--postfix",

@@ -28,7 +28,7 @@ ACCEPTED = SendResult(SendOutcome.ACCEPTED, 250, "2.0.0 Ok")
 
 
 def compose_mails(app: Application, mails: int, sections: int = 3) -> list[OutgoingMail]:
-    """Return composed and signed mails."""
+    """Return composed and signed emails."""
     composer = app.composer
     return [
         composer.sign_and_serialize(composer.draft(workload.mail_request(number, sections)))
@@ -40,7 +40,7 @@ def compose_mails(app: Application, mails: int, sections: int = 3) -> list[Outgo
 
 
 class AcceptedMails:
-    """A DeliveryTracker that allows every mail and counts the accepted ones."""
+    """A DeliveryTracker that allows every email and counts the accepted ones."""
 
     def __init__(self) -> None:
         self.accepted = 0
@@ -56,7 +56,7 @@ class AcceptedMails:
 
 
 def pool_sender(port: int, mails: Sequence[OutgoingMail]) -> forks.Sender:
-    """Return a sender that sends composed mails through Paperboy's connection pool, without a ledger."""
+    """Return a sender that sends composed emails through Paperboy's connection pool, without a ledger."""
 
     async def send_all() -> int:
         tracker = AcceptedMails()
@@ -78,7 +78,7 @@ def pool_sender(port: int, mails: Sequence[OutgoingMail]) -> forks.Sender:
 
 
 def claim_and_record(folder: Path, ready: Callable[[], None]) -> int:
-    """Claim every mail and record it as sent, without sending it."""
+    """Claim every email and record it as sent, without sending it."""
     app = workload.build(folder)
     asyncio.run(_claim_and_record(app, workload.EARLIER))
     ready()
@@ -100,7 +100,7 @@ async def _claim_and_record(app: Application, now: datetime) -> int:
 
 
 def update_row_by_row(folder: Path, mails: int, ready: Callable[[], None]) -> int:
-    """Do what most ledgers do for each mail: get its row, change its state and commit."""
+    """Do what most ledgers do for each email: get its row, change its state and commit."""
     app = workload.build(folder)
     with app.db.read() as session:
         ids = session.exec(select(Delivery.id).limit(mails)).all()
@@ -116,7 +116,7 @@ def update_row_by_row(folder: Path, mails: int, ready: Callable[[], None]) -> in
 
 
 def compose(app: Application, requests: Sequence[MailRequest], ready: Callable[[], None]) -> int:
-    """Compose and sign mails. The fragments of their cards are encoded before the measurement."""
+    """Compose and sign emails. The fragments of their cards are encoded before the measurement."""
     for request in requests:
         app.composer.draft(request)
     ready()
@@ -134,7 +134,7 @@ def encode_fragments(app: Application, requests: Sequence[MailRequest], ready: C
 
 
 def sign_ahead(folder: Path, keys: tuple[str, ...]) -> None:
-    """Sign all waiting mails before they are due."""
+    """Sign all waiting emails before they are due."""
     app = workload.build(folder, dkim_keys=keys)
     while presigning.sign_ahead(app.sender, workload.EARLIER - timedelta(hours=1)):
         pass
@@ -147,7 +147,7 @@ def sign_ahead(folder: Path, keys: tuple[str, ...]) -> None:
 def measure(
     folder: Path, keys: tuple[str, ...], sink: Sink, mails: int, repetitions: int
 ) -> dict[str, float]:
-    """Return the CPU time of each stage in µs per mail, as the median of the repetitions."""
+    """Return the CPU time of each stage in µs per email, as the median of the repetitions."""
     plain, signing = workload.build(folder), workload.build(folder, dkim_keys=keys)
     requests = [workload.mail_request(number) for number in range(300)]
     many_requests = [requests[number % 300] for number in range(mails)]

@@ -1,6 +1,6 @@
 """Synthetic digests like those that a service sends in the morning, and ledgers of them. They never vary.
 
-There are 60 papers and 40 interests. A reader has three interests and gets five papers for each, so a mail
+There are 60 papers and 40 interests. A reader has three interests and gets five papers for each, so an email
 has 15 of 400 possible cards. A card is a paper with the reason why it matches an interest. Scores differ
 between readers, as in a real service. A short digest has five papers for one interest. Addresses are spread
 over 50 domains, because Paperboy limits connections per domain.
@@ -28,7 +28,7 @@ from app.storage.models import Subscriber, SubscriberState
 from app.types import Digest, DigestItem, MailKind, MailRequest, Section
 
 NOW = datetime(2026, 11, 20, 8, tzinfo=UTC)
-EARLIER = NOW - timedelta(hours=1)  # when the warm-up mails are due
+EARLIER = NOW - timedelta(hours=1)  # when the warm-up emails are due
 WARM_UP_MAILS = 400  # enough that each of two senders encodes every card
 PAPERS, INTERESTS, PAPERS_PER_INTEREST, DOMAINS = 60, 40, 10, 50
 
@@ -151,7 +151,7 @@ def settings(folder: Path, **overrides: Any) -> Settings:
 
 
 def fill_ledger(folder: Path, mails: int, sections: int = 3) -> None:
-    """Create a ledger with WARM_UP_MAILS mails that are due EARLIER, and `mails` that are due NOW."""
+    """Create a ledger with WARM_UP_MAILS emails that are due EARLIER, and `mails` that are due NOW."""
     configured = settings(folder)
     schema.migrate(configured.database_url)
     app = main.build(configured)
@@ -176,7 +176,7 @@ def _insert_batch(session: Session, numbers: range, sections: int) -> None:
 
 
 def warm_up_ids(sender: int, senders: int) -> range:
-    """Return the ids of a sender's warm-up mails. Senders are numbered from 0."""
+    """Return the ids of a sender's warm-up emails. Senders are numbered from 0."""
     return range(sender + 1, WARM_UP_MAILS + 1, senders)
 
 

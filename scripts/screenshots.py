@@ -1,4 +1,4 @@
-"""Take the screenshots in docs/images/: each page and e-mail on desktop and phone, in light and dark mode.
+"""Take the screenshots in docs/images/: each page and email on desktop and phone, in light and dark mode.
 
     .venv/bin/python -m scripts.screenshots [FOLDER]
 

@@ -48,7 +48,7 @@ def drawing() -> str:
     return f"""<!doctype html><html lang="en"><meta charset="utf-8"><style>{sheet}{STYLE}</style>
 <div class="said">{(STATIC / "icon.svg").read_text("utf-8")}
 <h1>The new papers you would have wanted to see.</h1>
-<p>Picked for you, by e-mail, each with the reason.</p></div>
+<p>Picked for you, by email, each with the reason.</p></div>
 <div class="letter"><h2>Your digest, Friday 20 November</h2>{papers}</div></html>"""
 
 

@@ -57,7 +57,7 @@ MIN_PAPERS = 300  # in tests that train a model, an archive of this size trains 
 
 
 def pytest_configure() -> None:
-    """Collect garbage less often than after every 700 new objects, as a sender of many mails does."""
+    """Collect garbage less often than after every 700 new objects, as a sender of many emails does."""
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
 
 

@@ -181,7 +181,7 @@ def test_ledger_is_consistent_days_after_the_backup(
     assert report.due_since == {f"2026-11-2{day}": READERS for day in range(4)}
     with restored.db.read() as session:
         ids = session.exec(select(Delivery.id)).all()
-        assert min(number or 0 for number in ids) > ledger.ID_GAP, "bounces of lost mails name lower ids"
+        assert min(number or 0 for number in ids) > ledger.ID_GAP, "bounces of lost emails name lower ids"
         assert reconciliation.reconcile_recent(session, later).describe_faults() == ""
 
 
@@ -214,7 +214,7 @@ def test_older_backup_with_the_previous_database(
     with restored.db.read() as session:
         newest = session.exec(select(Delivery).order_by(col(Delivery.id).desc())).first()
     assert newest
-    assert (newest.id or 0) > ledger.ID_GAP, "links of mails that were sent since keep their ids"
+    assert (newest.id or 0) > ledger.ID_GAP, "links of emails that were sent since keep their ids"
 
 
 def test_mails_in_flight_at_the_backup(

@@ -211,7 +211,7 @@ def test_container_image_copies_existing_files() -> None:
 
 
 def test_containers_that_send_have_a_journal_volume_and_stop_time() -> None:
-    """Without a volume the journal is lost with its container, and mails in flight are uncertain."""
+    """Without a volume the journal is lost with its container, and emails in flight are uncertain."""
     text = "\n".join(line for line in COMPOSE.splitlines() if not line.startswith("#"))
     shared, own = text.partition("services:")[::2]
     assert 'volumes: ["var:/app/var"]' in shared

@@ -63,7 +63,7 @@ def test_malformed_tokens(signer: LinkSigner, now: datetime, rubbish: str) -> No
 
 
 def test_expiry(signer: LinkSigner, now: datetime) -> None:
-    """A link to the export expires, but unsubscribing works from a mail of any age."""
+    """A link to the export expires, but unsubscribing works from an email of any age."""
     later = now + timedelta(days=3650)
     with pytest.raises(LinkExpired):
         signer.verify(Purpose.EXPORT, signer.token(Purpose.EXPORT, 7, now), later)

@@ -197,7 +197,7 @@ def test_mail_is_traced_by_ids_and_not_by_addresses(
     lines = [json.loads(line) for line in output.splitlines()]
     by_event = {line["event"]: line for line in lines}
     edition, ids = mails[1].edition, sorted(row.id or 0 for row in mails.values())
-    planned, recorded = by_event["digests planned"], by_event["mails recorded"]
+    planned, recorded = by_event["digests planned"], by_event["emails recorded"]
     assert (planned["editions"], planned["deliveries"]) == ([edition], [ids[0], ids[-1]])
     assert (recorded["editions"], sum(recorded["states"].values())) == ([edition], 3)
     unsent = {line["delivery"]: line for line in lines if line["event"] == "mail not sent"}

@@ -186,7 +186,7 @@ def test_each_interest_has_a_section(app: Application) -> None:
 
 
 def test_reader_with_only_an_invalid_interest_is_skipped(app: Application) -> None:
-    """An invalid interest is stored as the reason for Bob's skipped edition. Alice gets her mail."""
+    """An invalid interest is stored as the reason for Bob's skipped edition. Alice gets her email."""
     with app.db.write() as session:
         carol = factories.add_subscriber(session, "carol@example.org", ["!!!"], NOW)
     plan(app, NOW)
@@ -213,7 +213,7 @@ def test_invalid_interest_is_ignored(app: Application) -> None:
 
 
 def test_reader_who_cannot_be_planned_is_retried(app: Application) -> None:
-    """Bob has an unknown time zone: Alice gets her mail, and Bob is retried in an hour."""
+    """Bob has an unknown time zone: Alice gets her email, and Bob is retried in an hour."""
     with app.db.write() as session:
         bob = factories.add_subscriber(session, "bob@example.org", ["agents"], NOW, zone="Mars/Olympus")
     assert plan(app, NOW) == {"planned": 1, "not_planned": 1}
@@ -305,7 +305,7 @@ def test_held_back_papers_are_in_the_next_digest(
 
 
 def test_send_due_sends_and_records_the_run(app: Application, mail_server: MailServer) -> None:
-    """One mail arrives, the ledger is consistent, and the run has its counts."""
+    """One email arrives, the ledger is consistent, and the run has its counts."""
     assert pipeline.send_due(app, NOW)["sent"] == 1
     assert len(mail_server.messages) == 1
     with app.db.read() as session:

@@ -22,7 +22,7 @@ _FIELD = re.compile(rb"([!-9;-~]{1,80})[ \t]{0,20}:(.*)", re.DOTALL)
 _ENCODED = re.compile(r"=\?([\w-]{1,40})(?:\*[\w-]{0,20})?\?([bq])\?([^?\s]{0,2000})\?=", re.IGNORECASE)
 _BETWEEN_ENCODED = re.compile(r"(\?=)\s{1,100}(?==\?)")
 _PARAMETER = re.compile(r'[;\s]\s{0,100}([\w-]{1,40})\s{0,20}=\s{0,20}(?:"([^"]{0,300})"|([^\s;"]{1,300}))')
-# The charsets that are used in e-mail. Some of Python's other codecs take quadratic time.
+# The charsets that are used in email. Some of Python's other codecs take quadratic time.
 _CHARSET = re.compile(
     r"(utf|us-ascii|ascii|iso|latin|windows|cp|koi8|shift|sjis|x-sjis|euc|gb|big5|ks_c)[\w-]{0,30}",
     re.IGNORECASE,

@@ -122,7 +122,7 @@ def _process_source(
                 raw = source.fetch(name)
                 if raw is None:  # left for the next run
                     run.add({"unread": 1})
-                    run.reject([Rejection("the mail could not be fetched", detail=f"{source.name}: {name}")])
+                    run.reject([Rejection("the email could not be fetched", detail=f"{source.name}: {name}")])
                     continue
                 counts = _process_mail(context, raw, now, run)
                 recognised = not counts.keys() & {UNKNOWN, UNCLAIMED, "broken"}
@@ -154,7 +154,7 @@ def _process_mail(
     except Exception as error:
         log.exception("a bounce notice could not be processed")
         detail = sanitize.redact_addresses(f"{error!r:.300}")
-        counts, rejections = Counter(broken=1), [Rejection("the mail could not be processed", detail=detail)]
+        counts, rejections = Counter(broken=1), [Rejection("the email could not be processed", detail=detail)]
     run.reject(rejections)
     return counts
 

@@ -1,4 +1,4 @@
-"""Count mails, bounces and complaints by day and receiver. Pause sending if there are too many complaints."""
+"""Count emails, bounces and complaints by day and receiver. Pause sending after too many complaints."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ WINDOW = timedelta(days=7)  # for pausing and warnings
 MIN_COMPLAINTS = 3  # so that one or two complaints on a short list do not stop all mail
 WARN_PERCENT = 0.1  # Gmail and Yahoo ask senders to stay below this, and refuse mail at 0.3% or more
 OTHERS = "others"
-_MAX_QUEUED = timedelta(days=7)  # longest time between the creation and the sending of a mail
+_MAX_QUEUED = timedelta(days=7)  # longest time between the creation and the sending of an email
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiverRate:
-    """The numbers of mails, bounces and complaints of a receiver, such as `google`, on or since `day`."""
+    """The numbers of emails, bounces and complaints of a receiver, such as `google`, on or since `day`."""
 
     day: date
     receiver: str
@@ -39,7 +39,7 @@ class ReceiverRate:
         return 100 * self.complaints / max(self.sent, self.complaints, 1)
 
     def is_excessive(self, percent: float) -> bool:
-        """Return whether MIN_COMPLAINTS or more complaints concern `percent` % or more of the mails."""
+        """Return whether MIN_COMPLAINTS or more complaints concern `percent` % or more of the emails."""
         return self.complaints >= MIN_COMPLAINTS and self.complaint_percent >= percent
 
     def counts(self) -> str:
@@ -48,10 +48,10 @@ class ReceiverRate:
         return f"{self.sent:,} sent, {notices}"
 
     def describe(self) -> str:
-        """Return a text such as "3 complaints about 200 mails to google (1.50%) since 2026-11-20"."""
+        """Return a text such as "3 complaints about 200 emails to google (1.50%) since 2026-11-20"."""
         percent = f"{self.complaint_percent:.2f}%"
         since = f"since {self.day:%Y-%m-%d}"
-        complaints, mails = count_of(self.complaints, "complaint"), count_of(self.sent, "mail")
+        complaints, mails = count_of(self.complaints, "complaint"), count_of(self.sent, "email")
         return f"{complaints} about {mails} to {self.receiver} ({percent}) {since}"
 
 
@@ -67,7 +67,7 @@ class RecordedNotice:
 
 
 def by_day(session: Session, now: datetime, days: int) -> list[ReceiverRate]:
-    """Return a row per day and receiver with mails or notices for the last `days` UTC days, newest first."""
+    """Return a row per day and receiver with emails or notices for the last `days` UTC days, newest first."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     starts = [midnight - timedelta(days=n) for n in range(days)]
     return [rate for start in starts for rate in between(session, start, start + timedelta(days=1))]
@@ -76,7 +76,7 @@ def by_day(session: Session, now: datetime, days: int) -> list[ReceiverRate]:
 def between(
     session: Session, since: datetime, until: datetime, complaints_since: datetime | None = None
 ) -> list[ReceiverRate]:
-    """Return a row for each receiver with mails or notices in [since, until).
+    """Return a row for each receiver with emails or notices in [since, until).
 
     Leave out complaints before `complaints_since`.
     """

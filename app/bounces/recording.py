@@ -111,7 +111,7 @@ def record_soft(
         return False
     moments = soft_bounces_since_success(session, subscriber_id, now)
     if soft_bounce_score.exceeds_threshold(moments, now):
-        reason = f"{len(moments)} mails bounced since {min(moments):%Y-%m-%d}: {diagnostic}"
+        reason = f"{len(moments)} emails bounced since {min(moments):%Y-%m-%d}: {diagnostic}"
         _record_event(session, HARD, delivery_id, subscriber_id, reason, now)
         _suppress_subscriber(session, subscriber_id, reason, now)
     return True
@@ -138,7 +138,7 @@ def record_complaint(
         return False
     subscriber = session.get_one(Subscriber, subscriber_id)
     if subscriber.state is not State.ERASED:
-        suppression.suppress(session, subscriber.email, "the subscriber marked a mail as spam", now)
+        suppression.suppress(session, subscriber.email, "the subscriber marked an email as spam", now)
     return True
 
 

@@ -1,6 +1,6 @@
-"""PURE. Recognise mails to the address in List-Unsubscribe, and mails that say "unsubscribe".
+"""PURE. Recognise emails to the address in List-Unsubscribe, and emails that say "unsubscribe".
 
-Like the link in the digest, the address contains a signed token that identifies the subscription. A mail
+Like the link in the digest, the address contains a signed token that identifies the subscription. An email
 without a token proves nothing, because its sender can be forged.
 """
 
@@ -26,11 +26,11 @@ class UnsubscribeMail:
     """A request to unsubscribe. Without a valid token, only `sender` shows who asks, but it can be forged."""
 
     tokens: tuple[str, ...]
-    sender: str  # empty if it is unclear or the mail is automatic
+    sender: str  # empty if it is unclear or the email is automatic
 
 
 def parse(raw: bytes) -> UnsubscribeMail | None:
-    """Return the unsubscribe request in a mail, or None if there is none."""
+    """Return the unsubscribe request in an email, or None if there is none."""
     mail = mime_parser.parse(raw)
     recipients = " ".join(value for name in _TO for value in mail.headers.get(name, ()))
     text = next((part.text for part in mail.walk() if part.kind in ("text/plain", "text/html")), "")

@@ -14,7 +14,7 @@ papers        papers search, show, edit, hide, unhide, pin, unpin, merge, split
 model         model train, list
 preview       show the digest for some interests
 backtest      show which papers interests would have matched over recent days
-explain       show why a paper was or was not sent, or list a subscriber's mails
+explain       show why a paper was or was not sent, or list a subscriber's emails
 send          compose and send the digests that are due
 sending       sending status, rates, notices, sample, hold, pause, resume, cancel, resend,
               arrived, retry
@@ -22,14 +22,14 @@ subscribers   subscribers list, add, show, why, send-test
 subscriber_changes  subscribers set, pause, resume, unsubscribe, erase, delete-feedback, new-links
 subscriber_files    subscribers import, export
 changes       list the changes made by operators
-deliveries    list the mails in the ledger
+deliveries    list the emails in the ledger
 runs          list the job runs
 report        show the daily report, or mail it to the operators
 settings      show the settings in effect, without secrets
 backup        backup, restore, move
 keys          key create, list, rotate, revoke, secret, dkim
 webhooks      webhooks list, add, test, messages, rotate, enable, disable, resend, remove
-bounces       parse bounce mails
+bounces       parse bounce emails
 suppressions  suppressions list, add, lift
 output        functions that all commands use: options, tables, JSON, errors
 demo          demo

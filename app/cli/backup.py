@@ -56,7 +56,7 @@ def restore(
     previous: Annotated[
         str | None,
         typer.Option(
-            help="The URL of the old database, if it can still be read. Mails that it has sent since the "
+            help="The URL of the old database, if it can still be read. Emails that it has sent since the "
             "backup are not sent again.",
             callback=_database_url,
         ),
@@ -66,7 +66,7 @@ def restore(
 ) -> None:
     """Load a backup into the configured database, which must be empty. All sending stays paused.
 
-    Mails that may have been sent since the backup become uncertain and are not sent again. Review them with
+    Emails that may have been sent since the backup become uncertain and are not sent again. Review them with
     `paperboy deliveries --state uncertain`, then run `paperboy sending resume`.
     """
     now = clock.utcnow()
@@ -142,18 +142,18 @@ def _default_file(now: datetime) -> Path:
 
 
 def print_report(report: RestoreReport, origin: str, *, with_previous: bool) -> None:
-    """Print the size and origin of the backup, the held mails, and the decisions left to the operator."""
+    """Print the size and origin of the backup, the held emails, and the decisions left to the operator."""
     console = output.out()
     console.print(f"Restored {output.escaped(origin)}. All sending is paused.", soft_wrap=True)
     rows = [("waiting or in flight at the time of the backup", report.waiting)]
     if editions := sorted(report.due_since):
         of = editions[0] if len(editions) == 1 else f"{editions[0]} to {editions[-1]}"
         rows.append((f"due since then, {count_of(len(editions), 'edition')}: {of}", report.due_since.total()))
-    output.table(["held mails that may have been sent", "number"], rows)
+    output.table(["held emails that may have been sent", "number"], rows)
     if len(editions) > 1:
         console.print("--json lists each edition.")
     if with_previous:
-        console.print(f"Mails sent since the backup, from the previous database: {report.recovered}.")
+        console.print(f"Emails sent since the backup, from the previous database: {report.recovered}.")
     else:
         console.print(
             "Anyone who unsubscribed or was erased after the backup is active again, and so are keys revoked "
@@ -166,4 +166,4 @@ def print_report(report: RestoreReport, origin: str, *, with_previous: bool) -> 
             "the backup. For each, run paperboy webhooks enable NUMBER or paperboy webhooks remove NUMBER.",
             soft_wrap=True,
         )
-    console.print("Review the mails: paperboy deliveries --state uncertain. Then: paperboy sending resume.")
+    console.print("Review the emails: paperboy deliveries --state uncertain. Then: paperboy sending resume.")

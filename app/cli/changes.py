@@ -37,7 +37,7 @@ def changes(
             output.format_time(row.at),
             row.actor,
             audit_log.describe(row.action),
-            "all mails" if row.subject == ledger.ALL_EDITIONS else row.subject,
+            "all emails" if row.subject == ledger.ALL_EDITIONS else row.subject,
             ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in row.detail.items()),
         )
         for row in rows

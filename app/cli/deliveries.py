@@ -1,4 +1,4 @@
-"""deliveries: list the mails in the ledger."""
+"""deliveries: list the emails in the ledger."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _FIELDS = {
 
 def deliveries(
     subscriber: Annotated[str | None, typer.Option(help="Only this subscriber (address or number).")] = None,
-    state: Annotated[DeliveryState | None, typer.Option(help="Only mails in this state.")] = None,
-    kind: Annotated[MailKind | None, typer.Option(help="Only mails of this kind.")] = None,
+    state: Annotated[DeliveryState | None, typer.Option(help="Only emails in this state.")] = None,
+    kind: Annotated[MailKind | None, typer.Option(help="Only emails of this kind.")] = None,
     edition: Annotated[str | None, typer.Option(help="Only this edition, such as 2026-11-20.")] = None,
-    limit: Annotated[int, typer.Option(help="The maximum number of mails.", min=1, max=10_000)] = 50,
+    limit: Annotated[int, typer.Option(help="The maximum number of emails.", min=1, max=10_000)] = 50,
     as_json: output.AsJson = False,
 ) -> None:
-    """List the mails in the ledger, newest first, with their states and reasons."""
+    """List the emails in the ledger, newest first, with their states and reasons."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         query = select(Delivery)
         if subscriber:

@@ -1,4 +1,4 @@
-"""explain: show why a paper was or was not sent to a subscriber, or list the subscriber's mails."""
+"""explain: show why a paper was or was not sent to a subscriber, or list the subscriber's emails."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ RANK_LEGEND = (
 def explain(
     subscriber: Annotated[str, typer.Argument(help="The subscriber's address or number.")],
     paper: Annotated[
-        str, typer.Argument(help="The paper's ID, arXiv ID, DOI or URL. Default: show all mails.")
+        str, typer.Argument(help="The paper's ID, arXiv ID, DOI or URL. Default: show all emails.")
     ] = "",
     at: output.At = None,
     as_json: output.AsJson = False,
 ) -> None:
     """Show why a paper was or was not sent to a subscriber, with all scores.
 
-    If no paper is given, show the subscriber's latest mails and events, the reasons for digests that were not
-    sent, and the papers that the subscriber would get now.
+    If no paper is given, show the subscriber's latest emails and events, the reasons for digests that were
+    not sent, and the papers that the subscriber would get now.
 
-    With --at, the listings, votes, feedback, sent mails and the subscriber's state are as of that time.
+    With --at, the listings, votes, feedback, sent emails and the subscriber's state are as of that time.
     The subscriber's preferences and interests are the current ones.
     """
     if not paper:
@@ -91,7 +91,7 @@ def explain(
 
 
 def print_history(subscriber: str, *, as_json: bool) -> None:
-    """Print a subscriber's state, the papers that they would get now, and their latest mails and events."""
+    """Print a subscriber's state, the papers that they would get now, and their latest emails and events."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
         with app.db.read() as session:

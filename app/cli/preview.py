@@ -24,7 +24,7 @@ def preview(
     max_trending: output.MaxTrending = None,
     mute: output.Mute = None,
     day: output.Day = None,
-    html: Annotated[Path | None, typer.Option(help="Write the mail's HTML to this file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the email's HTML to this file.")] = None,
     as_json: output.AsJson = False,
 ) -> None:
     """Show the digest that a new subscriber with these interests would get."""

@@ -23,7 +23,7 @@ def send(
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """Compose the digests that are due, and send all waiting mails. Exit code 1 if a mail failed."""
+    """Compose the digests that are due, and send all waiting emails. Exit code 1 if an email failed."""
     if everybody and not dry_run:
         raise typer.BadParameter("--all works only with --dry-run")
     if dry_run:

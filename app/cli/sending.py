@@ -1,4 +1,4 @@
-"""sending: show the ledger, rates and complaints; pause, resume or cancel sending; resend mails."""
+"""sending: show the ledger, rates and complaints; pause, resume or cancel sending; resend emails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from app.text.in_words import count_of
 from app.types import MailKind
 
 sending = typer.Typer(
-    no_args_is_help=True, help="Show the state of all mails. Pause, resume or cancel sending."
+    no_args_is_help=True, help="Show the state of all emails. Pause, resume or cancel sending."
 )
 
 Edition = Annotated[str, typer.Option("--edition", help="An edition, such as 2026-11-20. Default: all.")]
@@ -44,9 +44,9 @@ _KIND_NAMES = {
 
 @sending.command()
 def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
-    """Show the due digests by state, other waiting mails, and all pauses with their reasons.
+    """Show the due digests by state, other waiting emails, and all pauses with their reasons.
 
-    If no edition is given, show the digests of yesterday, today and tomorrow, and the totals of all mails.
+    If no edition is given, show the digests of yesterday, today and tomorrow, and the totals of all emails.
     """
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
@@ -71,7 +71,7 @@ def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
     rows = [(name, n) for name, n in balance.as_dict().items() if name != "consistent"]
     if totals:
         by_name = {state.value: number for state, number in totals.items()}
-        columns = ["state", "digests, 3 days", "all mails"]
+        columns = ["state", "digests, 3 days", "all emails"]
         output.table(columns, [(name, n, by_name.get(name, "")) for name, n in rows])
     else:
         output.table(["state", "digests"], rows)
@@ -92,7 +92,7 @@ def show_rates(
     days: Annotated[int, typer.Option("--days", min=1, max=31, help="The number of UTC days.")] = 7,
     as_json: output.AsJson = False,
 ) -> None:
-    """Show sent e-mails, bounces and complaints by UTC day and receiver."""
+    """Show sent emails, bounces and complaints by UTC day and receiver."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         by_day = rates.by_day(session, clock.utcnow(), days)
     rows = [{**asdict(rate), "complaint_percent": round(rate.complaint_percent, 3)} for rate in by_day]
@@ -223,14 +223,14 @@ def resume(
 
 @sending.command()
 def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
-    """Cancel all unsent mails of an edition. Mails that are being sent right now still go out."""
+    """Cancel all unsent emails of an edition. Emails that are being sent right now still go out."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not any(ledger.digest_totals_by_edition(session, [edition])[edition].values()):
             raise NotFound(f"no digest has ever been due for the edition {edition}")
         ended = ledger.cancel(session, edition)
         audit_log.record(session, output.ACTOR, "edition.cancel", edition, now, ended=ended)
-    output.out().print(f"{count_of(ended, 'mail')} of the edition {output.escaped(edition)} cancelled.")
+    output.out().print(f"{count_of(ended, 'email')} of the edition {output.escaped(edition)} cancelled.")
 
 
 def _check_one_given(delivery: int | None, edition: str) -> None:
@@ -240,14 +240,14 @@ def _check_one_given(delivery: int | None, edition: str) -> None:
 
 @sending.command()
 def resend(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
-    """Resend an uncertain mail, or those of an edition, with the same Message-ID and content."""
+    """Resend an uncertain email, or those of an edition, with the same Message-ID and content."""
     now = clock.utcnow()
     _check_one_given(delivery, edition)
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if delivery is None:
             resent = ledger.resend_uncertain(session, edition, now)
             audit_log.record(session, output.ACTOR, "edition.resend_uncertain", edition, now, resent=resent)
-            output.out().print(f"Mails that the next run will send again: {resent}.")
+            output.out().print(f"Emails that the next run will send again: {resent}.")
             return
         ledger.resend(session, delivery, now)
         audit_log.record(session, output.ACTOR, "delivery.resend", delivery, now)
@@ -256,9 +256,9 @@ def resend(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
 
 @sending.command()
 def arrived(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
-    """Record an uncertain mail, or all uncertain mails of an edition, as sent, because they have arrived.
+    """Record an uncertain email, or all uncertain emails of an edition, as sent, because they have arrived.
 
-    The recorded mails are not sent again.
+    The recorded emails are not sent again.
     """
     now = clock.utcnow()
     _check_one_given(delivery, edition)
@@ -272,7 +272,7 @@ def arrived(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
             ledger.confirm_arrival(session, delivery, now)
             audit_log.record(session, output.ACTOR, "delivery.confirm_arrival", delivery, now)
             count = 1
-    output.out().print(f"{count_of(count, 'mail')} recorded as sent.")
+    output.out().print(f"{count_of(count, 'email')} recorded as sent.")
 
 
 @sending.command()
@@ -282,14 +282,14 @@ def retry(edition: Annotated[str, typer.Argument(help="The edition, such as 2026
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         retried = ledger.retry_failed(session, edition, now)
         audit_log.record(session, output.ACTOR, "edition.retry_failed", edition, now, retried=retried)
-    output.out().print(f"Mails that the next run will send again: {retried}.")
+    output.out().print(f"Emails that the next run will send again: {retried}.")
 
 
 def describe_waiting(waiting: Sequence[ledger.WaitingMails]) -> str:
-    """Return a text with the number of waiting mails and the time of the next attempt."""
+    """Return a text with the number of waiting emails and the time of the next attempt."""
     count = sum(mails.mails for mails in waiting)
     at = output.format_time(min(mails.next_attempt_at for mails in waiting))
-    return f"{count_of(count, 'mail')} {'is' if count == 1 else 'are'} waiting; the next attempt is at {at}"
+    return f"{count_of(count, 'email')} {'is' if count == 1 else 'are'} waiting; the next attempt is at {at}"
 
 
 def print_pauses(pauses: list[SendingPause]) -> None:

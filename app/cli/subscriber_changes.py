@@ -92,7 +92,7 @@ def set_preferences(
 def _change_address(
     session: Session, row: Subscriber, email: str, now: datetime, confirmed: bool
 ) -> int | None:
-    """Change the address if it is confirmed. Otherwise, return the id of the mail to the old address."""
+    """Change the address if it is confirmed. Otherwise, return the id of the email to the old address."""
     if confirmed:
         subscribers.replace_address(session, row.id or 0, email, now)
         audit_log.record(session, output.ACTOR, "subscriber.replace_address", row.id, now)
@@ -173,7 +173,7 @@ def delete_feedback(subscriber: SubscriberName) -> None:
 def new_links(subscriber: SubscriberName) -> None:
     """Invalidate all links that were sent to a subscriber, and send new ones.
 
-    The unsubscribe links in earlier e-mails still work. You can do this once an hour per subscriber. If
+    The unsubscribe links in earlier emails still work. You can do this once an hour per subscriber. If
     no mail can be sent now, the old links stay valid.
     """
     now = clock.utcnow()
@@ -198,7 +198,7 @@ def new_links(subscriber: SubscriberName) -> None:
         f"The next attempt is at {output.format_time(mail.next_attempt_at)}." if mail.next_attempt_at else ""
     )
     output.out().print(
-        f"The old links of {name} no longer work. The mail with the new ones was not sent"
+        f"The old links of {name} no longer work. The email with the new ones was not sent"
         f"{reason and f' ({reason})'}. {retry}".rstrip(),
         soft_wrap=True,
     )

@@ -91,7 +91,7 @@ def add(
     mute: output.Mute = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Add a subscriber who consented elsewhere. They are active at once, without a confirmation mail."""
+    """Add a subscriber who consented elsewhere. They are active at once, without a confirmation email."""
     now = clock.utcnow()
     with output.open_application() as app:
         options: dict[str, Any] = {
@@ -140,7 +140,7 @@ def show(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
 @group.command("send-test")
 def send_test(
     subscriber: SubscriberName,
-    to: Annotated[str, typer.Option(help="Your own address. The links in the mail do not work.")],
+    to: Annotated[str, typer.Option(help="Your own address. The links in the email do not work.")],
 ) -> None:
     """Mail yourself the digest that a subscriber would get now. The subscriber gets nothing."""
     now, to = clock.utcnow(), subscribers.normalise_address(to)
@@ -152,13 +152,13 @@ def send_test(
             raise Conflict(f"there would be no digest: {preview.digest.reason}")
         result = pipeline.send_test(app, preview.digest, to, now)
     if result.outcome is not SendOutcome.ACCEPTED:
-        output.fail(f"the relay did not accept the mail: {result.code or ''} {result.text}")
+        output.fail(f"the relay did not accept the email: {result.code or ''} {result.text}")
     output.out().print(f"Sent the digest of {output.escaped(row.email)} to {output.escaped(to)}.")
 
 
 @group.command()
 def why(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
-    """Show a subscriber's latest mails, why digests were not sent, and the papers they would get now.
+    """Show a subscriber's latest emails, why digests were not sent, and the papers they would get now.
 
     For a single paper, use `paperboy explain`.
     """

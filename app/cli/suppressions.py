@@ -61,7 +61,7 @@ def add(email: Address, reason: Reason) -> None:
 
 @suppressions.command()
 def lift(email: Address, reason: Reason) -> None:
-    """Allow mail to an address again. A subscriber whose mail bounced returns to their previous state."""
+    """Allow mail to an address again. A subscriber whose email bounced returns to their previous state."""
     email, now = subscribers.normalise_address(email), clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not subscribers.lift_suppression(session, email, now):

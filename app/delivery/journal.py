@@ -1,6 +1,6 @@
-"""The write-ahead journal of a sender process: the mails that it is about to send, and the relay's replies.
+"""The write-ahead journal of a sender process: the emails that it is about to send, and the relay's replies.
 
-Each sender has one journal file. The sender writes a short line right before it sends a mail's body, and
+Each sender has one journal file. The sender writes a short line right before it sends an email's body, and
 another line after the relay's reply. The file is mapped into memory, so the kernel owns its content: lines
 survive `kill -9`, and writing a line does not need a system call. The sender holds a lock on the file until
 it exits. An unlocked journal belongs to a dead sender, so another process records its results (see
@@ -59,7 +59,7 @@ class AbandonedJournal:
 
     owner: str
     complete: bool  # False if lines may be missing: the machine restarted, and the journal is not durable
-    unanswered: Mapping[int, tuple[str, str]]  # Message-ID and subject of mails that may have arrived
+    unanswered: Mapping[int, tuple[str, str]]  # Message-ID and subject of emails that may have arrived
     results: tuple[AttemptResult, ...]
 
 
@@ -85,7 +85,7 @@ class Journal:
             raise _unwritable(self._path, error) from error
 
     def intend(self, delivery_ids: Iterable[int]) -> None:
-        """Record that these mails may be sent soon. After `sync`, this survives a crash of the machine."""
+        """Record that these emails may be sent soon. After `sync`, this survives a crash of the machine."""
         for delivery_id in delivery_ids:
             self._append(delivery_id, _line(f"I\t{delivery_id}"), len(self.in_flight))
 
@@ -136,7 +136,7 @@ class Journal:
         """Close the journal, and delete it if nothing is left to recover.
 
         Keep the file if it contains results that are not in the ledger yet. Also keep it if `complete` is
-        false, which means that some claimed mails have no result: the file proves that they were never sent.
+        false, which means that some claimed emails have no result: the file proves that they were never sent.
         """
         if complete and not self._needed_lines:
             _remove(self._path)

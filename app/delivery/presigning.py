@@ -67,9 +67,9 @@ def has_unsigned(sender: Sender, session: Session, now: datetime, besides: int =
 def _sign(composer: Composer, request: MailRequest) -> Signature:
     try:
         return Signature(request.delivery_id, *composer.signature(composer.draft(request)))
-    except Exception:  # the error is recorded when the mail is composed again for sending
+    except Exception:  # the error is recorded when the email is composed again for sending
         log.warning(
-            "a mail could not be signed ahead",
+            "an email could not be signed ahead",
             delivery=request.delivery_id,
             edition=request.edition,
             exc_info=True,

@@ -1,7 +1,7 @@
-"""Send mails: claim → compose → sign → send → record.
+"""Send emails: claim → compose → sign → send → record.
 
-Three stages overlap: while the relay receives the mails from one batch, threads sign the next mails, and the
-next batch is claimed.
+Three stages overlap: while the relay receives the emails from one batch, threads sign the next emails, and
+the next batch is claimed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from app.storage import live_processes
 from app.storage.database import Database
 from app.types import Digest, MailKind, MailRequest, OutgoingMail, SendOutcome, SendResult
 
-SIGNING_GROUP = 16  # mails that are composed without a pause and then signed by one thread
+SIGNING_GROUP = 16  # emails that are composed without a pause and then signed by one thread
 MAX_GROUPS_SIGNING = 4  # groups that are being signed while the relay receives earlier ones
-SHUTDOWN_GRACE = 10.0  # seconds to wait at shutdown for the replies to mails in flight
-FIRST_BATCH = 32  # mails; small, so that connections open while the next batch is claimed
+SHUTDOWN_GRACE = 10.0  # seconds to wait at shutdown for the replies to emails in flight
+FIRST_BATCH = 32  # emails; small, so that connections open while the next batch is claimed
 POLL_INTERVAL = 0.1  # seconds
-TEST_NOTE = "This is a test mail. Its links have no effect, because it does not belong to a subscriber."
-TUNE_FROM = 100  # mails; for fewer, tuning the interpreter is not worthwhile
+TEST_NOTE = "This is a test email. Its links have no effect, because it does not belong to a subscriber."
+TUNE_FROM = 100  # emails; for fewer, tuning the interpreter is not worthwhile
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Sender:
     on_failed: ledger.OnFailed
 
     def send(self, time: Timeline, ids: Collection[int] | None) -> Counter[str]:
-        """Send all mails that are due, or only those in `ids`. Return the number of mails by final state.
+        """Send all emails that are due, or only those in `ids`. Return the number of emails by final state.
 
         Must not be called within a running event loop.
         """
@@ -58,7 +58,7 @@ class Sender:
             import uvloop
 
             loop_factory = uvloop.new_event_loop
-        # Tuning affects the whole process, and a single mail, such as a confirmation, does not benefit.
+        # Tuning affects the whole process, and a single email, such as a confirmation, does not benefit.
         tuned = ids is None or len(ids) >= TUNE_FROM
         with (
             interpreter.tuned_for_throughput() if tuned else nullcontext(),
@@ -129,7 +129,7 @@ class _SendRun:
     signing: deque[asyncio.Future[list[OutgoingMail]]] = field(default_factory=deque)
 
     async def send(self) -> None:
-        """Send until no more mails are due."""
+        """Send until no more emails are due."""
         while True:
             any_claimed = False
             next_batch = asyncio.create_task(self.ledger.claim(self.ids, FIRST_BATCH))
@@ -141,7 +141,7 @@ class _SendRun:
             await self.pool.drain()
             if not any_claimed or self.pool.stopped:
                 return
-            await self.ledger.flush()  # mails that were put back unsent may be due again
+            await self.ledger.flush()  # emails that were put back unsent may be due again
 
     async def _compose_and_submit(self, requests: Sequence[MailRequest]) -> None:
         for start in range(0, len(requests), SIGNING_GROUP):
@@ -153,7 +153,7 @@ class _SendRun:
             for request in group:
                 try:
                     draft = self.composer.draft(request)
-                except Exception as error:  # the other mails are still sent
+                except Exception as error:  # the other emails are still sent
                     self.ledger.record_unwritten(request.delivery_id, _compose_failure(error))
                 else:
                     self.ledger.counts["cards_left_out"] += draft.left_out
@@ -185,11 +185,11 @@ def _sign_all(composer: Composer, drafts: Sequence[Draft]) -> list[OutgoingMail]
 def _compose_failure(error: Exception) -> SendResult:
     is_permanent = isinstance(error, DeliveryError) and error.permanent
     verdict = SendOutcome.UNSENDABLE if is_permanent else SendOutcome.DEFERRED
-    return SendResult(verdict, None, f"this mail cannot be composed: {error!s:.300}")
+    return SendResult(verdict, None, f"this email cannot be composed: {error!s:.300}")
 
 
 def preview_request(digest: Digest, to: str, domain: str, now: datetime) -> MailRequest:
-    """Return a request for a mail without a ledger entry.
+    """Return a request for an email without a ledger entry.
 
     Its links do nothing, because there is no subscriber 0.
     """

@@ -1,7 +1,7 @@
-"""PURE. The ramp of a new sending domain: the number of mails that each receiver may get per day.
+"""PURE. The ramp of a new sending domain: the number of emails that each receiver may get per day.
 
 Receivers do not trust a domain that suddenly sends a lot of mail. Amazon SES, SendGrid and Microsoft
-recommend starting with about 50 mails per day and receiver, and doubling the number every day or every few
+recommend starting with about 50 emails per day and receiver, and doubling the number every day or every few
 days.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 NAMED = 5  # receivers listed in `describe`
-UNLIMITED_FROM = 100_000  # mails per day and receiver; once the ramp reaches this number, there is no limit
+UNLIMITED_FROM = 100_000  # emails per day and receiver; once the ramp reaches this number, there is no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class WarmUp:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverUse:
-    """The number of mails sent to a receiver today, and the number waiting because of its limit."""
+    """The number of emails sent to a receiver today, and the number waiting because of its limit."""
 
     receiver: str
     sent: int
@@ -56,7 +56,7 @@ class WarmUpStatus:
     start: date
     unlimited_from: date
     limit: int | None
-    receivers: tuple[ReceiverUse, ...]  # most mails first
+    receivers: tuple[ReceiverUse, ...]  # most emails first
 
     @property
     def waiting(self) -> int:
@@ -70,8 +70,8 @@ class WarmUpStatus:
             return f"it ended on {self.unlimited_from}"
         full = [f"{use.receiver} ({use.waiting})" for use in self.receivers if use.waiting]
         named = ", ".join(full[:NAMED]) + (f" and {len(full) - NAMED} more" if len(full) > NAMED else "")
-        mails = "1 mail is waiting" if self.waiting == 1 else f"{self.waiting} mails are waiting"
+        mails = "1 email is waiting" if self.waiting == 1 else f"{self.waiting} emails are waiting"
         waiting = f"{mails} until tomorrow: {named}" if full else "no mail is waiting"
         ends = f"there is no limit from {self.unlimited_from} on"
-        limit = f"each receiver gets at most {self.limit} mails today"
+        limit = f"each receiver gets at most {self.limit} emails today"
         return f"it began on {self.start}; {limit}, and {ends}; {waiting}"

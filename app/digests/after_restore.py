@@ -1,4 +1,4 @@
-"""After a restore: hold and count all mails that may have been sent since the backup was made."""
+"""After a restore: hold and count all emails that may have been sent since the backup was made."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ PAUSE_REASON = "restored from a backup: see `paperboy deliveries --state uncerta
 
 @dataclass(slots=True)
 class RestoreReport:
-    """The mails that may have been sent since the backup. They are recorded but not sent again."""
+    """The emails that may have been sent since the backup. They are recorded but not sent again."""
 
-    recovered: int = 0  # mails that the previous database recorded
-    waiting: int = 0  # mails that were waiting or in flight when the backup was made
+    recovered: int = 0  # emails that the previous database recorded
+    waiting: int = 0  # emails that were waiting or in flight when the backup was made
     due_since: Counter[str] = field(default_factory=Counter)  # digests by edition
     webhooks: list[str] = field(default_factory=list)  # disabled ones, including any removed since the backup
 
@@ -51,9 +51,9 @@ def settle(
     on_failed: ledger.OnFailed,
     previous: Database | None = None,
 ) -> RestoreReport:
-    """Record the mails that may have been sent since the backup as uncertain, and do not send them again.
+    """Record the emails that may have been sent since the backup as uncertain, and do not send them again.
 
-    `previous` is the database that the restored one replaces, if it can still be read. Mails that it has
+    `previous` is the database that the restored one replaces, if it can still be read. Emails that it has
     recorded since the backup are copied, so that they are not uncertain and no paper is sent twice.
     Unsubscriptions and key revocations since the backup are repeated.
     """

@@ -1,4 +1,4 @@
-"""Refuse to plan while this machine's clock and the database's differ, or mails are dated in the future."""
+"""Refuse to plan while this machine's clock and the database's differ, or emails are dated in the future."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def check_clock(session: Session, now: datetime) -> None:
     newest = max(last, default=now)
     if newest - now > CLOCK_MAY_GO_BACK:
         raise ClockError(
-            f"it is {now:%Y-%m-%d %H:%M} UTC by the clock, but a mail was composed at "
+            f"it is {now:%Y-%m-%d %H:%M} UTC by the clock, but an email was composed at "
             f"{newest:%Y-%m-%d %H:%M}: nothing is planned until the clock is right, or has caught up"
         )

@@ -32,7 +32,7 @@ _ROWS = cast("Table", inspect(Delivery).local_table)
 # Explanations for operators of the states whose names do not explain themselves.
 MEANINGS = {
     "claimed": "a sender is about to send it",
-    "committing": "the relay has the whole mail, and its reply is awaited",
+    "committing": "the relay has the whole email, and its reply is awaited",
     "deferred": "the relay asked us to try again later, which happens automatically",
     "suppressed": "mail to the address bounced, its owner complained, or an operator suppressed it",
     "uncertain": "it may have arrived, but the relay's reply was lost; resend it, or record that it arrived",

@@ -10,7 +10,7 @@ dns_lookup        DNS queries with a deadline; a parser for the tag=value lists 
 spf               SPF evaluation
 daily_report      the daily report to the operators
 alerts            alerts to the operators as soon as something needs attention
-operator_mail     mails to the operators
+operator_mail     emails to the operators
 web_reachability  the web app at the base URL, requested over the network; runs only with --online
 test_mail         a test digest, sent from a temporary service to our own mail server
 smtp_sink         the mail server for the test digest

@@ -34,7 +34,7 @@ def check(settings: Settings, database: Database, now: datetime) -> Iterator[Fin
             fix = "check PAPERBOY_BOUNCE_MAILBOX: host, name, password (percent-encoded) and folder"
             yield error("bounce_mailbox", f"cannot be used: {fault}", fix)
         else:
-            yield ok("bounce_mailbox", f"can be read; mails waiting: {count}")
+            yield ok("bounce_mailbox", f"can be read; emails waiting: {count}")
         yield from check_encryption(settings.bounce_mailbox)
     if settings.bounce_folder:
         name = settings.bounce_folder
@@ -105,7 +105,7 @@ def _check_signatures(settings: Settings) -> Iterator[Finding]:
         is_reported = True
     if not is_reported:
         message = (
-            "not verified: anyone with the API key can report bounces of mails whose Message-ID they know"
+            "not verified: anyone with the API key can report bounces of emails whose Message-ID they know"
         )
         yield ok(check_name, message)
 

@@ -52,9 +52,9 @@ def check(settings: Settings) -> Iterator[Finding]:
             "put Paperboy behind a proxy with TLS and set PAPERBOY_BASE_URL to its https:// address",
         )
     if is_public_domain(settings.mail_domain):
-        yield ok("from_address", f"mails are sent from {settings.from_address}")
+        yield ok("from_address", f"emails are sent from {settings.from_address}")
     else:
-        message = f"mails are sent from {settings.from_address}, whose domain is not public"
+        message = f"emails are sent from {settings.from_address}, whose domain is not public"
         yield warning("from_address", message, "set PAPERBOY_FROM_ADDRESS to an address on your own domain")
     for name in ("postal_address", "contact_address"):
         if not getattr(settings, name):
@@ -68,7 +68,7 @@ def check(settings: Settings) -> Iterator[Finding]:
         yield from _check_key(key)
     minutes = settings.compose_ahead_minutes
     if settings.dkim_keys and not minutes:
-        message = "is 0: mails are signed only when they are due, so large editions are late"
+        message = "is 0: emails are signed only when they are due, so large editions are late"
         yield warning("compose_ahead_minutes", message, "set PAPERBOY_COMPOSE_AHEAD_MINUTES to 10")
     else:
         when = f"{count_of(minutes, 'minute')} before they are due" if minutes else "when they are due"

@@ -104,14 +104,14 @@ def _check_relay_is_listed(settings: Settings, addresses: list[Address], result:
         return ok(
             "spf",
             f"{message}; the public address of {settings.smtp_host} cannot be determined from this machine",
-            "make sure that the record lists the address in the Received headers of a delivered mail",
+            "make sure that the record lists the address in the Received headers of a delivered email",
         )
     addresses_text = ", ".join(map(str, addresses))
     if result.lists_address:
         return ok("spf", f"{message}, and it lists the relay's address ({addresses_text})")
     message += f"; it does not list the relay's own address ({addresses_text})"
     if result.depends_on_mail:
-        message += ", as far as can be determined without a mail"
+        message += ", as far as can be determined without an email"
     if f".{settings.smtp_host}".endswith(f".{settings.mail_domain}"):
         fix = f"if the relay sends from this address, put {_ip_terms(addresses)} before {result.default}"
         return warning("spf", message, fix)
@@ -127,7 +127,7 @@ def _check_dkim(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
     if not settings.dkim_keys:
         yield warning(
             "dkim",
-            "no key is set: mails are signed only if the relay signs them, which this machine cannot check",
+            "no key is set: emails are signed only if the relay signs them, which this machine cannot check",
             f"unless the relay signs for {settings.mail_domain}, create a key with "
             "`paperboy key dkim dkim.pem`, set PAPERBOY_DKIM_KEYS, and publish the key's record",
         )
@@ -242,6 +242,6 @@ def _check_ptr(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
         problem = f"has the name {names[0]}, which does not resolve back" if names else "has no PTR record"
         yield warning(
             "ptr",
-            f"the relay's address {address} {problem}: large providers refuse mails from it",
+            f"the relay's address {address} {problem}: large providers refuse emails from it",
             f"ask the provider of {address} to set its PTR record to a name that resolves to this address",
         )

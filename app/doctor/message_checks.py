@@ -166,7 +166,7 @@ def _signature_problems(mail: Mail) -> Iterator[Finding]:
         if missing := sorted(MUST_BE_SIGNED - set(tags.get("h", "").lower().split(":"))):
             yield _problem("signatures", f"has a {signature} that does not cover {', '.join(missing)}")
         if "l" in tags:
-            message = f"has a {signature} with a length (l=): anyone can append to the mail"
+            message = f"has a {signature} with a length (l=): anyone can append to the email"
             yield _problem("signatures", message)
         if tags.get("d", "").lower() != domain.lower():
             message = f"has a {signature} for {tags.get('d')}, which is not the From domain {domain}"
@@ -218,7 +218,7 @@ def _size_problems(mail: Mail) -> Iterator[Finding]:
     if not raw.isascii() or b"\0" in raw:
         yield _problem("lines", "has unencoded non-ASCII octets, which some servers do not accept")
     if html_size >= LARGEST_HTML:
-        yield _problem("size", f"has {html_size:,} bytes of HTML: Gmail clips a mail at about 102,000")
+        yield _problem("size", f"has {html_size:,} bytes of HTML: Gmail clips an email at about 102,000")
     if len(raw) > LARGE_MAIL:
         yield _problem("size", f"has {len(raw):,} octets; relays are only checked for {LARGE_MAIL:,}")
 

@@ -37,7 +37,7 @@ def check(app: Application, site: ASGIApp, subscriber_id: int, url: str) -> Iter
     if _state(app, subscriber_id) is not SubscriberState.ACTIVE:
         problems.append("opening the link unsubscribes, so mail scanners unsubscribe people")
     elif reply.status_code != 200:
-        problems.append(f"the link in the mail cannot be opened: HTTP {reply.status_code}")
+        problems.append(f"the link in the email cannot be opened: HTTP {reply.status_code}")
     for encoding, form in FORM_ENCODINGS.items():
         with app.db.write() as session:
             session.get_one(Subscriber, subscriber_id).state = SubscriberState.ACTIVE
@@ -51,14 +51,14 @@ def check(app: Application, site: ASGIApp, subscriber_id: int, url: str) -> Iter
             problems.append(f"{post} succeeds, but does not unsubscribe")
     yield from (error("one-click", problem, REPORT_BUG) for problem in problems)
     if not problems:
-        message = "to the link in the mail unsubscribes, and opening the link changes nothing"
+        message = "to the link in the email unsubscribes, and opening the link changes nothing"
         yield ok("one-click", f"one POST ({' and '.join(FORM_ENCODINGS)}) {message}")
 
 
 def check_mailto(app: Application, subscriber_id: int, address: str) -> Iterator[Finding]:
-    """Put a mail to the unsubscribe address in the temporary service's folder, and process it."""
+    """Put an email to the unsubscribe address in the temporary service's folder, and process it."""
     if not app.settings.bounce_folder:
-        return  # without a mailbox or folder, a person reads the mails to this address
+        return  # without a mailbox or folder, a person reads the emails to this address
     with app.db.write() as session:
         session.get_one(Subscriber, subscriber_id).state = SubscriberState.ACTIVE
     file = Path(app.settings.bounce_folder) / "unsubscribe.eml"
@@ -66,9 +66,9 @@ def check_mailto(app: Application, subscriber_id: int, address: str) -> Iterator
     os.utime(file, (0, 0))  # old enough to be considered complete
     pipeline.read_bounces(app, clock.utcnow())
     if _state(app, subscriber_id) is SubscriberState.UNSUBSCRIBED:
-        yield ok("unsubscribe mail", f"a mail to …@{address.rpartition('@')[2]} unsubscribes the subscriber")
+        yield ok("unsubscribe mail", f"an email to …@{address.rpartition('@')[2]} unsubscribes its sender")
     else:
-        yield error("unsubscribe mail", "a mail to the address in the digest has no effect", REPORT_BUG)
+        yield error("unsubscribe mail", "an email to the address in the digest has no effect", REPORT_BUG)
 
 
 def _state(app: Application, subscriber_id: int) -> SubscriberState:

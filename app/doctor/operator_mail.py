@@ -1,6 +1,6 @@
-"""Send mails to the operators at PAPERBOY_ADMIN_ADDRESSES.
+"""Send emails to the operators at PAPERBOY_ADMIN_ADDRESSES.
 
-These mails bypass the ledger, so they are sent even while sending is paused.
+These emails bypass the ledger, so they are sent even while sending is paused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEASE = timedelta(minutes=10)  # longer than it takes to send a report or an ale
 def send(app: Application, report: OperatorReport, now: datetime, to: Sequence[str] = ()) -> int:
     """Send a report to each operator, or to the addresses in `to`.
 
-    Return the number of mails that the relay accepted. Raise DeliveryError if it accepted none.
+    Return the number of emails that the relay accepted. Raise DeliveryError if it accepted none.
     """
     refusals, addresses = [], to or app.settings.admin_addresses
     for address in addresses:
@@ -36,9 +36,9 @@ def send(app: Application, report: OperatorReport, now: datetime, to: Sequence[s
         if result.outcome is not SendOutcome.ACCEPTED:
             refusals.append(f"{result.code or ''} {result.text}".strip())
     if refusals:
-        log.warning("the relay refused mails to operators", refused=len(refusals), reply=refusals[0])
+        log.warning("the relay refused emails to operators", refused=len(refusals), reply=refusals[0])
     if len(refusals) == len(addresses):
-        raise DeliveryError(f"no operator got the mail: {refusals[0]}", permanent=False)
+        raise DeliveryError(f"no operator got the email: {refusals[0]}", permanent=False)
     return len(addresses) - len(refusals)
 
 

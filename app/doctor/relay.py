@@ -123,16 +123,16 @@ def check_connection(connection: RelayConnection, settings: Settings, now: datet
     size = connection.extensions.get("SIZE", "").strip()
     limit = int(size) if size.isascii() and size.isdigit() else 0
     if 0 < limit < LARGE_MAIL:
-        message = f"accepts mails up to {limit:,} octets; a full digest may have {LARGE_MAIL:,}"
+        message = f"accepts emails up to {limit:,} octets; a full digest may have {LARGE_MAIL:,}"
         yield error("relay size", message, "raise the relay's limit (Postfix: message_size_limit)")
     else:
         yield ok(
-            "relay size", f"accepts mails up to {limit:,} octets" if limit else "announces no size limit"
+            "relay size", f"accepts emails up to {limit:,} octets" if limit else "announces no size limit"
         )
     if "PIPELINING" not in connection.extensions:
         yield warning(
             "relay speed",
-            "does not announce PIPELINING: each mail takes four round trips instead of one",
+            "does not announce PIPELINING: each email takes four round trips instead of one",
             "use a relay with PIPELINING, such as Postfix, without a firewall that filters SMTP commands",
         )
 
@@ -156,7 +156,7 @@ def _check_tls(connection: RelayConnection, settings: Settings, now: datetime) -
     else:
         yield warning(
             "relay TLS",
-            "not used: others on the network can read mails and use the links in them",
+            "not used: others on the network can read emails and use the links in them",
             "let the relay offer STARTTLS, and set PAPERBOY_SMTP_SECURITY to starttls (tls on port 465)",
         )
     if settings.smtp_username and not connection.tls and not connection.is_local:

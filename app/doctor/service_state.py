@@ -60,14 +60,12 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
         yield from _check_workers(session, now)
         yield from _check_pauses(session)
         for backoff in ledger.backoffs(session, now).values():
-            message = f"mails wait until {backoff.until:%Y-%m-%d %H:%M} UTC: {backoff.reason}"
+            message = f"emails wait until {backoff.until:%Y-%m-%d %H:%M} UTC: {backoff.reason}"
             fix = "find out why: the delays grow as long as the provider asks for less mail"
             yield warning(f"receiver {backoff.receiver}", message, fix)
         for rate in rates.of_last_week(session, now):
             if rate.is_excessive(rates.WARN_PERCENT):
-                fix = (
-                    "find out why subscribers do not want these mails; providers start to refuse mail at 0.3%"
-                )
+                fix = "find out why subscribers do not want these emails; providers refuse mail from 0.3% on"
                 yield warning(f"complaints {rate.receiver}", rate.describe(), fix, urgent=True)
             else:
                 yield ok(f"mail to {rate.receiver}", f"{rate.counts()} since {rate.day}")
@@ -184,7 +182,7 @@ def _has_failed(source: Source) -> bool:
 
 
 def check_warm_up(db: Database, settings: Settings, now: datetime) -> Iterator[Finding]:
-    """Check whether mails wait because of the warm-up of the sending domain.
+    """Check whether emails wait because of the warm-up of the sending domain.
 
     Yield nothing if no warm-up is configured or the database cannot be used. `check` reports database errors.
     """
@@ -262,7 +260,7 @@ def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:
     statuses = worker_registry.statuses(session)
     lost = [status for status in statuses if status.lost]
     for status in lost:
-        fix = "find out why it died, and restart it; its mails are recovered, and it stays listed for a day"
+        fix = "find out why it died, and restart it; its emails are recovered, and it stays listed for a day"
         yield warning(f"worker {status.name}", f"was lost at {status.seen_at:%Y-%m-%d %H:%M} UTC", fix)
     if alive := len(statuses) - len(lost):
         yield ok("workers", f"{alive} {'processes are' if alive > 1 else 'process is'} running jobs")

@@ -98,7 +98,7 @@ class _SmtpHandler(socketserver.StreamRequestHandler):
         while not raw.endswith(_END):
             line = self.rfile.readline()
             if not line:
-                raise ConnectionResetError("the sender disconnected in the middle of a mail")
+                raise ConnectionResetError("the sender disconnected in the middle of an email")
             raw += line
         return bytes(raw[: 2 - len(_END)]).replace(b"\r\n.", b"\r\n")[2:]
 

@@ -1,7 +1,7 @@
 """Send a test digest to our own mail server, and check the received message.
 
 A second, temporary service sends the digest with the real code and settings. It has its own database, secret
-and subscriber, and reads the bundled sample of papers. It cannot affect the service being checked: its mail
+and subscriber, and reads the bundled sample of papers. It cannot affect the service being checked: its email
 is delivered only to this process, and its links do not work anywhere else.
 """
 

@@ -44,7 +44,7 @@ class Job:
 
 
 JOBS = (
-    # Three lanes, so that mails are sent while others are still being planned or signed.
+    # Three lanes, so that emails are sent while others are still being planned or signed.
     Job(pipeline.send, "*", lane=Lane.SEND, is_shared=True, has_more=pipeline.has_more_to_send),
     Job(pipeline.plan, "*", lane=Lane.PLAN, is_shared=True, has_more=pipeline.has_more_to_plan),
     Job(pipeline.sign_ahead, "*", lane=Lane.SIGN, is_shared=True, has_more=pipeline.has_more_to_sign),

@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 def running(app: Application) -> Iterator[BackgroundScheduler]:
     """Run every job at its scheduled times during the block.
 
-    At the end of the block, wait for the running jobs, so that mails in flight get their replies.
+    At the end of the block, wait for the running jobs, so that emails in flight get their replies.
     """
     scheduler = BackgroundScheduler(timezone=UTC)
     for job in schedule.JOBS:
@@ -51,7 +51,7 @@ def running(app: Application) -> Iterator[BackgroundScheduler]:
 
 
 def _send_soon(app: Application, scheduler: BackgroundScheduler) -> None:
-    """Run `send` now, or make a running `send` check for new mails once more."""
+    """Run `send` now, or make a running `send` check for new emails once more."""
     app.more_to_send.set()
     if not app.sending.locked():
         with suppress(JobLookupError):

@@ -4,7 +4,7 @@ Every process defers each job at its times. The database keeps only the first co
 and one process runs the job. A process that finds more work than it can do alone defers the same job again.
 This happens at most once per other process, so that a job that fails at once is not repeated endlessly.
 
-A job does not refer to particular mails: the ledger and the other tables determine what is left to do. So a
+A job does not refer to particular emails: the ledger and the other tables determine what is left to do. So a
 job may be lost or run twice. If a process dies and its heartbeats stop, another process retries its jobs.
 If a connection breaks while a job is being fetched or its end is being recorded, the process itself retries
 the job.

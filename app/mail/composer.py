@@ -129,7 +129,7 @@ class Composer:
         )  # fmt: skip
 
     def report(self, report: OperatorReport, to: str, now: datetime) -> OutgoingMail:
-        """Compose and sign a mail to an operator. Raise DeliveryError if the address is invalid."""
+        """Compose and sign an email to an operator. Raise DeliveryError if the address is invalid."""
         message_id = f"<report-{uuid.uuid4().hex}@{self._domain}>"
         own = self._settings.from_address
         envelope = message.Envelope(0, message_id, own, self._settings.site_name, own, to, now)

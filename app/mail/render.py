@@ -118,7 +118,7 @@ class Renderer:
         )
 
     def report(self, report: OperatorReport) -> RenderedMail:
-        """Render a mail to the operators."""
+        """Render an email to the operators."""
         subject = safe_line(report.subject)
         values = {"site": self._site, "report": report, "subject": subject}
         return RenderedMail(

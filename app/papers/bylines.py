@@ -1,4 +1,4 @@
-"""PURE. The authors of a paper in one line, for e-mails and pages."""
+"""PURE. The authors of a paper in one line, for emails and pages."""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ _saved: tuple[tuple[int, int, int], float] = (0, 0, 0), 0.0  # valid while there
 
 @contextmanager
 def tuned_for_throughput() -> Iterator[None]:
-    """Collect garbage less often and switch threads sooner, for a block that sends thousands of mails.
+    """Collect garbage less often and switch threads sooner, for a block that sends thousands of emails.
 
     Sending creates hardly any cyclic garbage, but collecting after every 700 objects took 1/12 of the time.
-    While mails were claimed, connections spent as much time waiting for the interpreter lock. Blocks may
+    While emails were claimed, connections spent as much time waiting for the interpreter lock. Blocks may
     overlap: the first one changes the settings, and the last one restores them.
     """
     global _users, _saved
@@ -51,7 +51,7 @@ def tuned_for_throughput() -> Iterator[None]:
 def limit_malloc_arenas() -> None:
     """Limit glibc to ARENAS memory arenas for all threads, instead of eight per core.
 
-    An arena does not return its memory to the system. Sending a single mail uses new threads, and each may
+    An arena does not return its memory to the system. Sending a single email uses new threads, and each may
     allocate from any arena. Without this limit, memory would grow by a few megabytes per arena, although
     nothing leaks. MALLOC_ARENA_MAX in the environment takes precedence. Other C libraries have no such
     arenas.

@@ -18,13 +18,13 @@ PAUSE_ENDED = "sending.pause_ended"  # by the import that began the pause, becau
 
 # The words for each action, which complete a sentence that begins with the actor.
 ACTIONS = {
-    "delivery.confirm_arrival": "recorded an uncertain mail as sent",
-    "delivery.resend": "sent an uncertain mail again",
+    "delivery.confirm_arrival": "recorded an uncertain email as sent",
+    "delivery.resend": "sent an uncertain email again",
     "digest.test": "sent a test digest",
-    "edition.cancel": "cancelled the unsent mails of an edition",
-    "edition.confirm_uncertain": "recorded uncertain mails as sent",
+    "edition.cancel": "cancelled the unsent emails of an edition",
+    "edition.confirm_uncertain": "recorded uncertain emails as sent",
     "edition.hold": "held an edition until it is approved",
-    "edition.resend_uncertain": "sent uncertain mails again",
+    "edition.resend_uncertain": "sent uncertain emails again",
     "edition.retry_failed": "sent failed digests again",
     "key.create": "created a key",
     "key.revoke": "revoked a key",

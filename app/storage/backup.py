@@ -36,7 +36,7 @@ FORMAT = 1
 DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFError, NotImplementedError)
 BATCH = 1000  # rows
 ABANDONED_SECONDS = 86_400  # after which the file of an unfinished backup is deleted
-EVERYTHING = "*"  # the edition of a pause that holds all mails
+EVERYTHING = "*"  # the edition of a pause that holds all emails
 # These tables are useless in another database: sessions, locks and jobs belong to running processes.
 EXCLUDED = ("alembic_version", "admin_session", "lock", "rate_limit", "worker")
 JOBS = "procrastinate_"  # the prefix of the job tables
@@ -89,7 +89,7 @@ def write(db: Database, target: Path, journals: Path, now: datetime, release: st
                 tables = {
                     table.name: _write_table(archive, connection, table) for table in _tables(connection)
                 }
-            # After the tables, so that a mail sent in between is at least in a journal.
+            # After the tables, so that an email sent in between is at least in a journal.
             names = tuple(_write_journals(archive, journals))
             manifest = Manifest(now, schema.revisions(db)[0] or "base", release, tables, names)
             archive.writestr("manifest.json", json.dumps(asdict(manifest), default=str, indent=1))

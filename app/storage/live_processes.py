@@ -5,7 +5,7 @@ a separate connection. On SQLite, it is a lock on a file next to the database. T
 releases the lock when the process dies, so this does not depend on any clock.
 
 A process that holds its lock is alive. A process without a lock is dead, or has briefly lost its connection.
-Mails are therefore recovered only after their lease has also expired (see delivery.ledger.recovery).
+Emails are therefore recovered only after their lease has also expired (see delivery.ledger.recovery).
 """
 
 from __future__ import annotations

@@ -326,7 +326,7 @@ class Subscriber(Row, table=True):
 
 
 class FormSubmission(Row, table=True):
-    """A form that requests an e-mail: a sign-up, or a request for the link to the preferences.
+    """A form that requests an email: a sign-up, or a request for the link to the preferences.
 
     A row is stored whether or not the address is known, and processed after the response. Its preferences are
     kept separate from the subscriber's own until the owner of the address confirms them. After that, only the
@@ -339,7 +339,7 @@ class FormSubmission(Row, table=True):
     email: str = Field(default="", max_length=320)  # until the form is processed
     visitor: str = Field(default="", max_length=64)  # until the form is processed
     subscriber_id: int | None = Field(default=None, foreign_key="subscriber.id", index=True)  # while open
-    delivery_id: int | None = Field(default=None, sa_type=BigId, index=True)  # the mail sent in response
+    delivery_id: int | None = Field(default=None, sa_type=BigId, index=True)  # the email sent in response
     preferences: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # while open
     liked: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)  # pasted papers, while open
     created_at: datetime = Field(sa_type=UtcDateTime, index=True)
@@ -354,7 +354,7 @@ class AddressChange(Row, table=True):
     email: str = Field(index=True, max_length=320)  # the new address, normalised
     requested_at: datetime = Field(sa_type=UtcDateTime)
     approved_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # from the old address
-    delivery_id: int | None = Field(default=None, sa_type=BigId)  # the mail to the new address
+    delivery_id: int | None = Field(default=None, sa_type=BigId)  # the email to the new address
 
 
 class InterestQuery(Row, table=True):
@@ -392,9 +392,9 @@ class PaperSnapshot(Row, table=True):
 
 
 class Delivery(Row, table=True):
-    """The ledger: one row for each mail to a subscriber, in exactly one state.
+    """The ledger: one row for each email to a subscriber, in exactly one state.
 
-    The edition of a digest is the subscriber's local day (2026-11-21). Every other mail has a unique edition
+    The edition of a digest is the subscriber's local day (2026-11-21). Every other email has a unique edition
     (confirm-20261121T080000Z).
     """
 
@@ -421,7 +421,7 @@ class Delivery(Row, table=True):
     give_up_at: datetime | None = Field(
         default=None, sa_type=UtcDateTime
     )  # when the subscriber's next digest is due
-    possibly_delivered: bool = False  # an attempt ended without a reply, so the subscriber may have the mail
+    possibly_delivered: bool = False  # an attempt ended without a reply, so the subscriber may have the email
     lease_owner: str = Field(default="", max_length=100)
     lease_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     smtp_code: int | None = None
@@ -658,7 +658,7 @@ class ReceiverBackoff(Row, table=True):
 
 
 class SendingPause(Row, table=True):
-    """A pause of all mails or some of them, begun by an operator or automatically."""
+    """A pause of all emails or some of them, begun by an operator or automatically."""
 
     id: int | None = Field(default=None, primary_key=True)
     edition: str = Field(unique=True, max_length=40)  # one edition, "first digests", or "*" for all

@@ -1,4 +1,4 @@
-"""PURE. The delays after which a mail or an event is sent again."""
+"""PURE. The delays after which an email or an event is sent again."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ LOST_AFTER = timedelta(minutes=1)  # without a heartbeat
 FORGET_AFTER = timedelta(days=1)
 NONE = (
     "start `paperboy serve` with PAPERBOY_SCHEDULER=true, or `paperboy worker`; the demo needs neither, "
-    "because the button on its mailboxes page sends the due mails"
+    "because the button on its mailboxes page sends the due emails"
 )
 _NOW = func.now(type_=UtcDateTime())
 # The last event of a job gives the time at which the job entered its state.

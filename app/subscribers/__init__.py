@@ -4,7 +4,7 @@ preferences       the values that a subscriber may choose, and clear errors for 
 stored_interests  interest texts, stored once for all subscribers who share them
 feedback          likes, dislikes and pasted papers
 form_submissions  submitted public forms
-mailbox_limits    limit the mails that visitors can request for one mailbox
+mailbox_limits    limit the emails that visitors can request for one mailbox
 declines          remember declined sign-ups, and block further confirmations for a while
 signup            sign up, confirm, decline, request a link
 changes           change preferences, follow authors, mute words, resubscribe
@@ -16,7 +16,7 @@ privacy           unsubscribe, new links, export, erase
 csv_transfer      import and export
 csv_format        columns, cells and rows of the CSV files
 bulk              add many subscribers in one transaction
-repository        find and lock rows, record events, set the next due date, enqueue service mails
+repository        find and lock rows, record events, set the next due date, enqueue service emails
 schedule          PURE: when a subscriber's digests are due, in their time zone
 """
 

@@ -1,4 +1,4 @@
-"""PURE. Normalise e-mail addresses, and find the mailbox that an address belongs to."""
+"""PURE. Normalise email addresses, and find the mailbox that an address belongs to."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def normalise_address(text: str) -> str:
     must be the same subscriber.
     """
     if not text.strip():
-        raise InvalidAddress("Please enter your e-mail address.", "email")
+        raise InvalidAddress("Please enter your email address.", "email")
     try:
         address = validate_email(text.strip(" "), check_deliverability=False)
     except EmailNotValidError as error:
-        raise InvalidAddress(f"This is not a valid e-mail address. {error}", "email") from None
+        raise InvalidAddress(f"This is not a valid email address. {error}", "email") from None
     return f"{address.local_part}@{address.ascii_domain}".lower()
 
 

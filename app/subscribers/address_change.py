@@ -2,7 +2,7 @@
 
 An operator can request the same change, or make it at once if the new owner has confirmed it elsewhere.
 
-The mail to the new address belongs to a pending subscriber, like the mail for a sign-up. The limits on mail
+The email to the new address belongs to a pending subscriber, like the email for a sign-up. The limits on mail
 to one mailbox and remembered declines apply to it, and its bounces do not count against the subscriber whose
 address changes.
 """
@@ -38,9 +38,9 @@ LIFETIME: timedelta = LIFETIMES[Purpose.ADDRESS]
 
 
 def request_change(session: Session, subscriber_id: int, email: str, now: datetime) -> int | None:
-    """Store the new address, and mail a link to the old one. Return the id of the mail.
+    """Store the new address, and mail a link to the old one. Return the id of the email.
 
-    Return None if such a mail was sent less than an hour ago: its link also confirms this request. Raise
+    Return None if such an email was sent less than an hour ago: its link also confirms this request. Raise
     InvalidAddress if the address is invalid or unchanged, or Conflict if the subscription is not active.
     """
     email, subscriber = normalise_address(email), get_for_update(session, subscriber_id)
@@ -65,7 +65,7 @@ def request_change_by_operator(session: Session, subscriber_id: int, email: str,
 def replace_address(session: Session, subscriber_id: int, email: str, now: datetime) -> Subscriber:
     """Change the address at once. The new owner must have confirmed the change to the operator.
 
-    A subscriber whose mail bounced gets digests again. Raise InvalidAddress if the address is invalid or
+    A subscriber whose email bounced gets digests again. Raise InvalidAddress if the address is invalid or
     unchanged. Raise Conflict if the address is suppressed or belongs to another subscriber, or if the
     subscription has ended or is not confirmed.
     """
@@ -112,7 +112,7 @@ def open_change(
     """Return the change that a link can confirm, or None if there is none.
 
     `subscriber_id` is the subscriber in the link: the one whose address changes, or the pending one with the
-    new address. `delivery_id` is the mail that contains the link. It is needed because two subscribers may
+    new address. `delivery_id` is the email that contains the link. It is needed because two subscribers may
     want the same address.
     """
     recent = select(AddressChange).where(col(AddressChange.requested_at) > now - LIFETIME)
@@ -133,7 +133,7 @@ def confirm_change(
     """Confirm a change of address with the link mailed to the old or to the new address.
 
     `email` is the new address that the page showed. With the link mailed to the old address, store a form
-    submission whose processing mails the new address. Return its id, or None if this step has already been
+    submission whose processing emails the new address. Return its id, or None if this step has already been
     confirmed. With the link mailed to the new address, change the address and return None. Raise Conflict if
     the change cannot be confirmed.
     """
@@ -171,7 +171,7 @@ def _move(
         record_event(session, "erased", holder, now)
         session.flush()
     subscriber.email = email
-    subscriber.link_epoch += 1  # links in mails to the old address no longer work
+    subscriber.link_epoch += 1  # links in emails to the old address no longer work
     record_event(session, ADDRESS_CHANGED, subscriber, now)
     session.add(subscriber)
 

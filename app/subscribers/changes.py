@@ -117,7 +117,7 @@ def resubscribe(session: Session, subscriber_id: int, ip: str, now: datetime) ->
 def lift_suppression(session: Session, email: str, now: datetime) -> bool:
     """Lift the suppression of an address. Return False if it was not suppressed.
 
-    A subscriber whose mail bounced returns to the state before the bounces, which no longer count.
+    A subscriber whose email bounced returns to the state before the bounces, which no longer count.
     """
     lifted = suppression.lift(session, email)
     bouncing = select(Subscriber).where(Subscriber.email == email, Subscriber.state == State.BOUNCING)

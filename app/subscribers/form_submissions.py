@@ -106,7 +106,7 @@ def take(session: Session, request_id: int) -> FormSubmission | None:
 def finish(
     request: FormSubmission, now: datetime, delivery_id: int | None, subscriber_id: int | None
 ) -> None:
-    """Mark a row as processed. Keep its choices only if a mail can confirm them for `subscriber_id`."""
+    """Mark a row as processed. Keep its choices only if an email can confirm them for `subscriber_id`."""
     request.processed_at, request.delivery_id = now, delivery_id
     request.email = request.visitor = ""
     request.subscriber_id = subscriber_id if delivery_id is not None else None
@@ -118,12 +118,12 @@ def finish(
 
 
 def by_delivery(session: Session, delivery_id: int) -> FormSubmission | None:
-    """Return the submission that this mail was sent in response to, or None."""
+    """Return the submission that this email was sent in response to, or None."""
     return session.exec(select(FormSubmission).where(col(FormSubmission.delivery_id) == delivery_id)).first()
 
 
 def find_open(session: Session, subscriber_id: int, delivery_id: int | None = None) -> FormSubmission | None:
-    """Return the row that a confirmation mail can confirm, or None. Without `delivery_id`, use the newest."""
+    """Return the row that a confirmation can confirm, or None. Without `delivery_id`, use the newest."""
     rows = select(FormSubmission).where(col(FormSubmission.subscriber_id) == subscriber_id)
     if delivery_id is not None:
         rows = rows.where(col(FormSubmission.delivery_id) == delivery_id)

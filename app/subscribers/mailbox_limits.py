@@ -1,4 +1,4 @@
-"""Limit the number of mails that all visitors together can request for one mailbox."""
+"""Limit the number of emails that all visitors together can request for one mailbox."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlmodel import Session, col, select
 
 from app.storage.models import FormSubmission
 
-# Limits on requested mails to one mailbox: time span and maximum number. Anyone can request such mails.
+# Limits on requested emails to one mailbox: time span and maximum number. Anyone can request such emails.
 MAX_MAILS = (
     (timedelta(hours=1), 2),
     (timedelta(days=1), 3),

@@ -13,7 +13,7 @@ from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDige
 
 # However many interests an operator adds. PAPERBOY_MAX_INTERESTS limits what subscribers add themselves.
 ABSOLUTE_MAX_INTERESTS = 50
-MAX_PAPERS = 30  # with more, a mail would exceed the 100 kB at which mailbox providers clip it
+MAX_PAPERS = 30  # with more, an email would exceed the 100 kB at which mailbox providers clip it
 MAX_WEIGHT = 3.0
 MAX_MUTED = 50
 # The weights that the preferences page offers for an interest. `benchmarks.sent` measures their effect.

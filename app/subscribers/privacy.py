@@ -43,7 +43,7 @@ def unsubscribe(session: Session, subscriber_id: int, now: datetime) -> Subscrib
 
 
 def new_links(session: Session, subscriber_id: int, now: datetime) -> int:
-    """Invalidate all links sent to a subscriber so far, mail new ones, and return the id of that mail.
+    """Invalidate all links sent to a subscriber so far, mail new ones, and return the id of that email.
 
     Old unsubscribe links still work. Raise Conflict like `require_new_links`.
     """
@@ -53,7 +53,7 @@ def new_links(session: Session, subscriber_id: int, now: datetime) -> int:
     subscriber.link_epoch += 1
     record_event(session, LINKS_REPLACED, subscriber, now)
     session.add(subscriber)
-    return cast("int", delivery_id)  # not None, because no such mail was sent in the last hour
+    return cast("int", delivery_id)  # not None, because no such email was sent in the last hour
 
 
 def require_new_links(session: Session, subscriber: Subscriber, now: datetime) -> None:
@@ -113,7 +113,7 @@ def anonymise(session: Session, subscriber: Subscriber, now: datetime) -> None:
     subscriber.state, subscriber.ended_at = State.ERASED, now
     subscriber.next_due_at = subscriber.paused_until = None
     subscriber.consent_ip = ""
-    subscriber.link_epoch += 1  # invalidate all links in earlier mails, except unsubscribe links
+    subscriber.link_epoch += 1  # invalidate all links in earlier emails, except unsubscribe links
     store_preferences(session, subscriber, Preferences())
     feedback.forget(session, identity)
     form_submissions.close(session, identity)

@@ -1,4 +1,4 @@
-"""Find and lock subscriber rows, record events, set the next due date, and enqueue service mails."""
+"""Find and lock subscriber rows, record events, set the next due date, and enqueue service emails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.subscribers.preferences import Preferences
 from app.subscribers.stored_interests import interests_of, store
 from app.types import MailKind
 
-# The minimum time between two requested mails of the same kind.
+# The minimum time between two requested emails of the same kind.
 BETWEEN_MAILS = timedelta(hours=1)
 LINKS_REPLACED = "new_links"  # the kind of the event
 ADDRESS_CHANGED = "address_changed"
@@ -158,17 +158,17 @@ def enqueue_requested_mail(
     *,
     lifetime: timedelta = timedelta(days=1),
 ) -> int | None:
-    """Enqueue a requested mail. Return None if such a mail was enqueued less than an hour ago."""
+    """Enqueue a requested email. Return None if such an email was enqueued less than an hour ago."""
     if was_mailed_recently(session, subscriber, kind, now):
         return None
-    # The suffix distinguishes this mail from one enqueued in the same second whose links have been replaced.
+    # The suffix distinguishes this email from one enqueued in the same second whose links have been replaced.
     return enqueue_mail(session, subscriber, kind, now, lifetime, f"-{subscriber.link_epoch}")
 
 
 def was_mailed_recently(session: Session, subscriber: Subscriber, kind: MailKind, now: datetime) -> bool:
-    """Return whether a requested mail of this kind was enqueued less than an hour ago.
+    """Return whether a requested email of this kind was enqueued less than an hour ago.
 
-    A mail does not count if its links have been replaced since, because those links no longer work.
+    An email does not count if its links have been replaced since, because those links no longer work.
     """
     recent = select(Delivery.id).where(
         Delivery.subscriber_id == subscriber.id,
@@ -192,7 +192,7 @@ def enqueue_mail(
     lifetime: timedelta,
     suffix: str = "",
 ) -> int | None:
-    """Enqueue a mail in the ledger. `suffix` distinguishes mails enqueued in the same second."""
+    """Enqueue an email in the ledger. `suffix` distinguishes emails enqueued in the same second."""
     return ledger.enqueue(
         session,
         subscriber_id=subscriber.id or 0,
@@ -290,7 +290,7 @@ def count_by_day(
 
 
 def mails(session: Session, subscriber_id: int, limit: int) -> Sequence[Delivery]:
-    """Return a subscriber's latest mails and skipped digests, newest first."""
+    """Return a subscriber's latest emails and skipped digests, newest first."""
     own = select(Delivery).where(Delivery.subscriber_id == subscriber_id)
     return session.exec(own.order_by(col(Delivery.id).desc()).limit(limit)).all()
 

@@ -40,7 +40,7 @@ from app.types import MailKind
 # The text that a subscriber agrees to by confirming. A changed text needs a new version.
 CONSENT_VERSION = "2026-11-22"
 CONSENT_TEXT = (
-    "By confirming, you agree to receive research papers by e-mail. You can change, pause or end your "
+    "By confirming, you agree to receive research papers by email. You can change, pause or end your "
     "subscription at any time with the links in every digest."
 )
 CONSENT_GIVEN_ELSEWHERE = "given to the operator"
@@ -64,12 +64,12 @@ def request_link(session: Session, email: str, visitor: str, now: datetime) -> i
 def send_link(
     session: Session, email: str, visitor: str, now: datetime, confirmable: timedelta
 ) -> int | None:
-    """Store and process a request for a link. Return the id of the mail, or None if none is sent."""
+    """Store and process a request for a link. Return the id of the email, or None if none is sent."""
     return process(session, request_link(session, email, visitor, now), now, confirmable)
 
 
 def process(session: Session, request_id: int, now: datetime, confirmable: timedelta) -> int | None:
-    """Decide what to send in response to a stored form. Return the id of the mail, or None if none is sent.
+    """Decide what to send in response to a stored form. Return the id of the email, or None if none is sent.
 
     A confirmation that cannot be sent is given up after `confirmable`, when its link expires. Do nothing if
     the form has already been processed.
@@ -90,7 +90,7 @@ def process(session: Session, request_id: int, now: datetime, confirmable: timed
     return delivery_id
 
 
-# The id of the mail to be sent, and the id of the subscriber whose choices it can confirm.
+# The id of the email to be sent, and the id of the subscriber whose choices it can confirm.
 _Answer = tuple[int | None, int | None]
 _NOTHING: _Answer = (None, None)
 
@@ -173,7 +173,7 @@ def _send_manage_link(
 
 
 def pending_choices(session: Session, subscriber_id: int, delivery_id: int | None = None) -> Choices | None:
-    """Return the choices that a confirmation mail can confirm, or None if there is nothing left to confirm.
+    """Return the choices that a confirmation email can confirm, or None if there is nothing left to confirm.
 
     Without `delivery_id`, the newest sign-up is used.
     """
@@ -200,7 +200,7 @@ def confirm(
 ) -> Subscriber:
     """Record the owner's consent to one sign-up and store its choices. Repeated calls have no effect.
 
-    `delivery_id` is the mail whose link was followed; without it, the newest sign-up is used. Raise Conflict
+    `delivery_id` is the email whose link was followed; without it, the newest sign-up is used. Raise Conflict
     if the sign-up is no longer valid.
     """
     subscriber = get_for_update(session, subscriber_id)
@@ -239,13 +239,13 @@ def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: in
 
 
 def is_declined(session: Session, delivery_id: int) -> bool:
-    """Return True if the sign-up that this mail was sent for was declined and has not been allowed again."""
+    """Return True if the sign-up that this email was sent for was declined and has not been allowed again."""
     request = form_submissions.by_delivery(session, delivery_id)
     return request is not None and request.declined_at is not None
 
 
 def allow_again(session: Session, delivery_id: int) -> None:
-    """Undo a decline. The link in the mail proves that the request is from the owner of the mailbox."""
+    """Undo a decline. The link in the email proves that the request is from the owner of the mailbox."""
     request = form_submissions.by_delivery(session, delivery_id)
     if request is not None:
         declines.forget_decline(session, request.mailbox)
@@ -278,7 +278,7 @@ def invite(
 ) -> int:
     """Add a pending subscriber and mail them a request to confirm. Return their id.
 
-    The mail is given up after `confirmable`, when its link expires.
+    The email is given up after `confirmable`, when its link expires.
 
     Raise Conflict if the address is registered or suppressed, or if no confirmation may be sent to it now.
     """
@@ -335,7 +335,7 @@ def activate(
 
 
 def expire_pending(session: Session, before: datetime, now: datetime) -> int:
-    """End the pending sign-ups from before `before` with no later confirmation mail. Return their number."""
+    """End the pending sign-ups from before `before` with no later confirmation email. Return their number."""
     mailed_since = exists().where(
         col(Delivery.subscriber_id) == Subscriber.id,
         col(Delivery.kind) == MailKind.CONFIRM,

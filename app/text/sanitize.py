@@ -79,7 +79,7 @@ def words(value: object) -> tuple[str, ...]:
 
 
 def url(value: object) -> str:
-    """Return an http(s) URL if it is safe as a link in an e-mail, otherwise ""."""
+    """Return an http(s) URL if it is safe as a link in an email, otherwise ""."""
     if not isinstance(value, str) or len(value) > URL_CHARS:
         return ""
     text = value.strip()
@@ -95,5 +95,5 @@ def non_negative_int(value: object) -> int | None:
 
 
 def redact_addresses(text: str) -> str:
-    """Return a text with each e-mail address replaced by an ellipsis."""
+    """Return a text with each email address replaced by an ellipsis."""
     return EMAIL_ADDRESS.sub("…", text)

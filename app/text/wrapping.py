@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 
-TEXT_WIDTH = 72  # characters in a line of the text part of a mail
+TEXT_WIDTH = 72  # characters in a line of the text part of an email
 _ONE_LINE = re.compile(r"\S+(?: \S+)*+")  # its only white space is single spaces
 
 

@@ -8,7 +8,7 @@ bounce_webhooks    receive bounce and complaint notices from providers
 monitoring         health and metrics
 security           response headers, size limits, the check of a form's origin
 visitors           the address of a client, and the network that identifies a visitor
-form_throttle      limits for forms that send mail
+form_throttle      limits for forms that send email
 proof_of_work      ALTCHA challenges for forms that exceed the limits of form_throttle
 background         send mail and run jobs after the response
 rate_limits        limits on how often a key or a visitor may send requests

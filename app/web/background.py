@@ -32,8 +32,8 @@ def send_mails(request: Request, delivery_ids: list[int]) -> None:
 async def answer_form(request: Request, request_id: int) -> None:
     """Process a stored form after a random delay if a slot is free. Otherwise the scheduler processes it.
 
-    Without the delay, the visitor's next request could coincide with the sending of the mail. The slower
-    response would reveal that the address gets a mail.
+    Without the delay, the visitor's next request could coincide with the sending of the email. The slower
+    response would reveal that the address gets an email.
     """
     app: Application = request.app.state.paperboy
     await asyncio.sleep(request.app.state.answer_delay * _RANDOM.uniform(0.5, 1.5))
@@ -43,7 +43,7 @@ async def answer_form(request: Request, request_id: int) -> None:
 
 
 def is_paused(request: Request) -> bool:
-    """Return whether mails requested now have to wait because all sending is paused."""
+    """Return whether emails requested now have to wait because all sending is paused."""
     app: Application = request.app.state.paperboy
     with app.db.read() as session:
         return ledger.is_paused(session)
@@ -66,6 +66,6 @@ def _with_mail_slot(request: Request, send: Callable[[], object]) -> None:
         with capacity.mails.take():
             send()
     except TooManyRequests:
-        log.info("no capacity to send mails now; the scheduler will send them")
+        log.info("no capacity to send emails now; the scheduler will send them")
     except Exception:
-        log.exception("could not send mails after the response; the scheduler will retry")
+        log.exception("could not send emails after the response; the scheduler will retry")

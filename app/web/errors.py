@@ -63,18 +63,18 @@ class ErrorPage:
 _LINK_PAGES: dict[type[PaperboyError], ErrorPage] = {
     LinkForged: ErrorPage(
         "This link does not work",
-        "It is incomplete, or it is meant for another page. If you copied it from an e-mail, make sure that "
+        "It is incomplete, or it is meant for another page. If you copied it from an email, make sure that "
         "you copied all of it, or request a new link.",
         offer_link=True,
     ),
     LinkOfTest: ErrorPage(
-        "This link is from a test mail",
-        "A test mail does not belong to a subscriber, so its links do nothing. The same links work in the "
+        "This link is from a test email",
+        "A test email does not belong to a subscriber, so its links do nothing. The same links work in the "
         "digests of subscribers.",
     ),
     LinkReplaced: ErrorPage(
         "This link no longer works",
-        "It was replaced by a newer link, or it is no longer needed. Open the link in our latest e-mail, or "
+        "It was replaced by a newer link, or it is no longer needed. Open the link in our latest email, or "
         "request a new one.",
         offer_link=True,
     ),
@@ -91,7 +91,7 @@ _PAGES = {
     410: ErrorPage(
         "This link has expired",
         "To protect you, links that change something work for a limited time only. Request a new one and "
-        "we’ll send it to you by e-mail.",
+        "we’ll send it to you by email.",
         offer_link=True,
     ),
     413: ErrorPage(

@@ -1,4 +1,4 @@
-"""Limit forms that send mail. Above a limit, a form needs a proof of work or has to wait.
+"""Limit forms that send email. Above a limit, a form needs a proof of work or has to wait.
 
 Forms are never rejected permanently: a whole laboratory may sign up from one address, and a flood must
 not keep other visitors out.

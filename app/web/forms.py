@@ -165,7 +165,7 @@ def sign_up_fields(form: PreferencesForm) -> list[tuple[str, str]]:
 def merge_concurrent_changes(form: PreferencesForm, stored: Preferences) -> Preferences:
     """Return the preferences in a form, plus interests and muted words added since it was opened.
 
-    The subscriber may have added them in another window or through links in an e-mail.
+    The subscriber may have added them in another window or through links in an email.
     """
     preferences = form.to_preferences()
     if not form.original_texts:  # the original contents of the form are unknown

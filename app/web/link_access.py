@@ -35,7 +35,7 @@ def granted(request: Request, purpose: Purpose, token: str) -> Grant:
         raise LinkReplaced
     if subscriber.state is SubscriberState.ERASED and purpose in _DONE_BY_ERASING:
         return grant
-    # The unsubscribe links in all e-mails work, however old they are.
+    # The unsubscribe links in all emails work, however old they are.
     if grant.epoch != subscriber.link_epoch and purpose is not Purpose.UNSUBSCRIBE:
         raise LinkReplaced
     return grant
@@ -85,7 +85,7 @@ def signed_path(
 
 
 def subscriber_links(request: Request, subscriber: Subscriber, now: datetime) -> dict[str, str]:
-    """Return the paths of a subscriber's own pages. Links to download or erase data are only e-mailed."""
+    """Return the paths of a subscriber's own pages. Links to download or erase data are only emailed."""
     app: Application = request.app.state.paperboy
     return {
         "preferences": signed_path(app, Purpose.PREFERENCES, subscriber, now),
@@ -95,7 +95,7 @@ def subscriber_links(request: Request, subscriber: Subscriber, now: datetime) ->
 
 
 def masked_address(subscriber: Subscriber) -> str:
-    """Return an address with most of its local part hidden, because e-mails get forwarded.
+    """Return an address with most of its local part hidden, because emails get forwarded.
 
     Return "" if the subscriber was erased.
     """

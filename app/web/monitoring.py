@@ -83,7 +83,7 @@ def metrics(request: Request) -> Response:
     """Return counts and times as Prometheus metrics. They contain no personal data."""
     registry, state = CollectorRegistry(), request.app.state
     with auth.capacity(request).api.take():
-        # These values are cached, because the queries read all subscribers and the mails of eight days.
+        # These values are cached, because the queries read all subscribers and the emails of eight days.
         balance = _cached(state, "ledger_balance", CHECKED_EVERY, reconciliation.reconcile_recent)
         today = _cached(state, "rates_today", RATES_EVERY, partial(rates.by_day, days=1))
         ramp = ledger.warm_up_of(state.paperboy.settings)
@@ -144,7 +144,7 @@ class _DatabaseCollector(Collector):
             yield from _warm_up_metrics(self._warm_up)
             for name in ("sent", "bounces", "complaints"):
                 numbers = [(rate.receiver, getattr(rate, name)) for rate in self._today]
-                yield _gauges(f"{name}_today", f"Mails today (UTC): {name}.", "receiver", numbers)
+                yield _gauges(f"{name}_today", f"Emails today (UTC): {name}.", "receiver", numbers)
             sources = source_registry.all_sources(session)
             failures = [(source.name, source.failures) for source in sources]
             yield _gauges("source_failures", "Consecutive failed polls of a source.", "source", failures)
@@ -167,10 +167,10 @@ def _warm_up_status(warm_up: WarmUp | None, session: Session, now: datetime) -> 
 
 
 def _warm_up_metrics(status: WarmUpStatus | None) -> Iterator[Metric]:
-    """If there is a limit today, yield it and the waiting mails by receiver. Combine single domains."""
+    """If there is a limit today, yield it and the waiting emails by receiver. Combine single domains."""
     if status is None or status.limit is None:
         return
-    yield _gauge("warm_up_limit", "Maximum number of mails to each receiver today.", status.limit)
+    yield _gauge("warm_up_limit", "Maximum number of emails to each receiver today.", status.limit)
     waiting = Counter[str]()
     for use in status.receivers:
         waiting[use.receiver if use.receiver in PROVIDERS else rates.OTHERS] += use.waiting

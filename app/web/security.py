@@ -26,13 +26,13 @@ PAGE_CSP = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-# An e-mail shown in the browser has inline styles. Scripts, forms and remote images are blocked.
+# An email shown in the browser has inline styles. Scripts, forms and remote images are blocked.
 MAIL_CSP = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'; "
     "frame-ancestors 'none'; sandbox allow-popups allow-popups-to-escape-sandbox "
     "allow-top-navigation-by-user-activation"
 )
-# For a page that shows a mail in a frame. There the mail cannot run scripts, submit forms or fetch anything.
+# For a page that shows an email in a frame, where it cannot run scripts, submit forms or fetch anything.
 FRAMING_PAGE = {"Content-Security-Policy": f"{PAGE_CSP}; frame-src 'self'"}
 FRAMED_MAIL = {
     "Content-Security-Policy": MAIL_CSP.replace("frame-ancestors 'none'", "frame-ancestors 'self'"),

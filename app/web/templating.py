@@ -88,7 +88,7 @@ def page(
 
 
 def mark_title(item: DigestItem) -> MarkedTexts:
-    """Mark the words of a title as in e-mails, but without style attributes, because the CSP forbids them."""
+    """Mark the words of a title as in emails, but without style attributes, because the CSP forbids them."""
     marked = marked_words.mark(item, replace(item, summary=""))
     title = _MAIL_MARK.sub(r"<mark>\1</mark>", str(marked.title))
     return marked._replace(title=Markup(title))  # noqa: S704 - escaped by marked_words.mark

@@ -58,7 +58,7 @@ def text_of(mail: Received) -> str:
 
 
 def links_of(mail: Received) -> dict[str, str]:
-    """Return the paths of a mail's links by purpose, without those of papers."""
+    """Return the paths of an email's links by purpose, without those of papers."""
     return {purpose: path for path, purpose in LINK.findall(text_of(mail)) if purpose != Purpose.FEEDBACK}
 
 
@@ -121,7 +121,7 @@ def test_links_of_a_forwarded_digest_change_nothing(
 def test_digest_links_to_a_mailed_link(
     mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
-    """The button mails it at most once an hour, and the page tells a stranger nothing."""
+    """The button emails it at most once an hour, and the page tells a stranger nothing."""
     subscription = links_of(send_digest(app, mail_server, alice))[Purpose.SUBSCRIPTION]
     for _ in range(2):
         answer = client.post(subscription, headers={"origin": "https://paperboy.test"})
@@ -180,7 +180,7 @@ def test_export_after_renewing_links_is_mailed_again(
     for _ in range(2):
         client.post(fresh["preferences"] + "/export")
     after = links_of(mail_server.messages[-1])
-    assert len(mail_server.messages) == 3, "one mail an hour for each set of links"
+    assert len(mail_server.messages) == 3, "one email an hour for each set of links"
     assert is_valid(client, after["export"])
     replaced = client.get(before["export"])
     assert replaced.status_code == 410
@@ -231,7 +231,7 @@ def renew_by_cli(app: Application, client: TestClient, whose: int, preferences: 
 def test_renewing_links_revokes_earlier_ones(
     mail_server: MailServer, app: Application, client: TestClient, alice: int, renew: object
 ) -> None:
-    """This includes the feed. Only unsubscribing still works from an old mail."""
+    """This includes the feed. Only unsubscribing still works from an old email."""
     other = links_of(send_digest(app, mail_server, add_reader(app, BOB)))
     old = links_of(send_digest(app, mail_server, alice))
     old["preferences"] = preferences_of(app, alice)
@@ -277,7 +277,7 @@ def test_page_says_that_new_links_wait_while_sending_is_paused(
     with app.db.write() as session:
         ledger.pause(session, "the relay moves", clock.utcnow())
     answer = client.post(preferences_of(app, alice) + "/links")
-    assert "You’ll get an e-mail with new links as soon as this service resumes sending." in answer.text
+    assert "You’ll get an email with new links as soon as this service resumes sending." in answer.text
     assert "sent you" not in answer.text
     assert not mail_server.messages
 
@@ -286,7 +286,7 @@ def test_page_says_that_new_links_wait_while_sending_is_paused(
 def test_links_of_a_suppressed_address_are_not_replaced(
     app: Application, client: TestClient, alice: int
 ) -> None:
-    """The mail with the new ones would not be sent."""
+    """The email with the new ones would not be sent."""
     preferences = preferences_of(app, alice)
     with app.db.write() as session:
         suppression.suppress(session, ALICE, "complained", clock.utcnow())
@@ -344,11 +344,11 @@ def test_planned_digest_is_sent_with_renewed_links(
 def test_mails_do_not_reveal_other_readers(
     mail_server: MailServer, app: Application, client: TestClient, alice: int, asked_for: str
 ) -> None:
-    """The attacker compares two own mails, requested before and after asking about another address."""
+    """The attacker compares two own emails, requested before and after asking about another address."""
     add_reader(app, BOB)
     own_mails = [send_digest(app, mail_server, alice, "2026-11-20")]
     client.post("/manage", data={"email": asked_for}, headers={"origin": "https://paperboy.test"})
-    # Links contain the time in seconds, so two mails in one second have the same links.
+    # Links contain the time in seconds, so two emails in one second have the same links.
     with time_machine.travel(clock.utcnow() + timedelta(days=1), tick=False):
         own_mails.append(send_digest(app, mail_server, alice, "2026-11-21"))
     with app.db.read() as session:
@@ -363,7 +363,7 @@ def test_mails_do_not_reveal_other_readers(
 
 
 def identifiers_of(mail: Received) -> list[str]:
-    """Return the subjects, ids and links of a mail in their order."""
+    """Return the subjects, ids and links of an email in their order."""
     local = mail.sender.partition("@")[0].removeprefix("bounce+")
     message_id = str(mail.parsed()["Message-ID"]).strip("<>").partition("@")[0]
     tokens = re.findall(

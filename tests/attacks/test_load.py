@@ -216,7 +216,7 @@ def test_concurrent_searches_wait_briefly(client: TestClient, monkeypatch: pytes
 def test_slow_relay_occupies_at_most_four_threads(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, mail_server: MailServer
 ) -> None:
-    """Further confirmation mails wait in the ledger."""
+    """Further confirmation emails wait in the ledger."""
     calls: list[object] = []
     monkeypatch.setattr(pipeline, "send_pending", lambda *_, **named: calls.append(named))
     form = {

@@ -1,4 +1,4 @@
-"""Test that concurrent senders restore interpreter settings, and that single mails leak nothing."""
+"""Test that concurrent senders restore interpreter settings, and that single emails leak nothing."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tests.support.mail_server import MailServer
 pytestmark = pytest.mark.once
 
 LATER = "451 4.3.0 later"
-NOBODYS = range(10**6, 10**6 + TUNE_FROM)  # ids without a mail
+NOBODYS = range(10**6, 10**6 + TUNE_FROM)  # ids without an email
 AT_MOST = 100  # seconds, shorter than the test's own timeout
-WARMING, SINGLE = 20, 60  # mails
-GROWTH = 300  # objects: a leak of five objects per mail would exceed it
+WARMING, SINGLE = 20, 60  # emails
+GROWTH = 300  # objects: a leak of five objects per email would exceed it
 
 
 def interpreter_settings() -> tuple[object, ...]:
@@ -42,7 +42,7 @@ def test_overlapping_senders_restore_the_garbage_collector(
     """Alice's sender starts and ends first; Bob's must not restore Alice's change."""
     usual = interpreter_settings()
     bob_is_sending, alice_is_sent = Event(), Event()
-    # Each sender gets only its own mail, but enough ids to tune the interpreter.
+    # Each sender gets only its own email, but enough ids to tune the interpreter.
     alice, bob = ([*enqueue_mails(app, now, name), *NOBODYS] for name in ("alice", "bob"))
     with MailServer() as second, ThreadPoolExecutor() as threads:
         other = main.build(settings.model_copy(update={"smtp_port": second.port}))

@@ -177,7 +177,7 @@ def test_huge_numeric_entity_is_kept_as_text() -> None:
 
 
 def parse_mail_text(mail: bytes) -> bytes:
-    """Parse a mail and return its text."""
+    """Parse an email and return its text."""
     return mime_parser.parse(mail).text.encode()
 
 

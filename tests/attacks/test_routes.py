@@ -106,7 +106,7 @@ def test_signed_links_with_foreign_tokens(
         tokens = {f"of {other}": app.signer.token(other, alice, now, argument=1) for other in foreign}
         tokens["tampered"] = ("B" if good[0] == "A" else "A") + good[1:]
         tokens["of nobody"] = app.signer.token(purpose, 4711, now, argument=1)
-        tokens["of a test mail"] = app.signer.token(purpose, 0, now)
+        tokens["of a test email"] = app.signer.token(purpose, 0, now)
         if lifetime := app.signer.lifetimes.get(purpose):
             issued = now - lifetime - timedelta(minutes=1)
             tokens["old"] = app.signer.token(purpose, alice, issued, argument=1)

@@ -87,7 +87,7 @@ def sign_up_and_confirm(session: Session, email: str, now: datetime) -> int:
 
 
 def test_at_most_five_confirmations_in_three_days(app: Application, now: datetime) -> None:
-    """It was 72 mails. Each request comes from another network."""
+    """It was 72 emails. Each request comes from another network."""
     with app.db.write() as session:
         for hour in range(72):
             factories.sign_up(session, SignUp(ALICE, STRANGE), f"192.0.2.{hour}", now + hour * HOUR)
@@ -99,7 +99,7 @@ def test_at_most_five_confirmations_in_three_days(app: Application, now: datetim
 
 
 def test_declined_address_gets_no_mail_for_ninety_days(app: Application, now: datetime) -> None:
-    """It was five mails within an hour. Other spellings of the address are included."""
+    """It was five emails within an hour. Other spellings of the address are included."""
     spellings = [ALICE, "alice+news@example.org", "alice+x@example.org"]
     with app.db.write() as session:
         request_id = factories.sign_up(session, SignUp(ALICE, STRANGE), "", now)
@@ -209,7 +209,7 @@ def test_spellings_of_one_mailbox_share_its_limits(first: str, second: str, same
 def test_address_tags_from_one_network_are_limited(
     app: Application, limits: FormThrottle, now: datetime
 ) -> None:
-    """494 mails came from one IPv6 /56, and nobody else could sign up for an hour."""
+    """494 emails came from one IPv6 /56, and nobody else could sign up for an hour."""
     admitted = 0
     for number in range(494):
         ip, email = f"2001:db8:0:{number % 256:x}::{number:x}", f"alice+{number}@example.org"
@@ -227,7 +227,7 @@ def test_address_tags_from_one_network_are_limited(
 
 
 def test_many_people_behind_one_ip_can_sign_up(app: Application, limits: FormThrottle, now: datetime) -> None:
-    """300 people share an IP address: all are admitted, some after work; every tenth gets a mail."""
+    """300 people share an IP address: all are admitted, some after work; every tenth gets an email."""
     worked = 0
     for number in range(300):
         email, at = f"member{number}@example.org", now + number * timedelta(seconds=10)
@@ -380,7 +380,7 @@ def test_sign_up_runs_the_same_statements_for_every_address(app: Application, no
         asked = factories.sign_up(session, SignUp("declined@example.org", WANTED), "", now)
         subscribers.decline(session, session.get_one(Delivery, asked).subscriber_id, now, asked)
         factories.sign_up(session, SignUp("waiting@example.org", WANTED), "", now)
-    # Count only the request's own work. Background tasks send the mails.
+    # Count only the request's own work. Background tasks send the emails.
     statements: ContextVar[list[str] | None] = ContextVar("statements", default=None)
     before_response: list[tuple[str, ...]] = []
     site = main.create_app(app)

@@ -1,4 +1,4 @@
-"""Test the tolerant MIME parser: it parses malformed mails as far as possible in limited time."""
+"""Test the tolerant MIME parser: it parses malformed emails as far as possible in limited time."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def test_mail_that_cannot_be_fetched_is_retried(
 
 
 def test_only_processed_mails_are_expunged(app: Application, imap_server: ImapServer) -> None:
-    """Mails that another client marked as deleted stay."""
+    """Emails that another client marked as deleted stay."""
     (path,) = add_deliveries(app)
     imap_server.deliver(PERSONAL_MAIL)
     with imap_server._client() as box:
@@ -251,7 +251,7 @@ def test_unreadable_mailbox_is_reported(app: Application, folder: Path, url: str
 
 
 def test_processed_files_are_removed_from_the_folder(app: Application, folder: Path) -> None:
-    """Files still being written are left, and other mails are moved aside."""
+    """Files still being written are left, and other emails are moved aside."""
     (path,) = add_deliveries(app)
     write_mail(folder, "1.eml", dsn(path))
     write_mail(folder, "2.eml", PERSONAL_MAIL)
@@ -291,7 +291,7 @@ def test_file_may_disappear_while_the_folder_is_listed(folder: Path, monkeypatch
 
 
 def test_maildir(app: Application, folder: Path) -> None:
-    """Files in `new` are complete at any age; kept mails are moved to `cur` and flagged."""
+    """Files in `new` are complete at any age; kept emails are moved to `cur` and flagged."""
     (path,) = add_deliveries(app)
     for part in ("new", "cur", "tmp"):
         (folder / part).mkdir()
@@ -355,7 +355,7 @@ def test_complaint_suppresses_the_address(app: Application) -> None:
     """It is permanent: a new sign-up gets no confirmation either."""
     (path,) = add_deliveries(app)
     assert apply_mail(app, complaint("fbl@paperboy.test", returned=path)) == {"complaints": 1}
-    assert suppression_reason(app) == "the subscriber marked a mail as spam"
+    assert suppression_reason(app) == "the subscriber marked an email as spam"
     assert alice(app).state is SubscriberState.UNSUBSCRIBED
     assert apply_mail(app, complaint("fbl@paperboy.test", returned=path)) == {"known": 1}
 
@@ -412,7 +412,7 @@ def test_repeated_soft_bounces_suppress(app: Application) -> None:
     for number, path in enumerate(paths):
         assert apply_mail(app, dsn(path, **fields)) == {"soft": 1}
         assert bool(suppression_reason(app)) == (number >= 7), number
-    assert suppression_reason(app).startswith("8 mails bounced since 2026-11-11: 552 5.2.2")
+    assert suppression_reason(app).startswith("8 emails bounced since 2026-11-11: 552 5.2.2")
     assert alice(app).state is SubscriberState.BOUNCING
 
 
@@ -422,7 +422,7 @@ def test_delivered_mail_resets_the_score(app: Application) -> None:
     paths = add_deliveries(app, 20)
     for path in paths[:7] + paths[8:]:  # the eighth arrived
         apply_mail(app, dsn(path, **fields))
-    assert suppression_reason(app).startswith("8 mails bounced since 2026-11-08")
+    assert suppression_reason(app).startswith("8 emails bounced since 2026-11-08")
 
 
 def test_mildest_of_several_notices_counts(app: Application) -> None:
@@ -530,7 +530,7 @@ def test_smtp_refusal_and_its_notice_count_once(app: Application) -> None:
     "verdict", [SendOutcome.MAILBOX_FULL, SendOutcome.SOFT_BOUNCE, SendOutcome.UNSENDABLE]
 )
 def test_soft_smtp_refusal_adds_to_the_score(app: Application, verdict: SendOutcome) -> None:
-    """A mail that we could not compose is not a bounce."""
+    """An email that we could not compose is not a bounce."""
     (path,) = add_deliveries(app)
     with app.db.write() as session:
         answer = SendResult(verdict, 552, "5.2.2 full")

@@ -1,4 +1,4 @@
-"""Test the counts of mails, bounces and complaints by receiver, and the pause at too many complaints."""
+"""Test the counts of emails, bounces and complaints by receiver, and the pause at too many complaints."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DAY = timedelta(days=1)
 
 
 def add_mails(session: Session, domain: str, count: int, prefix: str = "") -> list[int]:
-    """Add readers at a domain, each with a mail sent an hour ago. Return the ids of the deliveries."""
+    """Add readers at a domain, each with an email sent an hour ago. Return the ids of the deliveries."""
     deliveries = []
     for n in range(count):
         reader = factories.add_subscriber(session, f"{prefix}reader{n}@{domain}", ["agents"], NOW)
@@ -54,7 +54,7 @@ def bounce_twice(session: Session, delivery_id: int) -> None:
 
 
 def test_rates_by_day_and_receiver(app: Application) -> None:
-    """A mail that bounced softly and then hard is one bounce. Unknown domains are counted together."""
+    """An email that bounced softly and then hard is one bounce. Unknown domains are counted together."""
     with app.db.write() as session:
         google = add_mails(session, "gmail.com", 3)
         add_mails(session, "yahoo.co.uk", 1)
@@ -100,7 +100,7 @@ def test_sending_pauses_at_complaints(app: Application, complaints: int, percent
     with app.db.read() as session:
         pauses = ledger.pauses(session)
     assert len(pauses) == paused
-    assert all("3 complaints about 4 mails to yahoo (75.00%)" in pause.reason for pause in pauses)
+    assert all("3 complaints about 4 emails to yahoo (75.00%)" in pause.reason for pause in pauses)
 
 
 def test_complaints_of_one_batch_are_counted_together(app: Application) -> None:
@@ -110,11 +110,11 @@ def test_complaints_of_one_batch_are_counted_together(app: Application) -> None:
     complain(app, *ids[:4])
     with app.db.read() as session:
         (pause,) = ledger.pauses(session)
-    assert "4 complaints about 5 mails" in pause.reason
+    assert "4 complaints about 5 emails" in pause.reason
 
 
 def test_resuming_forgets_earlier_complaints(app: Application) -> None:
-    """Late complaints about earlier mails do not pause sending again. Three new ones do."""
+    """Late complaints about earlier emails do not pause sending again. Three new ones do."""
     with app.db.write() as session:
         ids = add_mails(session, "yahoo.com", 7)
     complain(app, *ids[:3])
@@ -129,7 +129,7 @@ def test_resuming_forgets_earlier_complaints(app: Application) -> None:
     complain(app, ids[5], now=later)
     with app.db.read() as session:
         (pause,) = ledger.pauses(session)
-    assert "3 complaints about 7 mails" in pause.reason
+    assert "3 complaints about 7 emails" in pause.reason
 
 
 @pytest.mark.parametrize(

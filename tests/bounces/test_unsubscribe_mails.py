@@ -1,4 +1,4 @@
-"""Test mails that ask to unsubscribe: by the address with a token, and by readers' own words."""
+"""Test emails that ask to unsubscribe: by the address with a token, and by readers' own words."""
 
 from __future__ import annotations
 
@@ -64,5 +64,5 @@ def test_plain_request(raw: bytes) -> None:
     ],
 )
 def test_other_mail_is_no_request(raw: bytes) -> None:
-    """Automatic mails and mails with several senders are not requests."""
+    """Automatic emails and emails with several senders are not requests."""
     assert unsubscribe_mails.parse(raw) is None

@@ -9,7 +9,7 @@ from playwright.sync_api import Page
 
 AXE = Axe()
 # All rules except experimental ones: WCAG 2.2 AA and best practices. Two are off by default:
-# targets that are large enough for fingers, and duplicate ids. Frames show mails in a sandbox, where axe
+# targets that are large enough for fingers, and duplicate ids. Frames show emails in a sandbox, where axe
 # cannot run: test_mails.py tests these.
 OPTIONS: dict[str, Any] = {
     "rules": {

@@ -18,12 +18,12 @@ pytestmark = pytest.mark.browser
 def test_challenge_with_and_without_scripts(
     live_server: Live, page: Page, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both ways keep the form and send the mail, and the content security policy allows the script."""
+    """Both ways keep the form and send the email, and the content security policy allows the script."""
     app, now = live_server.app, clock.utcnow()
     with app.db.write() as session:
         session.add(RateLimit(name="everybody", hits=10_000, expires_at=now + timedelta(hours=1)))
     page.goto(live_server.url)
-    page.get_by_label("E-mail address").fill("alice@example.org")
+    page.get_by_label("Email address").fill("alice@example.org")
     page.get_by_label("Interest 2").fill('"world models" & more')
     page.get_by_role("button", name="Send me the digest").click()
     expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()
@@ -31,7 +31,7 @@ def test_challenge_with_and_without_scripts(
     context = browser.new_context(java_script_enabled=False, viewport={"width": 375, "height": 812})
     quiet = context.new_page()
     quiet.goto(live_server.url + "/manage")
-    quiet.get_by_label("E-mail address").fill("bob@example.org")
+    quiet.get_by_label("Email address").fill("bob@example.org")
     quiet.get_by_role("button", name="Send me the link").click()
     expect(quiet.get_by_text("Please wait 60 seconds")).to_be_visible()
     quiet.get_by_role("button", name="Send", exact=True).click()

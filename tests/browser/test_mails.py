@@ -1,4 +1,4 @@
-"""Test mails in a browser: light and dark, on a phone and on a desktop."""
+"""Test emails in a browser: light and dark, on a phone and on a desktop."""
 
 from __future__ import annotations
 

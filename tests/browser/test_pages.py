@@ -48,7 +48,7 @@ NEEDED_AND_GIVEN_WIDTH = """element => {
   copy.remove();
   return [needed, element.offsetWidth];
 }"""
-NO_PAGE = (Purpose.VIEW, Purpose.FEED)  # a mail, identified by its delivery, and a feed
+NO_PAGE = (Purpose.VIEW, Purpose.FEED)  # an email, identified by its delivery, and a feed
 WANTED = Preferences(
     zone="Europe/Berlin", interests=(Interest("world models"), Interest(" ".join(["x" * 95] * 3), 1.7, 3))
 )
@@ -305,10 +305,10 @@ def test_layout(live_server: Live, page: Page, paths: dict[str, str]) -> None:
 
 def test_form_errors_are_visible_and_focused(live_server: Live, page: Page) -> None:
     page.goto(live_server.url)
-    page.get_by_label("E-mail address").fill("nobody")
+    page.get_by_label("Email address").fill("nobody")
     page.get_by_label("Interest 1").fill("???")
     page.get_by_role("button", name="Send me the digest").click()
-    expect(page.get_by_label("E-mail address")).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_label("Email address")).to_have_attribute("aria-invalid", "true")
     expect(page.get_by_label("Interest 1")).to_have_value("???")
     expect(page.get_by_role("alert")).to_be_focused()
     assert axe.violations(page) == []
@@ -345,7 +345,7 @@ def test_sign_up_without_scripts(live_server: Live, browser: Browser) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(live_server.url)
-    page.get_by_label("E-mail address").fill("bob@example.org")
+    page.get_by_label("Email address").fill("bob@example.org")
     page.get_by_label("Interest 2").fill("robotics")
     page.get_by_label("Time zone").select_option("America/Sao_Paulo")
     page.get_by_role("button", name="Send me the digest").click()
@@ -372,7 +372,7 @@ def test_sign_up_by_keyboard(live_server: Live, page: Page) -> None:
         page.keyboard.press("Enter")
     expect(page.get_by_label("Interest 3", exact=True)).to_be_focused()
     page.keyboard.press("Enter")
-    expect(page.get_by_label("E-mail address")).to_be_focused()
+    expect(page.get_by_label("Email address")).to_be_focused()
     page.keyboard.type("bob@example.org")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()
@@ -385,7 +385,7 @@ def test_keyboard_navigation(live_server: Live, page: Page) -> None:
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
-    expect(page.get_by_label("E-mail address")).to_be_focused()
+    expect(page.get_by_label("Email address")).to_be_focused()
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     page.keyboard.type("carol@example.org")
     page.keyboard.press("Enter")
@@ -434,7 +434,7 @@ def test_paste_remove_and_delete_papers(live_server: Live, page: Page, paths: di
 
 
 def test_digest_page_has_styles(live_server: Live, page: Page, paths: dict[str, str]) -> None:
-    """The sandbox policy allows the styles of the mail."""
+    """The sandbox policy allows the styles of the email."""
     page.goto(live_server.url + paths["view"])
     expect(page.get_by_text("Read or Retrieve").first).to_be_visible()
     assert "Georgia" in page.get_by_text("Paperboy").first.evaluate("e => getComputedStyle(e).fontFamily")

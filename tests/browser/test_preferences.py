@@ -119,7 +119,7 @@ def test_preferences_by_keyboard(
     check_pause(page)
     focus_by_keyboard(page, page.get_by_role("button", name="Erase everything"))
     page.keyboard.press("Enter")
-    expect(page.get_by_role("status")).to_contain_text("We sent you an e-mail")
+    expect(page.get_by_role("status")).to_contain_text("We sent you an email")
     page.goto(link_to(mail_server.wait_for(1)[0], "erase"))
     focus_by_keyboard(page, page.get_by_role("button", name="Erase everything"))
     page.keyboard.press("Enter")

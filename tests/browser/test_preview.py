@@ -44,7 +44,7 @@ def test_preview_while_typing(url: str, page: Page) -> None:
     requests: list[Request] = []
     page.on("request", lambda request: requests.append(request) if request.url.endswith("/preview") else None)
     page.goto(url)
-    page.get_by_label("E-mail address").fill("bob@example.org")
+    page.get_by_label("Email address").fill("bob@example.org")
     page.get_by_label("Interest 1").press_sequentially("agents")
     preview = page.get_by_role("region", name="Preview of your digest")
     expect(preview.get_by_role("listitem")).to_have_count(5)
@@ -55,7 +55,7 @@ def test_preview_while_typing(url: str, page: Page) -> None:
         "4 in the 2 days known so far"
     )
     expect(page.get_by_label("Interest 1")).to_be_focused()
-    expect(page.get_by_label("E-mail address")).to_have_value("bob@example.org")
+    expect(page.get_by_label("Email address")).to_have_value("bob@example.org")
     assert [name for request in requests for name, _ in parse_qsl(request.post_data or "")] == ["interest"]
     expect(page).to_have_url(url + "/")
 
@@ -146,7 +146,7 @@ def test_invalid_interest_is_marked_until_corrected(url: str, page: Page) -> Non
 def test_split_button(url: str, page: Page) -> None:
     """All other fields, such as the time zone, keep their values."""
     page.goto(url)
-    page.get_by_label("E-mail address").fill("bob@example.org")
+    page.get_by_label("Email address").fill("bob@example.org")
     page.get_by_label("Time zone").select_option("Africa/Cairo")
     page.get_by_label("Interest 1").fill("agents, video")
     expect(page.get_by_text("This looks like 2 interests.")).to_be_visible()
@@ -154,7 +154,7 @@ def test_split_button(url: str, page: Page) -> None:
     page.get_by_role("button", name="Split them").click()
     expect(page.get_by_label("Interest 1")).to_have_value("agents")
     expect(page.get_by_label("Interest 2")).to_have_value("video")
-    expect(page.get_by_label("E-mail address")).to_have_value("bob@example.org")
+    expect(page.get_by_label("Email address")).to_have_value("bob@example.org")
     expect(page.get_by_label("Time zone")).to_have_value("Africa/Cairo")
     expect(page.get_by_role("button", name="Split them")).to_have_count(0)
 
@@ -186,7 +186,7 @@ def test_preview_without_scripts(url: str, live_server: Live, browser: Browser) 
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(url)
-    page.get_by_label("E-mail address").fill("bob@example.org")
+    page.get_by_label("Email address").fill("bob@example.org")
     page.get_by_label("Interest 1").fill("agents, video")
     page.get_by_label("Interest 2").fill('"unclosed')
     page.get_by_label("At", exact=True).select_option("5")
@@ -197,7 +197,7 @@ def test_preview_without_scripts(url: str, live_server: Live, browser: Browser) 
     expect(page.get_by_label("Interest 3")).to_have_value('"unclosed')
     page.get_by_label("Interest 3").fill("")
     expect(page.get_by_label("At", exact=True)).to_have_value("5")
-    page.get_by_label("E-mail address").press("Enter")
+    page.get_by_label("Email address").press("Enter")
     expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()
     context.close()
     with live_server.app.db.read() as session:

@@ -75,9 +75,9 @@ def link_to(mail: Received, purpose: str) -> str:
 
 
 def sign_up(page: Page, url: str, mail_server: MailServer) -> Received:
-    """Fill in the form and return the confirmation mail."""
+    """Fill in the form and return the confirmation email."""
     page.goto(url)
-    page.get_by_label("E-mail address").fill(ALICE)
+    page.get_by_label("Email address").fill(ALICE)
     page.get_by_label("Interest 1").fill("language agents")
     page.get_by_label("At").select_option("8")
     page.get_by_role("button", name="Send me the digest").click()
@@ -85,7 +85,7 @@ def sign_up(page: Page, url: str, mail_server: MailServer) -> Received:
 
 
 def give_feedback(app: Application, page: Page, digest: Received) -> None:
-    """Follow the links of the received mail: GET changes nothing, the button records, and undo removes."""
+    """Follow the links of the received email: GET changes nothing, the button records, and undo removes."""
     more = link_to(digest, r"feedback/[\w-]+/like")
     for _ in range(2):
         assert httpx.get(more).status_code == 200
@@ -158,7 +158,7 @@ def test_from_sign_up_to_the_last_mail(
         confirmation = sign_up(page, url, mail_server)
         assert confirmation.recipient == ALICE
         confirm = link_to(confirmation, "confirm")
-        for _ in range(2):  # a mail scanner opens every link
+        for _ in range(2):  # an email scanner opens every link
             assert httpx.get(confirm).status_code == 200
         assert state_of(app) is SubscriberState.PENDING
         page.goto(confirm)

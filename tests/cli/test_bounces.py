@@ -24,7 +24,7 @@ ALICE = "alice@example.org"
 
 @pytest.fixture
 def mails(tmp_path: Path) -> Path:
-    """Write a folder with three mails, one of them hostile."""
+    """Write a folder with three emails, one of them hostile."""
     diagnostic = "smtp; 550 5.1.1 \x1b[31m[bold]no such user"
     for name, mail in (
         ("gone", dsn(US, diagnostic=diagnostic)),

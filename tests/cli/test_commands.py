@@ -446,7 +446,7 @@ def test_send_one_to_me_first(run: Run, alice_is_due: None, mail_server: MailSer
     assert [mail.recipient for mail in mail_server.messages] == ["me@example.org"]
     assert parse_output(run("deliveries", "--json")) == []
     mail_server.reply("rcpt", "550 5.7.1 No relaying", times=1)
-    assert "The relay did not accept the mail: 550" in run("subscribers", *mine, code=1).stderr
+    assert "The relay did not accept the email: 550" in run("subscribers", *mine, code=1).stderr
     run("subscribers", "set", "alice@example.org", "--interest", "zebrafish", "--max-trending", "0")
     assert "There would be no digest: " in run("subscribers", *mine, code=1).stderr
 
@@ -518,7 +518,7 @@ def test_status_of_a_warm_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The output has the limit of today."""
     assert parse_output(run("sending", "status", "--json"))["warm_up"] is None
     monkeypatch.setenv("PAPERBOY_WARM_UP_START", clock.utcnow().date().isoformat())
-    assert "each receiver gets at most 50 mails today" in " ".join(run("sending", "status").stdout.split())
+    assert "each receiver gets at most 50 emails today" in " ".join(run("sending", "status").stdout.split())
     assert parse_output(run("sending", "status", "--json"))["warm_up"]["limit"] == 50
 
 
@@ -531,11 +531,11 @@ def test_send_reports_deferred_mails(run: Run, app: Application, monkeypatch: py
         with app.db.write() as session:
             request = SignUp("alice@example.org", Preferences(interests=(Interest("agents"),)))
             factories.sign_up(session, request, "192.0.2.1", clock.utcnow())
-        assert "1 mail is waiting; the next attempt is at 20" in run("send").stdout
+        assert "1 email is waiting; the next attempt is at 20" in run("send").stdout
         output = run("send").stdout
     assert "No digest is due" not in output
-    assert "1 mail is waiting; the next attempt is at 20" in output
-    assert "Confirmations: 1 mail is waiting; the next attempt is at 20" in run("sending", "status").stdout
+    assert "1 email is waiting; the next attempt is at 20" in output
+    assert "Confirmations: 1 email is waiting; the next attempt is at 20" in run("sending", "status").stdout
     status = parse_output(run("sending", "status", "--json"))
     assert status["balance"]["due"] == 0
     (waiting,) = status["others"]
@@ -551,7 +551,7 @@ def test_changes_by_operators(run: Run) -> None:
     assert oldest["detail"] == {"reason": "a wrong digest"}
     assert parse_output(run("changes", "--actor", "somebody else", "--json")) == []
     (line,) = run("changes", "--action", "sending.pause").stdout.splitlines()[1:]
-    assert re.search(r"cli +paused sending +all mails +reason: a wrong digest", line)
+    assert re.search(r"cli +paused sending +all emails +reason: a wrong digest", line)
     assert len(run("changes", "--limit", "1").stdout.splitlines()) == 2
 
 
@@ -643,7 +643,7 @@ def test_cancel_an_edition(run: Run, app: Application, mail_server: MailServer) 
     run("send")
     with app.db.read() as session:
         edition = session.exec(select(Delivery.edition)).one()
-    assert "1 mail of" in run("sending", "cancel", edition).stdout
+    assert "1 email of" in run("sending", "cancel", edition).stdout
     assert parse_output(run("sending", "status", "--edition", edition, "--json"))["balance"]["skipped"] == 1
     assert "has ever been due" in run("sending", "cancel", "1999-01-01", code=1).stderr
     run("sending", "resume")
@@ -657,7 +657,7 @@ def test_resend_of_an_unknown_delivery_is_an_error(run: Run) -> None:
 
 @pytest.mark.usefixtures("alice_is_due")
 def test_sigterm_while_sending(run: Run, mail_server: MailServer) -> None:
-    """The mail in flight gets its reply, and the previous signal handlers are restored."""
+    """The email in flight gets its reply, and the previous signal handlers are restored."""
     signals: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _frame: signals.append(number))
     mail_server.reply("end", "250 queued", first=lambda: os.kill(os.getpid(), signal.SIGTERM))
@@ -959,7 +959,7 @@ def test_coming_edition_is_held(run: Run) -> None:
 def test_recording_an_arrival_needs_a_delivery_or_an_edition(run: Run) -> None:
     assert "a delivery or --edition" in run("sending", "arrived", code=1).stderr
     assert "no delivery 7" in run("sending", "arrived", "7", code=1).stderr
-    assert "0 mails recorded" in run("sending", "arrived", "--edition", "2026-11-20").stdout
+    assert "0 emails recorded" in run("sending", "arrived", "--edition", "2026-11-20").stdout
 
 
 def test_uncertain_mails_that_arrived_are_recorded_as_sent(run: Run, app: Application) -> None:
@@ -977,10 +977,10 @@ def test_uncertain_mails_that_arrived_are_recorded_as_sent(run: Run, app: Applic
         with app.db.read() as session:
             return list(session.exec(select(Delivery.state).order_by(col(Delivery.id))))
 
-    assert "1 mail recorded" in run("sending", "arrived", "3").stdout
+    assert "1 email recorded" in run("sending", "arrived", "3").stdout
     assert states() == [uncertain, uncertain, sent, uncertain]
     assert "is sent: only uncertain" in run("sending", "arrived", "3", code=1).stderr
-    assert "2 mails recorded" in run("sending", "arrived", "--edition", "2026-11-19").stdout
+    assert "2 emails recorded" in run("sending", "arrived", "--edition", "2026-11-19").stdout
     assert states() == [sent, sent, sent, uncertain]
     with app.db.read() as session:
         entries = session.exec(select(AuditEntry).order_by(col(AuditEntry.id))).all()
@@ -1021,7 +1021,7 @@ def test_change_a_subscriber(run: Run, app: Application) -> None:
 
 
 def test_change_an_address(run: Run, app: Application, mail_server: MailServer) -> None:
-    """The mail to the old address is sent at once. A confirmed address needs no mail."""
+    """The email to the old address is sent at once. A confirmed address needs no mail."""
     run("subscribers", "add", "alice@example.org", "--interest", "robots")
     requested = run("subscribers", "set", "1", "--email", "alice@new.example").stdout
     assert "takes effect once it has been confirmed from both mailboxes" in requested
@@ -1129,7 +1129,7 @@ def test_list_subscribers_page_by_page(run: Run, app: Application) -> None:
 def test_new_links(
     run: Run, app: Application, mail_server: MailServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If no mail can be sent, the old links still work, and the error says why. A refused mail is retried."""
+    """If no mail can be sent, the old links still work, and the error says why. A refusal is retried."""
     for name in ("alice", "bob"):
         run("subscribers", "add", f"{name}@example.org", "--interest", "robots")
     assert "The new ones were sent" in run("subscribers", "new-links", "alice@example.org").stdout
@@ -1364,7 +1364,7 @@ def test_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path:
     run("send")
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/new.db")
     report = run("restore", str(file), "--previous", old)
-    assert "Mails sent since the backup, from the previous database: 1." in report.stdout
+    assert "Emails sent since the backup, from the previous database: 1." in report.stdout
     assert "Anyone who unsubscribed" not in report.stdout
     assert "restored from a backup" in run("sending", "status").stderr
     assert [each["job"] for each in parse_output(run("runs", "--json"))] == ["restore"]

@@ -82,7 +82,7 @@ def test_sample_files_are_in_chronological_order() -> None:
 
 
 def test_demo_runs_without_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every reader gets the mails they demonstrate, and the ledger balances."""
+    """Every reader gets the emails they demonstrate, and the ledger balances."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PAPERBOY_SMTP_HOST", "mail.invalid")  # no mail leaves the machine, whatever .env says
     output = io.StringIO()
@@ -221,7 +221,7 @@ def good_report() -> summary.Report:
     ("change", "problem"),
     [
         ({"mails": 0}, "no mail arrived"),
-        ({"mails": 1}, "the ledger has 2 sent digests, but 1 mail arrived"),
+        ({"mails": 1}, "the ledger has 2 sent digests, but 1 email arrived"),
         (
             {"balance": reconciliation.Reconciliation(4, {DeliveryState.SENT: 2}, missing=2)},
             "2 digests due but missing",
@@ -261,7 +261,7 @@ def send_mail(smtp_server: DemoMailServer, address: str) -> None:
 
 
 def test_smtp_server_stores_mails(smtp_server: DemoMailServer) -> None:
-    """A mail can be read as HTML, as text and by its headers."""
+    """An email can be read as HTML, as text and by its headers."""
     send_mail(smtp_server, "alice@example.org")
     mail = smtp_server.mail(1)
     assert mail is not None
@@ -273,7 +273,7 @@ def test_smtp_server_stores_mails(smtp_server: DemoMailServer) -> None:
 
 
 def test_smtp_server_greylists(smtp_server: DemoMailServer) -> None:
-    """A greylisted mail is accepted at the second attempt."""
+    """A greylisted email is accepted at the second attempt."""
     with pytest.raises(smtplib.SMTPRecipientsRefused, match="451"):
         send_mail(smtp_server, "heidi@example.org")
     send_mail(smtp_server, "heidi@example.org")
@@ -288,7 +288,7 @@ def test_smtp_server_refuses_unknown_recipients(smtp_server: DemoMailServer) -> 
 
 @pytest.fixture
 def browser(app: Application, smtp_server: DemoMailServer) -> TestClient:
-    """Return a client of the web app with the demo inbox, which contains one mail."""
+    """Return a client of the web app with the demo inbox, which contains one email."""
     send_mail(smtp_server, "alice@example.org")
     site = main.create_app(app)
     inbox.install(site, smtp_server)
@@ -375,7 +375,7 @@ def test_next_day_button_sends_digests(
 def test_messages_to_operators_fit_the_demo(
     app: Application, mail_server: MailServer, browser: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mails that are sent again leave when the date advances, even if nothing else is due on that day."""
+    """Emails that are sent again leave when the date advances, even if nothing else is due on that day."""
     now = clock.utcnow()
     with app.db.write() as session:
         _, key = api_keys.create(session, "demo", [Scope.READ], now)

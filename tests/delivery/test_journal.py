@@ -49,7 +49,7 @@ def only_file(folder: Path) -> Path:
 
 
 def test_journal_of_a_dead_sender_is_recovered_once(folder: Path) -> None:
-    """It has answered and unanswered mails, and is deleted afterwards."""
+    """It has answered and unanswered emails, and is deleted afterwards."""
     sender = Journal(folder, OWNER)
     begin(sender, 1, 2)
     end(sender, 1)
@@ -191,7 +191,7 @@ class LimitedDisk:
 
 
 def test_full_disk_stops_before_the_body_is_sent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every mail that was started has space for its result, even the longest."""
+    """Every email that was started has space for its result, even the longest."""
     monkeypatch.setattr(journal, "ALLOCATION", 4000)
     disk = LimitedDisk(monkeypatch, 50_000)
     sender = Journal(folder, OWNER)
@@ -223,7 +223,7 @@ def test_writing_continues_when_space_is_freed(folder: Path, monkeypatch: pytest
 
 
 def test_compaction(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Acknowledged lines are dropped; those of pending mails are kept."""
+    """Acknowledged lines are dropped; those of pending emails are kept."""
     monkeypatch.setattr(journal, "COMPACT_AT", 5000)
     monkeypatch.setattr(journal, "ALLOCATION", 1000)
     sender = Journal(folder, OWNER)
@@ -276,7 +276,7 @@ def test_journal_after_a_machine_crash(folder: Path, tmp_path: Path, monkeypatch
 def test_synced_intents_after_a_machine_crash(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_boot: bool
 ) -> None:
-    """All intended mails may have been sent; after a process crash, only those that were started."""
+    """All intended emails may have been sent; after a process crash, only those that were started."""
     sender = Journal(folder, OWNER, durable=True)
     sender.intend([1, 2, 3])
     sender.sync()

@@ -1,4 +1,4 @@
-"""Test that all mails to a provider wait when it asks us to send less, and that others go on."""
+"""Test that all emails to a provider wait when it asks us to send less, and that others go on."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MINUTE = timedelta(minutes=1)
     ],
 )
 def test_requests_to_send_less(text: str, throttled: bool) -> None:
-    """Replies about one mailbox and greylisting concern one mail."""
+    """Replies about one mailbox and greylisting concern one email."""
     expected = SendOutcome.THROTTLED if throttled else SendOutcome.DEFERRED
     assert classify(421, text) is expected
     assert classify(550, text) is not SendOutcome.THROTTLED
@@ -80,7 +80,7 @@ def waiting(app: Application, ids: list[int]) -> list[Delivery]:
 def test_all_mails_to_a_provider_wait_and_others_go_on(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
-    """Only the mails already in flight are tried. Those that were not tried keep their attempts."""
+    """Only the emails already in flight are tried. Those that were not tried keep their attempts."""
     ids = readers_at_gmail(app, now, 60)
     enqueue_mails(app, now, "alice", "bob")
     for n in range(60):
@@ -96,7 +96,7 @@ def test_all_mails_to_a_provider_wait_and_others_go_on(
 
 @pytest.mark.usefixtures("still_clock")
 def test_the_delay_grows_and_ends(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """New mails wait as well, without a connection. After the delay, the mails are tried again."""
+    """New emails wait as well, without a connection. After the delay, the emails are tried again."""
     (first,) = readers_at_gmail(app, now, 1)
     mail_server.reply("rcpt", GMAIL)
     assert pipeline.send_pending(app, now) == {"deferred": 1}
@@ -134,7 +134,7 @@ def test_a_reply_during_a_back_off_does_not_extend_it(app: Application, now: dat
 
 @pytest.mark.usefixtures("still_clock")
 def test_another_sender_stops_as_well(app: Application, now: datetime) -> None:
-    """Its claimed mails are no longer sendable."""
+    """Its claimed emails are no longer sendable."""
     ids = readers_at_gmail(app, now, 2)
     others = enqueue_mails(app, now, "alice")
     with app.db.write() as session:

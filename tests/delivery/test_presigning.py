@@ -69,7 +69,7 @@ def test_presigned_digests_are_sent_without_signing(
 def test_pruning_drops_used_signatures(
     signer: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of mails that still wait are kept."""
+    """Those of emails that still wait are kept."""
     monkeypatch.setattr(retention, "BATCH_SIZE", 2)
     enqueue_mails(signer, now, *NAMES, due_at=now + HOUR)
     presigning.sign_ahead(signer.sender, now)
@@ -147,7 +147,7 @@ def test_no_presigning_without_keys(app: Application, now: datetime) -> None:
 def test_presigning_error_does_not_fail_the_run(
     signer: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Due mails are sent, and the run has no error."""
+    """Due emails are sent, and the run has no error."""
     enqueue_mails(signer, now, "alice")
 
     def fail(_app: Application, _now: datetime) -> int:
@@ -160,7 +160,7 @@ def test_presigning_error_does_not_fail_the_run(
 def test_four_processes_sign_each_mail_once(
     signer: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each skips the mails that another one is signing."""
+    """Each skips the emails that another one is signing."""
     monkeypatch.setattr(presigning, "BATCH_SIZE", 10)
     enqueue_mails(signer, now, *(f"reader{n}" for n in range(120)), due_at=now + HOUR)
     drafts = []

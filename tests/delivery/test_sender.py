@@ -1,4 +1,4 @@
-"""Test the sender: it composes, sends and records claimed mails, and stops in time."""
+"""Test the sender: it composes, sends and records claimed emails, and stops in time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def build(settings: Settings, **changed: object) -> Application:
 def test_several_batches(
     app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each mail of every kind is sent once."""
+    """Each email of every kind is sent once."""
     monkeypatch.setattr(ledger.claims, "BATCH_SIZE", 7)
     monkeypatch.setattr(sender_ledger, "FLUSH_SIZE", 5)
     enqueue_mails(app, now, *NAMES)
@@ -47,7 +47,7 @@ def test_several_batches(
 def test_signing_in_threads(
     settings: Settings, mail_server: MailServer, now: datetime, tmp_path: Path
 ) -> None:
-    """Each mail has its own valid signature."""
+    """Each email has its own valid signature."""
     key = rsa.generate_private_key(65537, 2048)
     pem = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     (tmp_path / "key.pem").write_bytes(key.private_bytes(*pem))
@@ -67,7 +67,7 @@ def test_sending_with_fsync(settings: Settings, mail_server: MailServer, now: da
 
 
 def test_circuit_breaker_stops_the_run(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """The pause has the reason; untried mails are sent after it."""
+    """The pause has the reason; untried emails are sent after it."""
     enqueue_mails(app, now, *NAMES)
     mail_server.reply("end", "554 5.6.0 there is something odd about this")
     counts = pipeline.send_pending(app, now)
@@ -85,7 +85,7 @@ def test_circuit_breaker_stops_the_run(app: Application, mail_server: MailServer
 def test_stop_while_sending(
     settings: Settings, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mails in flight get their replies; the others wait, and their attempts do not count."""
+    """Emails in flight get their replies; the others wait, and their attempts do not count."""
     app = build(settings, smtp_connections=1)
     enqueue_mails(app, now, *NAMES)
     stop, stopped = ConnectionPool.stop, Event()
@@ -113,7 +113,7 @@ def test_stop_while_sending(
 def test_stop_while_the_relay_is_silent(
     app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The connection is closed after some seconds, and the mail is uncertain."""
+    """The connection is closed after some seconds, and the email is uncertain."""
     monkeypatch.setattr(sender, "SHUTDOWN_GRACE", 0.1)
     enqueue_mails(app, now, "alice")
 

@@ -1,4 +1,4 @@
-"""Test the warm-up of a sending domain: each receiver gets a limited number of mails per day."""
+"""Test the warm-up of a sending domain: each receiver gets a limited number of emails per day."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_invalid_setting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def warming(app: Application, now: datetime) -> Application:
-    """Return an application whose warm-up begins today, with three mails per receiver."""
+    """Return an application whose warm-up begins today, with three emails per receiver."""
     return warm(app, now.date(), mails=3)
 
 
@@ -70,7 +70,7 @@ def warm(app: Application, start: date, mails: int) -> Application:
 
 
 def readers_at(app: Application, now: datetime, domain: str, count: int, **fields: Any) -> list[int]:
-    """Enqueue mails for readers at a domain, and return their ids."""
+    """Enqueue emails for readers at a domain, and return their ids."""
     names = [f"{domain.partition('.')[0]}{n}" for n in range(count)]
     ids = enqueue_mails(app, now, *names, **fields)
     move(app, **{name: f"{name}@{domain}" for name in names})
@@ -96,13 +96,13 @@ def test_mails_beyond_the_limit_wait(warming: Application, mail_server: MailServ
     midnight = datetime(now.year, now.month, now.day, tzinfo=UTC) + DAY
     for mail in mails(warming, gmail)[3:]:
         assert (mail.state, mail.attempts, mail.next_attempt_at) == (DeliveryState.DEFERRED, 0, midnight)
-        assert mail.reason == f"warm-up of the sending domain: google gets at most 3 mails on {now.date()}"
+        assert mail.reason == f"warm-up of the sending domain: google gets at most 3 emails on {now.date()}"
     assert pipeline.send_pending(warming, now + DAY / 4) == {}, "nothing more today"
 
 
 @pytest.mark.usefixtures("still_clock")
 def test_limit_grows(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """After midnight (UTC) the mails leave first that waited, up to the limit of that day."""
+    """After midnight (UTC) the emails leave first that waited, up to the limit of that day."""
     waiting = readers_at(app, now, "gmail.com", 20)
     with app.db.write() as session:
         session.execute(update(Delivery).values(give_up_at=None))
@@ -145,7 +145,7 @@ def test_service_mails_are_counted_but_never_wait(
 
 @pytest.mark.usefixtures("still_clock")
 def test_refused_mails_do_not_count(warming: Application, mail_server: MailServer, now: datetime) -> None:
-    """Only mails that a receiver took count towards its limit."""
+    """Only emails that a receiver took count towards its limit."""
     readers_at(warming, now, "gmail.com", 5)
     mail_server.reply("rcpt", "550 5.1.1 no such user", to="gmail0@gmail.com")
     assert pipeline.send_pending(warming, now) == {"sent": 2, "failed": 1, "deferred": 2}
@@ -185,7 +185,7 @@ def test_several_processes_respect_the_limit(
 
 @pytest.mark.parametrize("days", [-1, 30])
 def test_no_limit(app: Application, mail_server: MailServer, now: datetime, days: int) -> None:
-    """Before the first day and after the end, mails have no receiver: the index stays empty."""
+    """Before the first day and after the end, emails have no receiver: the index stays empty."""
     ids = readers_at(app, now, "gmail.com", 5)
     assert pipeline.send_pending(warm(app, now.date() - days * DAY, 1), now) == {"sent": 5}
     assert {mail.receiver for mail in mails(app, ids)} == {None}
@@ -199,8 +199,8 @@ def test_operators_see_what_waits(warming: Application, mail_server: MailServer,
     readers_at(warming, now, "gmail.com", 5)
     pipeline.send_pending(warming, now)
     (finding,) = service_state.check_warm_up(warming.db, warming.settings, now)
-    assert "at most 3 mails today" in finding.message
-    assert "2 mails are waiting until tomorrow: google (2)" in finding.message
+    assert "at most 3 emails today" in finding.message
+    assert "2 emails are waiting until tomorrow: google (2)" in finding.message
     (future,) = service_state.check_warm_up(warming.db, warming.settings, now - DAY)
     assert "it begins on" in future.message
     (over,) = service_state.check_warm_up(warming.db, warming.settings, now + 30 * DAY)

@@ -1,4 +1,4 @@
-"""Test news of earlier papers: each is in one digest, at its end, and never in a mail of its own."""
+"""Test news of earlier papers: each is in one digest, at its end, and never in an email of its own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WITH_CODE = PaperUpdate(UpdateKind.CODE, 1, AGENTS, CODE)
 
 @pytest.fixture
 def app(app: Application, mail_server: MailServer) -> Application:
-    """Add Alice, who is due at eight, and a paper for her. Mails are really sent."""
+    """Add Alice, who is due at eight, and a paper for her. Emails are really sent."""
     with app.db.write() as session:
         source = factories.add_source(session, NOW)
         factories.add_paper(session, source, AGENTS, HOUR.date(), NOW, abstract=ABSTRACT, arxiv_id=ARXIV_ID)
@@ -80,7 +80,7 @@ def news(app: Application, now: datetime) -> tuple[PaperUpdate, ...]:
 
 
 def parts(mail_server: MailServer) -> list[tuple[str, str]]:
-    """Return the text and the HTML of each mail."""
+    """Return the text and the HTML of each email."""
     bodies = [
         [part.get_content().replace("\r\n", "\n") for part in mail.parsed().iter_parts()]  # type: ignore[attr-defined]
         for mail in mail_server.messages

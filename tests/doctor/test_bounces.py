@@ -69,13 +69,13 @@ def test_webhook_signatures_of_each_relay(app: Application, now: datetime) -> No
 
 
 def test_reachable_mailbox(settings: Settings, now: datetime) -> None:
-    """Its mails are unchanged."""
+    """Its emails are unchanged."""
     with ImapServer() as server:
         server.deliver(b"Subject: a bounce\r\n\r\nno such user\r\n")
         findings = run_check(settings, now, bounce_mailbox=server.url)
         assert (
             findings["bounce_mailbox"].level,
-            "mails waiting: 1" in findings["bounce_mailbox"].message,
+            "emails waiting: 1" in findings["bounce_mailbox"].message,
         ) == (
             Level.OK,
             True,

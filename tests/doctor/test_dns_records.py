@@ -20,7 +20,7 @@ OTHER = "8.8.4.4"
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Return settings with two keys and a relay that sends mails itself."""
+    """Return settings with two keys and a relay that sends emails itself."""
     named, folder = [], tmp_path_factory.mktemp("keys")
     for algorithm in dkim.Algorithm:
         dkim.create(algorithm, folder / algorithm)

@@ -1,4 +1,4 @@
-"""Test the doctor's checks of a received mail: each kind of fault is found."""
+"""Test the doctor's checks of a received email: each kind of fault is found."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHECKS = (
 
 
 class TamperingSink(Sink):
-    """A sink that changes the mails it receives."""
+    """A sink that changes the emails it receives."""
 
     def __init__(self, change: Change) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ def run_check(mail: Mail) -> dict[str, list[Finding]]:
 
 
 def problems_in(mail: Mail, change: Change = lambda raw: raw) -> dict[str, str]:
-    """Return the messages of each check that fails after a change of the mail."""
+    """Return the messages of each check that fails after a change of the email."""
     by_check = run_check(replace(mail, received=replace(mail.received, raw=change(mail.received.raw))))
     return {
         check: "; ".join(each.message for each in findings)
@@ -222,7 +222,7 @@ def test_signature_by_another_key(mail: Mail, tmp_path: Path) -> None:
 
 
 def test_incomplete_signature(mail: Mail) -> None:
-    """It verifies, but allows changing the unsubscribe link or adding to the mail."""
+    """It verifies, but allows changing the unsubscribe link or adding to the email."""
     problems = problems_in(mail, add_signature(mail, (b"From", b"To", b"Subject", b"Date"), length=True))[
         "mail signatures"
     ]
@@ -275,7 +275,7 @@ def add_signature(
     ],
 )
 def test_wrong_return_path(sender: str, expected: str, mail: Mail) -> None:
-    """Bounces would be lost, or assigned to another mail."""
+    """Bounces would be lost, or assigned to another email."""
     local_part = mail.signer.return_path(1, "paperboy.test").partition("@")[0]
     changed = replace(mail, received=replace(mail.received, sender=sender.format(ours=local_part)))
     assert expected in problems_in(changed)["mail return path"]
@@ -341,7 +341,7 @@ def test_mail_above_size_limits(mail: Mail) -> None:
     ],
 )
 def test_external_resources(loaded: str, mail: Mail) -> None:
-    """Their server would learn who reads a mail, and when."""
+    """Their server would learn who reads an email, and when."""
     encoded = loaded.replace("=", "=3D")
     assert "loads" in problems_in(mail, replace_text("</body>", f"\r\n{encoded}\r\n</body>"))["mail content"]
 

@@ -92,7 +92,7 @@ def test_report_that_the_relay_refuses_is_sent_later(
 
 
 def test_alert_once_per_cause(service: Application, mail_server: MailServer, now: datetime) -> None:
-    """New causes of one moment are one mail. A cause that stays, or flaps within a day, is not repeated."""
+    """New causes of one moment are one email. A cause that stays, or flaps within a day, is not repeated."""
 
     def subjects(at: datetime) -> list[str]:
         mail_server.messages.clear()
@@ -101,12 +101,12 @@ def test_alert_once_per_cause(service: Application, mail_server: MailServer, now
 
     assert subjects(now) == []
     with service.db.write() as session:
-        ledger.pause(session, "the relay refused 20 of the last 20 mails", now)
+        ledger.pause(session, "the relay refused 20 of the last 20 emails", now)
         source = factories.add_source(session, now, name="The lab")
         source.failures, source.next_poll_at = 3, now
     assert subjects(now + MINUTE) == ["Paperboy needs attention: sending, source The lab"]
     text = text_of(mail_server.messages[0].parsed())
-    assert "the relay refused 20 of the last 20 mails" in text
+    assert "the relay refused 20 of the last 20 emails" in text
     assert "→ run `paperboy sending resume`" in text
     assert "source The lab: failed 3 times in a row" in text
     assert subjects(now + 6 * MINUTE) == []

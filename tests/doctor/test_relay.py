@@ -33,7 +33,7 @@ def run_check(settings: Settings, now: datetime = LATER, **changed: object) -> d
 
 
 def test_relay_capabilities(settings: Settings) -> None:
-    """They decide how mails are sent."""
+    """They decide how emails are sent."""
     with Sink() as sink:
         findings = run_check(settings, smtp_port=sink.port)
     assert {finding.level for finding in findings.values()} == {Level.OK}
@@ -65,7 +65,7 @@ def test_relay_with_a_small_size_limit(size: str, level: Level, settings: Settin
 
 
 def test_small_size_limit_does_not_stop_service_mails(app: Application, settings: Settings) -> None:
-    """A mail with new links is small."""
+    """An email with new links is small."""
     with Sink() as sink:
         sink.extensions = ("PIPELINING", "SIZE 1000")
         relay.require_sending(app.db, settings.model_copy(update={"smtp_port": sink.port}), LATER)

@@ -1,4 +1,4 @@
-"""Checks after a fault: who got which mail, how often, and what the ledger says."""
+"""Checks after a fault: who got which email, how often, and what the ledger says."""
 
 from __future__ import annotations
 
@@ -62,19 +62,19 @@ def states(app: Application) -> dict[str, str]:
 
 
 def restart(app: Application, now: datetime) -> None:
-    """Recover what dead senders left, as a sender does before its first mail."""
+    """Recover what dead senders left, as a sender does before its first email."""
     ledger.recover(
         app.db, Path(app.settings.journal_dir), now, app.settings.when_uncertain, bounces.record_refusal
     )
 
 
 def doubtful(app: Application) -> set[str]:
-    """Return the readers whose mail is uncertain."""
+    """Return the readers whose email is uncertain."""
     return _in(app, State.UNCERTAIN)
 
 
 def waiting(app: Application) -> set[str]:
-    """Return the readers whose mail is still to be sent or sent again."""
+    """Return the readers whose email is still to be sent or sent again."""
     return _in(app, *OPEN)
 
 
@@ -86,7 +86,7 @@ def _in(app: Application, *states: State) -> set[str]:
 
 
 def settle(app: Application, now: datetime) -> None:
-    """Send until nothing is left that may be sent, each mail at its time."""
+    """Send until nothing is left that may be sent, each email at its time."""
     for _ in range(20):
         pipeline.send_pending(app, now)
         with app.db.read() as session:
@@ -100,13 +100,13 @@ def settle(app: Application, now: datetime) -> None:
 
 
 def check_everybody(app: Application, relay: RelayProcess, names: Iterable[str]) -> None:
-    """Check: at least one mail with `resend`, at most one with `hold`; only uncertain mails doubled."""
+    """Check: at least one email with `resend`, at most one with `hold`; only uncertain emails doubled."""
     copies, ledger = relay.copies(), rows(app)
     assert set(ledger) == set(names) >= set(copies)
     holds = app.settings.when_uncertain is UncertainPolicy.HOLD
     for name, row in ledger.items():
         received = copies.get(name, [])
-        assert len({(mail.name, mail.hash) for mail in received}) <= 1, f"{name} got different mails"
+        assert len({(mail.name, mail.hash) for mail in received}) <= 1, f"{name} got different emails"
         assert len(received) <= 1 or (row.possibly_delivered and not holds), (
             f"{name} got {len(received)} for no reason"
         )

@@ -16,7 +16,7 @@ CONNECTIONS = 3
 
 @pytest.fixture
 def relay(tmp_path: Path) -> Iterator[relay_process.RelayProcess]:
-    """Run the relay process that receives the mails."""
+    """Run the relay process that receives the emails."""
     folder = tmp_path / "relay"
     folder.mkdir()
     with relay_process.run_relay(folder) as running:

@@ -1,4 +1,4 @@
-"""A relay in a process of its own. It logs accepted mails and misbehaves as a test orders.
+"""A relay in a process of its own. It logs accepted emails and misbehaves as a test orders.
 
 `RelayProcess` is the handle for tests. The process reads orders as lines of JSON and answers each
 with a line. It reports events in lines of their own. It ends when its standard input is closed.
@@ -45,7 +45,7 @@ class Order:
     late: float = 0.0  # seconds before the reply
     copies: int = 1  # of the reply
     mute: bool = False  # do not reply
-    takes: bool | None = None  # at "end": whether the mail counts as accepted. Default: by the reply.
+    takes: bool | None = None  # at "end": whether the email counts as accepted. Default: by the reply.
     to: str = ""  # from "rcpt" on: only for this recipient
     after: int = 0  # the number that pass first
     times: int = 10**6
@@ -62,9 +62,9 @@ class Behaviour:
     pipelining: bool = True
     glued: bool = False  # hold replies back while there are more commands to read
     bytewise: bool = False  # send each byte of a reply separately
-    pace: float = 0.0  # seconds for each mail
+    pace: float = 0.0  # seconds for each email
     greylisting: bool = False  # 451 at the first attempt for each recipient
-    keeps: bool = False  # the mails themselves, not just their hashes
+    keeps: bool = False  # the emails themselves, not just their hashes
 
 
 # --- the process
@@ -123,7 +123,7 @@ class _Connection:
             await self.finish(body)
 
     async def body(self) -> bytes:
-        """Read the mail up to its final dot, with dot-stuffing removed."""
+        """Read the email up to its final dot, with dot-stuffing removed."""
         text, body_started = b"\r\n", False
         while True:
             text, self.buffer = text + (self.buffer or await self.read()), b""
@@ -273,7 +273,7 @@ class _Process:
         return None
 
     def take(self, to: str, body: bytes, *, keep: bool) -> None:
-        """Log the mail before the client gets a reply."""
+        """Log the email before the client gets a reply."""
         self.mails += 1
         if keep:
             (self.folder / f"{self.mails}.eml").write_bytes(body)
@@ -300,7 +300,7 @@ class _Process:
 
 @dataclass(frozen=True)
 class AcceptedMail:
-    """A mail that the relay accepted."""
+    """An email that the relay accepted."""
 
     name: str  # its Message-ID
     to: str
@@ -343,18 +343,18 @@ class RelayProcess:
         return self._ask("state")
 
     def accepted(self) -> list[AcceptedMail]:
-        """Return all accepted mails in order."""
+        """Return all accepted emails in order."""
         return [AcceptedMail(**json.loads(line)) for line in self.log.read_bytes().splitlines()]
 
     def copies(self) -> dict[str, list[AcceptedMail]]:
-        """Return the accepted mails by the local part of the recipient."""
+        """Return the accepted emails by the local part of the recipient."""
         copies = defaultdict(list)
         for accepted in self.accepted():
             copies[accepted.to.partition("@")[0]].append(accepted)
         return dict(copies)
 
     def mail(self, accepted: AcceptedMail) -> bytes:
-        """Return the bytes of a mail, if the behaviour was set to keep them."""
+        """Return the bytes of an email, if the behaviour was set to keep them."""
         return (self.log.parent / f"{accepted.n}.eml").read_bytes()
 
     def _ask(self, what: str, **fields: Any) -> dict[str, Any]:

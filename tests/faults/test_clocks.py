@@ -27,7 +27,7 @@ POLICIES = [UncertainPolicy.RESEND, UncertainPolicy.HOLD]
 
 @pytest.fixture(params=POLICIES, ids=[policy.value for policy in POLICIES])
 def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
-    """Return settings with each policy for uncertain mails."""
+    """Return settings with each policy for uncertain emails."""
     return settings.model_copy(update={"when_uncertain": request.param})
 
 
@@ -49,7 +49,7 @@ def only_on_postgres(app: Application) -> None:
 def test_leases_begin_when_mails_are_claimed(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, other_machine: dict[str, Any]
 ) -> None:
-    """Planning takes 25 minutes, and another machine claims none of the mails."""
+    """Planning takes 25 minutes, and another machine claims none of the emails."""
     names = checks.queue(app, now, 8)
     relay.on("end", tell=True, times=1, to="reader3@example.org")
     first = start_sender(now, verb="send_due", planning_takes=WRONG, **other_machine)
@@ -65,7 +65,7 @@ def test_leases_begin_when_mails_are_claimed(
 
 
 def wait_until_sent(app: Application, count: int) -> None:
-    """Wait until this many mails are recorded as sent. The claim made before them has ended by then."""
+    """Wait until this many emails are recorded as sent. The claim made before them has ended by then."""
     deadline = time.monotonic() + 30
     while sum(row.state is DeliveryState.SENT for row in checks.rows(app).values()) < count:
         assert time.monotonic() < deadline
@@ -85,7 +85,7 @@ def test_wrong_clock_on_one_of_two_machines(
     wrong: str,
     ahead: timedelta,
 ) -> None:
-    """Each mail is sent once, whichever machine it is."""
+    """Each email is sent once, whichever machine it is."""
     if not is_postgres(app) and wrong == "first":
         pytest.skip("SQLite has one machine: its clock may jump between one sender and the next")
     tomorrow = now + DAY / 2 if is_postgres(app) else None
@@ -108,7 +108,7 @@ def test_wrong_clock_on_one_of_two_machines(
 def test_database_clock_jumps_by_a_day(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, other_machine: dict[str, Any]
 ) -> None:
-    """A mail is in flight, and the lock of its process shows that the sender lives."""
+    """An email is in flight, and the lock of its process shows that the sender lives."""
     names = checks.queue(app, now, 6)
     relay.on("end", tell=True, times=1, to="reader3@example.org")
     first = start_sender(now, **other_machine)
@@ -129,7 +129,7 @@ def test_lost_machine(
     tmp_path: Path,
     other_machine: dict[str, Any],
 ) -> None:
-    """It has no process lock and no journal, so its mails are uncertain when the lease expires."""
+    """It has no process lock and no journal, so its emails are uncertain when the lease expires."""
     names = checks.queue(app, now, 6)
     relay.on("end", tell=True, takes=True, times=1, to="reader3@example.org")
     first = start_sender(now, **other_machine)
@@ -150,7 +150,7 @@ def test_lost_machine(
 def test_lost_database_connection_is_not_a_dead_sender(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, other_machine: dict[str, Any]
 ) -> None:
-    """The process lock is lost, but the lease still protects the mails."""
+    """The process lock is lost, but the lease still protects the emails."""
     only_on_postgres(app)
     names = checks.queue(app, now, 6)
     relay.on("end", tell=True, times=1, to="reader3@example.org")

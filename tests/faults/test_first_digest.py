@@ -23,7 +23,7 @@ def check_conservation() -> None:
 def test_first_digests_during_the_schedule(
     app: Application, now: datetime, relay: RelayProcess, start_sender: Starter
 ) -> None:
-    """Every subscriber gets one row and one mail, whichever process plans and sends it."""
+    """Every subscriber gets one row and one email, whichever process plans and sends it."""
     with app.db.write() as session:
         source = factories.add_source(session, now)
         factories.add_paper(session, source, "Language Agents", now.date(), now)

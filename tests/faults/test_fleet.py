@@ -47,7 +47,7 @@ def test_killed_workers_of_a_fleet(
 ) -> None:
     """Two workers and two web processes with a scheduler send; both workers are killed in the middle.
 
-    The others send the rest, recover the mails of the dead, and rescue their jobs at the next full minute.
+    The others send the rest, recover the emails of the dead, and rescue their jobs at the next full minute.
     """
     served = [start_sender(now, serves=True, constants=CONSTANTS) for _ in range(2)]
     killed = [start_sender(now, works=True, constants=CONSTANTS) for _ in range(KILLS)]

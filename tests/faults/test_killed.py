@@ -1,4 +1,4 @@
-"""Kill senders at each boundary: no mail is lost, and only mails in flight may be doubled."""
+"""Kill senders at each boundary: no mail is lost, and only emails in flight may be doubled."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ JOURNAL = "app.delivery.journal:Journal"
 
 @pytest.fixture(params=list(UncertainPolicy))
 def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
-    """Return settings with each policy for uncertain mails."""
+    """Return settings with each policy for uncertain emails."""
     return settings.model_copy(update={"when_uncertain": request.param})
 
 
 def check_aftermath(
     app: Application, relay: RelayProcess, now: datetime, names: list[str], doubts: int
 ) -> set[str]:
-    """Check what the next sender finds a minute later, and return the readers of uncertain mails."""
+    """Check what the next sender finds a minute later, and return the readers of uncertain emails."""
     relay.reset()
     checks.restart(app, now + MINUTE)
     checks.check_conservation(app)
@@ -46,7 +46,7 @@ def check_aftermath(
 def test_killed_before_a_body(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, stage: str
 ) -> None:
-    """The mail is unsent and pending again immediately."""
+    """The email is unsent and pending again immediately."""
     names = checks.queue(app, now, 8)
     relay.on(stage, tell=True)
     sender = start_sender(now)
@@ -61,7 +61,7 @@ def test_killed_before_a_body(
 def test_killed_between_two_mails(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, stage: str
 ) -> None:
-    """The sender dies at a command of the next mail, when the previous reply may be on its way."""
+    """The sender dies at a command of the next email, when the previous reply may be on its way."""
     names = checks.queue(app, now, 8)
     relay.on(stage, tell=True, after=4)
     sender = start_sender(now, settings=ONE)
@@ -76,7 +76,7 @@ def test_killed_between_two_mails(
 def test_killed_in_flight(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, stage: str, takes: bool
 ) -> None:
-    """The body was being sent or awaits its reply: only that mail is uncertain."""
+    """The body was being sent or awaits its reply: only that email is uncertain."""
     names = checks.queue(app, now, 8)
     if stage == "body":
         relay.on("body", tell=True, then="close", to="reader4@example.org", times=1)
@@ -95,7 +95,7 @@ def test_killed_in_flight(
 def test_killed_with_all_connections_in_flight(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter
 ) -> None:
-    """At most one mail per connection is uncertain."""
+    """At most one email per connection is uncertain."""
     names = checks.queue(app, now, 8)
     relay.on("end", tell=True, takes=True, times=CONNECTIONS)
     sender = start_sender(now)
@@ -134,7 +134,7 @@ def test_killed_at_a_step_of_the_sender(
 def test_killed_with_a_synced_journal(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, when: str
 ) -> None:
-    """Intended mails are distinguished from those that were started, because the machine is up."""
+    """Intended emails are distinguished from those that were started, because the machine is up."""
     names = checks.queue(app, now, 8)
     start_sender(now, dies=Death(f"{JOURNAL}.begin", when, 4), settings={"journal_fsync": True}).dies()
     check_aftermath(app, relay, now, names, doubts=CONNECTIONS)

@@ -59,7 +59,7 @@ def test_wrong_clock_plans_nothing(app: Application, start_sender: Starter, ahea
 
 
 def test_clock_set_back(app: Application, now: datetime) -> None:
-    """The ledger has mails of a future day, so nothing is planned until the clock passes them."""
+    """The ledger has emails of a future day, so nothing is planned until the clock passes them."""
     with app.db.write() as session:
         add_due_readers(session, now - DAY, "alice")
     checks.queue(app, now + 30 * DAY, 1)

@@ -44,7 +44,7 @@ def kill_while_sending(
 def test_random_kills(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, kill: Kill
 ) -> None:
-    """Each sender is killed a minute after the previous one, with twelve mails to send."""
+    """Each sender is killed a minute after the previous one, with twelve emails to send."""
     chance = random.Random(4)  # noqa: S311 - a test must do the same again
     relay.talk(pace=0.004)
     kills, names, ever_in_doubt = 0, list[str](), set[str]()
@@ -60,4 +60,4 @@ def test_random_kills(
         ever_in_doubt |= in_doubt
     checks.settle(app, now + MINUTE)
     checks.check_everybody(app, relay, names)
-    assert len(ever_in_doubt) > kills / 10, "too few died with a mail in flight to tell anything"
+    assert len(ever_in_doubt) > kills / 10, "too few died with an email in flight to tell anything"

@@ -36,7 +36,7 @@ def open_ledger(app: Application, now: datetime, owner: str) -> ledger.SenderLed
 
 
 def test_killed_during_a_second_attempt(app: Application, now: datetime) -> None:
-    """The mail is uncertain, whatever the first result was."""
+    """The email is uncertain, whatever the first result was."""
     checks.queue(app, now, 1)
     dead = Journal(Path(app.settings.journal_dir), "host:1:dead")
     dead.begin(1, 1.0, "<1@paperboy.test>", "A subject")
@@ -117,7 +117,7 @@ def test_claimed_mails_that_fail_to_load_are_released(app: Application, now: dat
 
 
 def test_database_error_after_a_claim(app: Application, now: datetime) -> None:
-    """The same mails are loaded again, and no others are claimed."""
+    """The same emails are loaded again, and no others are claimed."""
     checks.queue(app, now, 3)
     disconnected = OperationalError("SELECT", {}, Exception("the connection was cut"))
 

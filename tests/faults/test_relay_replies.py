@@ -20,7 +20,7 @@ from tests.faults.sender_process import Starter
 pytestmark = pytest.mark.once
 
 BEFORE_THE_BODY = STAGES[:-2]
-FOR_ONE = STAGES[3:]  # from RCPT on, the relay knows whose mail it is
+FOR_ONE = STAGES[3:]  # from RCPT on, the relay knows whose email it is
 ONE = {"smtp_connections": 1}
 SOON = timedelta(minutes=10)
 
@@ -30,7 +30,7 @@ SOON = timedelta(minutes=10)
 def test_disconnect(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, stage: str, then: str
 ) -> None:
-    """Wherever a connection ends, every reader gets one mail, and mails in flight are uncertain."""
+    """Wherever a connection ends, every reader gets one email, and emails in flight are uncertain."""
     names = checks.queue(app, now, 8)
     relay.on(stage, then=then, mute=True, times=1, after=1, takes=False)
     counts = start_sender(now).counts()
@@ -50,7 +50,7 @@ def test_accepted_without_a_reply(
     start_sender: Starter,
     policy: UncertainPolicy,
 ) -> None:
-    """The mail is sent again unchanged, or held."""
+    """The email is sent again unchanged, or held."""
     names = checks.queue(app, now, 8)
     relay.on("end", then="reset", mute=True, takes=True, times=1, to="reader4@example.org")
     counts = start_sender(now, settings={"when_uncertain": policy}).counts()
@@ -70,7 +70,7 @@ def test_accepted_without_a_reply(
 def test_4xx(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, stage: str, say: str
 ) -> None:
-    """A 4xx reply to one command delays no other mail, and later every reader has one mail."""
+    """A 4xx reply to one command delays no other email, and later every reader has one email."""
     names = checks.queue(app, now, 8)
     relay.on(stage, say=say, times=1, after=1)
     counts = start_sender(now).counts()
@@ -100,7 +100,7 @@ def test_5xx(
     say: str,
     suppresses: bool,
 ) -> None:
-    """The mail of one reader fails with the reply's text; the others are sent."""
+    """The email of one reader fails with the reply's text; the others are sent."""
     names = checks.queue(app, now, 8)
     relay.on(stage, say=say, to="reader4@example.org")
     assert start_sender(now).counts() == {"sent": 7, "failed": 1}
@@ -116,13 +116,13 @@ def test_5xx(
         ("connect", "554 5.7.1 we do not know you"),
         ("mail", "550 5.7.1 sender address rejected"),
         ("rcpt", "550 5.7.25 no reverse DNS"),
-        ("end", "550 5.7.26 this mail is unauthenticated"),
+        ("end", "550 5.7.26 this email is unauthenticated"),
     ],
 )
 def test_sender_fault(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, stage: str, say: str
 ) -> None:
-    """All sending pauses with the reply's text; after resuming, every reader gets one mail."""
+    """All sending pauses with the reply's text; after resuming, every reader gets one email."""
     names = checks.queue(app, now, 30)
     relay.on(stage, say=say)
     assert set(start_sender(now).counts()) <= {"deferred", "pending"}
@@ -163,7 +163,7 @@ def test_replies_split_or_joined(
 def test_duplicate_replies(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, stage: str, pipelining: bool
 ) -> None:
-    """A reply may be taken for that to another command, but no undelivered mail counts as sent."""
+    """A reply may be taken for that to another command, but no undelivered email counts as sent."""
     names = checks.queue(app, now, 20)
     relay.talk(pipelining=pipelining)
     relay.on(stage, copies=2, times=2, after=2 if stage != "connect" else 0)
@@ -174,7 +174,7 @@ def test_duplicate_replies(
 
 
 def test_greylisting(app: Application, relay: RelayProcess, now: datetime, start_sender: Starter) -> None:
-    """Mails are deferred at the first attempt and accepted at the second."""
+    """Emails are deferred at the first attempt and accepted at the second."""
     names = checks.queue(app, now, 20)
     relay.talk(greylisting=True)
     assert set(start_sender(now).counts()) <= {"deferred", "pending"}
@@ -188,7 +188,7 @@ def test_greylisting(app: Application, relay: RelayProcess, now: datetime, start
 def test_connection_and_mail_limits(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter
 ) -> None:
-    """Connections are renewed after the allowed number of mails."""
+    """Connections are renewed after the allowed number of emails."""
     names = checks.queue(app, now, 60)
     relay.talk(pace=0.002)
     start_sender(now, settings={"smtp_messages_per_connection": 7}).counts()
@@ -218,7 +218,7 @@ PATIENT = partial(Timeouts, connect=1.0, mail=0.4, rcpt=0.4, data=0.4, end=4.0, 
 def test_a_late_reply_to_a_body(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, pipelining: bool
 ) -> None:
-    """It is waited for longer than for other replies: a timeout would send the mail twice."""
+    """It is waited for longer than for other replies: a timeout would send the email twice."""
     names = checks.queue(app, now, 8)
     relay.talk(pipelining=pipelining)
     relay.on("end", late=1.2, times=2, after=1)
@@ -234,7 +234,7 @@ def test_a_late_reply_to_a_body(
 def test_a_reply_that_never_comes(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, stage: str, pipelining: bool
 ) -> None:
-    """After the timeout the others are served; only uncertain mails are sent twice."""
+    """After the timeout the others are served; only uncertain emails are sent twice."""
     names = checks.queue(app, now, 8)
     relay.talk(pipelining=pipelining)
     relay.on(stage, then="hang", mute=True, takes=True, times=1, after=1)

@@ -1,4 +1,4 @@
-"""Verify the signatures of received mails with an independent verifier."""
+"""Verify the signatures of received emails with an independent verifier."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[Algorithm, str]:
 
 @pytest.fixture(params=["rsa", "ed25519", "both"])
 def settings(request: pytest.FixtureRequest, settings: Settings, keys: dict[Algorithm, str]) -> Settings:
-    """Return settings that sign every mail, with a long non-ASCII site name."""
+    """Return settings that sign every email, with a long non-ASCII site name."""
     both = request.param == "both"
     own = tuple(keys.values()) if both else (keys[Algorithm(request.param)],)
     return settings.model_copy(update={"dkim_keys": own, "site_name": LONG_NAME.strip()})
 
 
 def count_valid_signatures(app: Application, mail: bytes) -> int:
-    """Check all signatures of a mail and return their number."""
+    """Check all signatures of an email and return their number."""
     domain = app.settings.mail_domain
     records = dict(key.record(domain) for key in dkim.load(app.settings.dkim_keys))
     published = {name.rstrip(".").encode(): text.encode() for name, text in records.items()}
@@ -69,7 +69,7 @@ def test_received_mails_verify(
 def test_resent_mail_verifies(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter
 ) -> None:
-    """Another process sends an uncertain mail again with the same signature."""
+    """Another process sends an uncertain email again with the same signature."""
     names = checks.queue(app, now, 3)
     relay.talk(keeps=True)
     relay.on("end", tell=True, takes=True, times=1, to="reader1@example.org")

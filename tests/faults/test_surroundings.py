@@ -37,7 +37,7 @@ def lock_database(app: Application) -> Iterator[None]:
 
 
 def test_locked_database(app: Application, relay: RelayProcess, now: datetime, start_sender: Starter) -> None:
-    """It is locked for longer than the timeout with mails in flight; no result is lost."""
+    """It is locked for longer than the timeout with emails in flight; no result is lost."""
     names = checks.queue(app, now, 8)
     relay.on("end", tell=True, times=1, to="reader4@example.org")
     sender = start_sender(now, constants={"app.storage.database:BUSY_TIMEOUT_MS": 300})
@@ -54,7 +54,7 @@ def test_locked_database(app: Application, relay: RelayProcess, now: datetime, s
 def test_database_closes_all_connections(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter
 ) -> None:
-    """Results of mails in flight are written over new connections."""
+    """Results of emails in flight are written over new connections."""
     if app.db.url.get_backend_name() != "postgresql":
         pytest.skip("SQLite is in the process")
     names = checks.queue(app, now, 8)
@@ -127,7 +127,7 @@ def test_clock_jump_during_a_run(
 
 
 def test_two_senders(app: Application, relay: RelayProcess, now: datetime, start_sender: Starter) -> None:
-    """Together they send each mail once, even if one finds no mail."""
+    """Together they send each email once, even if one finds no mail."""
     names = checks.queue(app, now, 900)
     relay.talk(pace=0.002)
     both = [start_sender(now), start_sender(now)]
@@ -138,7 +138,7 @@ def test_two_senders(app: Application, relay: RelayProcess, now: datetime, start
 def test_one_of_two_senders_dies(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter
 ) -> None:
-    """The other one continues, and a third one recovers the mails of the dead one."""
+    """The other one continues, and a third one recovers the emails of the dead one."""
     names = checks.queue(app, now, 400)
     relay.talk(pace=0.002)
     first, second = start_sender(now), start_sender(now)
@@ -203,7 +203,7 @@ def _check_stopped_in_time(app: Application, relay: RelayProcess, now: datetime,
 
 
 def test_sigterm(app: Application, relay: RelayProcess, now: datetime, start_sender: Starter) -> None:
-    """Mails in flight get their replies, no mail is started, and the rest is pending again."""
+    """Emails in flight get their replies, no mail is started, and the rest is pending again."""
     names = checks.queue(app, now, 60)
     relay.on("end", tell=True, times=1, to="reader7@example.org")
     relay.talk(pace=0.05)
@@ -249,7 +249,7 @@ def test_sigterm_while_the_database_is_locked(
 def test_sigterm_while_the_relay_hangs(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter
 ) -> None:
-    """A reply is awaited for ten seconds, and then the mail is uncertain."""
+    """A reply is awaited for ten seconds, and then the email is uncertain."""
     names = checks.queue(app, now, 20)
     relay.on("end", tell=True, takes=True, mute=True, then="hang", times=1, to="reader7@example.org")
     worker = start_sender(now, works=True, settings=ONE)

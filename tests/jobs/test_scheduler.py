@@ -88,7 +88,7 @@ def test_failing_job_is_run_again(app: Application) -> None:
 
 
 def test_stop_waits_for_running_jobs(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mail in flight is finished."""
+    """An email in flight is finished."""
     started, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
     def slow(_app: Application, _now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""Test the fast composer: it gives the same mails as the templates, in bytes that no relay changes."""
+"""Test the fast composer: it gives the same emails as the templates, in bytes that no relay changes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def compose(composer: Composer, request: MailRequest) -> OutgoingMail:
 
 
 def check(composer: Composer, renderer: Renderer, request: MailRequest) -> RenderedMail:
-    """Check that `render` and `composer` give the same mail, and check its bytes."""
+    """Check that `render` and `composer` give the same email, and check its bytes."""
     rendered, draft = renderer.render(request), composer.draft(request)
     mail = composer.sign_and_serialize(draft)
     parsed = email.message_from_bytes(mail.data, policy=email.policy.default)
@@ -109,7 +109,7 @@ def check_bytes(mail: OutgoingMail) -> None:
     assert mail.no_leading_dots
 
 
-# --- the same mail, both ways
+# --- the same email, both ways
 
 
 def test_digest_equals_the_rendered_templates(composer: Composer, renderer: Renderer, now: datetime) -> None:
@@ -299,7 +299,7 @@ def test_cached_fragments_contain_no_personal_links(composer: Composer, now: dat
 def test_cache_compares_picks_by_value(
     composer: Composer, renderer: Renderer, now: datetime, change: dict[str, Any]
 ) -> None:
-    """Equal picks give equal mails, and a changed one gives another mail."""
+    """Equal picks give equal emails, and a changed one gives another email."""
     usual = sample_digest.pick(1, "A Paper")
     first = compose(composer, request_of(now, digest_of(usual)))
     other = request_of(now, digest_of(replace(usual, **change)))
@@ -378,7 +378,7 @@ def test_digest_without_papers_raises_an_error(composer: Composer, now: datetime
         assert refused.value.permanent
 
 
-# --- other mails
+# --- other emails
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MailKind if kind is not MailKind.DIGEST])

@@ -77,7 +77,7 @@ def mail_request(now: datetime) -> MailRequest:
 def verify_signatures(
     data: bytes, key_files: dict[Algorithm, Path], domain: str = "paperboy.test"
 ) -> list[bool]:
-    """Verify each signature of a mail with dkimpy and our published records."""
+    """Verify each signature of an email with dkimpy and our published records."""
     keys = dkim.load(f"{algorithm}:{path}" for algorithm, path in key_files.items())
     published = dict(key.record(domain) for key in keys)
 
@@ -106,7 +106,7 @@ def test_all_mails_verify(
     algorithms: Sequence[Algorithm],
     kind: MailKind,
 ) -> None:
-    """Test digests and service mails with RSA, Ed25519 and both."""
+    """Test digests and service emails with RSA, Ed25519 and both."""
     composer = create_composer(*algorithms)
     data = compose_bytes(composer, mail_request._replace(kind=kind))
     assert composer.signs
@@ -191,7 +191,7 @@ def test_added_headers_or_text_break_the_signature(
 
 
 def test_signed_headers(create_composer: Composing, mail_request: MailRequest) -> None:
-    """Every header is signed; important ones are oversigned, and the time is that of the mail."""
+    """Every header is signed; important ones are oversigned, and the time is that of the email."""
     data = compose_bytes(create_composer(Algorithm.ED25519), mail_request)
     unfolded = data.partition(b"\r\n\r\n")[0].replace(b"\r\n ", b" ").decode()
     signature, *headers = unfolded.split("\r\n")
@@ -421,7 +421,7 @@ def test_key_in_the_settings_is_not_listed_twice(
 def test_second_key_is_added_to_the_setting(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every mail then has both signatures."""
+    """Every email then has both signatures."""
     first = json.loads(run("rsa.pem", "--selector", "mail2026", "--json").stdout)
     assert first["selector"] == "mail2026"
     monkeypatch.setenv("PAPERBOY_DKIM_KEYS", first["setting"].partition("=")[2])

@@ -1,4 +1,4 @@
-"""Check the HTML and CSS features of mails against docs/mail.md, and how mails read without styles."""
+"""Check the HTML and CSS features of emails against docs/mail.md, and how emails read without styles."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_used_features(html: str, features: set[str]) -> None:
 
 
 class UnstyledText(HTMLParser):
-    """The lines of a mail without style sheets and attributes. Links are in «»."""
+    """The lines of an email without style sheets and attributes. Links are in «»."""
 
     BREAKS = frozenset({"p", "div", "h1", "h2", "h3", "td", "br", "table"})
 
@@ -137,7 +137,7 @@ def test_unstyled_mail_is_readable(mails: dict[str, str]) -> None:
 
 
 def test_unstyled_mail_starts_with_the_preview_text(mails: dict[str, str]) -> None:
-    """The preview text comes first and describes the mail."""
+    """The preview text comes first and describes the email."""
     best, first, second, *_ = sample_digest.digest().picks
     also = " · ".join(preview_title(item.title) for item in (first, second))
     assert {name: UnstyledText(html).lines[:3] for name, html in mails.items()} == {

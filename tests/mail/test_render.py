@@ -1,4 +1,4 @@
-"""Test rendered mails: both parts are complete, safe for any paper, and deterministic."""
+"""Test rendered emails: both parts are complete, safe for any paper, and deterministic."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def test_right_to_left_text(renderer: Renderer, now: datetime) -> None:
 
 
 def test_dark_mode_and_phone_layout(renderer: Renderer, now: datetime) -> None:
-    """The mail declares both colour schemes, and its layout uses tables."""
+    """The email declares both colour schemes, and its layout uses tables."""
     mail = renderer.render(mail_request(now, sample_digest.digest()))
     assert '<meta name="color-scheme" content="light dark">' in mail.html
     assert "prefers-color-scheme: dark" in mail.html
@@ -364,7 +364,7 @@ def test_a_paper_without_votes_has_its_day(renderer: Renderer, now: datetime) ->
 
 
 def test_list_and_auto_headers(renderer: Renderer, signer: LinkSigner, now: datetime) -> None:
-    """A digest has one-click unsubscribe headers; a service mail is marked as automatic."""
+    """A digest has one-click unsubscribe headers; a service email is marked as automatic."""
     headers = renderer.render(mail_request(now, sample_digest.digest())).headers
     web, post = re.fullmatch(r"<(\S+)>, <(mailto:\S+)>", headers["List-Unsubscribe"]).groups()  # type: ignore[union-attr]
     token = web.removeprefix("https://paperboy.test/unsubscribe/")
@@ -454,7 +454,7 @@ def test_unrenderable_paper_is_left_out(renderer: Renderer, now: datetime, inval
 
 
 def test_lone_surrogate_becomes_a_question_mark(renderer: Renderer, now: datetime) -> None:
-    """JSON may contain it, and a mail may not."""
+    """JSON may contain it, and an email may not."""
     mail = render_digest(renderer, now, sample_digest.pick(1, "A lone \ud800 surrogate"))
     assert "A lone ? surrogate" in mail.html
     assert "A lone ? surrogate" in mail.text

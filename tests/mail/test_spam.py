@@ -1,4 +1,4 @@
-"""Score received, signed mails with SpamAssassin."""
+"""Score received, signed emails with SpamAssassin."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ INTERESTS = (
 
 @pytest.fixture
 def app(settings: Settings, tmp_path: Path) -> Iterator[Application]:
-    """Return an application that signs its mails."""
+    """Return an application that signs its emails."""
     dkim.create(Algorithm.RSA, tmp_path / "key.pem")
     built = main.build(settings.model_copy(update={"dkim_keys": (f"mail:{tmp_path / 'key.pem'}",)}))
     yield built

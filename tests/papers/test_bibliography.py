@@ -354,7 +354,7 @@ BIBTEX = st.lists(
 @example("@a(b,title={)}")
 @example("\\AB")
 def test_any_text_can_be_parsed(text: str) -> None:
-    """Nothing is raised; every record names a paper, in text that is valid for a database and a mail."""
+    """Nothing is raised; every record names a paper, in text that is valid for a database and an email."""
     parsed = bibliography.parse(text)
     assert parsed.rows == len(parsed.records) + len(parsed.rejections)
     for record in parsed.records:

@@ -101,7 +101,7 @@ def test_summary_is_generated_and_stored(app: Application, now: datetime) -> Non
 
 
 def test_card_names_the_model(app: Application, now: datetime) -> None:
-    """The model is named in both parts of the mail and on the page of the day."""
+    """The model is named in both parts of the email and on the page of the day."""
     add_papers(app, now, "Bookmark")
     pipeline.summarise(Endpoint().on(app), now)
     mail = pipeline.render_digest(app, pipeline.preview(app, Preferences(), now), "alice@example.org", now)

@@ -104,7 +104,7 @@ def _first_due(
 
 
 def _check_no_paper_was_received_twice(server: MailServer, papers: set[int]) -> None:
-    """Check the received mails: no link to a paper is in two mails to one reader."""
+    """Check the received emails: no link to a paper is in two emails to one reader."""
     links: dict[str, Counter[bytes]] = defaultdict(Counter)
     for mail in server.messages:
         parts = email.message_from_bytes(mail.data).walk()  # `parsed` takes ten times as long

@@ -29,4 +29,4 @@ def test_action_without_words_is_refused(app: Application) -> None:
     with app.db.write() as session, pytest.raises(ValueError, match="no description"):
         audit_log.record(session, "cli", "paper.burn", 1, NOW)
     assert audit_log.describe("paper.burn") == "paper.burn"
-    assert audit_log.describe("edition.confirm_uncertain") == "recorded uncertain mails as sent"
+    assert audit_log.describe("edition.confirm_uncertain") == "recorded uncertain emails as sent"

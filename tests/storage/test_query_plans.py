@@ -1,4 +1,4 @@
-"""Check the plans of frequent queries at a million mails: no full scans and no large sorts.
+"""Check the plans of frequent queries at a million emails: no full scans and no large sorts.
 
 Each case calls the functions that the service calls. The database explains every statement that they run, so
 a changed query is checked again.
@@ -43,7 +43,7 @@ RESEND = UncertainPolicy.RESEND
 
 @pytest.fixture(scope="module")
 def big_ledger(new_database_url: Callable[[], str]) -> Iterator[Database]:
-    """Return a database with a million mails."""
+    """Return a database with a million emails."""
     database = Database(new_database_url())
     large_ledger.fill(database.engine)
     yield database
@@ -143,19 +143,19 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "forsake": lambda s: recovery.expire_leases(s, LATER, [], RESEND),
     "anything to do": lambda s: ledger.has_work(s, NOW, Path("nowhere")),
     "nothing to do": lambda s: ledger.has_work(s, NOW - timedelta(days=30), Path("nowhere")),
-    "prune mails": lambda s: ledger.prune_deliveries(s, large_ledger.LAST_HOUR - timedelta(days=8)),
+    "prune emails": lambda s: ledger.prune_deliveries(s, large_ledger.LAST_HOUR - timedelta(days=8)),
     "prune events": lambda s: ledger.prune_events(s, NOW),
     "the editions": lambda s: ledger.editions(s, 51),
     "the next editions": lambda s: ledger.editions(s, 51, "2026-11-15"),
     "suppressed": lambda s: suppression.reasons_for(s, [f"reader.{number}@example.org" for number in SHARD]),
     "mail": lambda s: repository.enqueue_requested_mail(s, a_reader(s), MailKind.MANAGE, NOW),
     "schedule": lambda s: repository.reschedule(s, a_reader(s), NOW),
-    "mails of a receiver today": lambda s: daily_limits.use_today(s, {"google"}, NOW),
+    "emails of a receiver today": lambda s: daily_limits.use_today(s, {"google"}, NOW),
     "papers with news": lambda s: updated_papers.changed_since(s, NOW - timedelta(days=60)),
     "signing ahead": lambda s: ledger.lock_unsigned(s, NOW, limit=200),
     "find": lambda s: subscribers.find(s, "reader.77@example.org"),
 }
-# Small sorts: the rows of a subscriber, of a shard, or of waiting mails.
+# Small sorts: the rows of a subscriber, of a shard, or of waiting emails.
 SORTING: dict[str, Callable[[Session], object]] = {
     "warm-up": lambda s: ledger.warm_up_status(s, WarmUp(NOW.date(), 50, 2), NOW),
     "news": lambda s: ledger.promised_content(s, SHARD, NOW - timedelta(days=7), {1}, {NOW.date()}),
@@ -250,7 +250,7 @@ CHECKS: dict[str, Callable[[Database], None]] = {
 
 @pytest.mark.timeout(300)  # a busy machine takes a minute to build it
 def test_hot_queries_on_a_large_ledger(big_ledger: Database, subtests: pytest.Subtests) -> None:
-    """Every frequent query uses indexes. One test, so that one process builds the mails."""
+    """Every frequent query uses indexes. One test, so that one process builds the emails."""
     for case, check in CHECKS.items():
         with subtests.test(case):
             check(big_ledger)

@@ -26,7 +26,7 @@ def test_delays_grow_to_the_longest_one(policy: RetryDelays) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_delays_differ_between_rows(policy: RetryDelays) -> None:
-    """Mails that failed together are not all sent again at the same moment."""
+    """Emails that failed together are not all sent again at the same moment."""
     delays = {policy.after(1, number) for number in range(1, 500)}
     assert len(delays) == 499
     assert 0.75 * policy.first <= min(delays) < max(delays) <= 1.25 * policy.first

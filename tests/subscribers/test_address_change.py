@@ -31,7 +31,7 @@ def find_id(app: Application, email: str) -> int:
 
 
 def mailed(app: Application) -> list[int]:
-    """Return the subscribers of the mails about a change of address."""
+    """Return the subscribers of the emails about a change of address."""
     with app.db.read() as session:
         addressed = select(Delivery.subscriber_id).where(Delivery.kind == MailKind.ADDRESS)
         return list(session.exec(addressed.order_by(col(Delivery.id))))
@@ -43,7 +43,7 @@ def ask(app: Application, alice: int, now: datetime, email: str = NEW) -> None:
 
 
 def confirm(app: Application, subscriber: int, now: datetime, email: str = NEW, mail: int = -1) -> None:
-    """Press the button in the n-th mail about a change, on a page that shows `email`."""
+    """Press the button in the n-th email about a change, on a page that shows `email`."""
     with app.db.write() as session:
         sent = select(Delivery.id).where(
             Delivery.kind == MailKind.ADDRESS, Delivery.subscriber_id == subscriber
@@ -55,7 +55,7 @@ def confirm(app: Application, subscriber: int, now: datetime, email: str = NEW, 
 
 
 def test_both_addresses_confirm(app: Application, alice: int, now: datetime) -> None:
-    """Preferences and consent stay; links in earlier mails no longer work; each link works once."""
+    """Preferences and consent stay; links in earlier emails no longer work; each link works once."""
     ask(app, alice, now)
     assert mailed(app) == [alice]
     confirm(app, alice, now)

@@ -142,7 +142,7 @@ def test_merged_papers_have_one_feedback(
         assert (item.paper_id, item.liked) == (papers[0], True)
         subscribers.set_feedback(
             session, alice, papers[1], False, now + 2 * MINUTE
-        )  # by a link in an older mail
+        )  # by a link in an older email
         (item,) = subscribers.feedback_for_ranking(session, [alice])[alice]
         assert (item.paper_id, item.liked) == (papers[0], False)
         subscribers.remove_feedback(session, alice, papers[1])

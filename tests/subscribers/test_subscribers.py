@@ -130,7 +130,7 @@ def test_addresses_are_normalised(typed: str, address: str) -> None:
      "a" * 400 + "@example.org", "alice@localhost", "alice@[127.0.0.1]", "alice@exa mple.org"],
 )  # fmt: skip
 def test_invalid_addresses_are_refused(typed: str) -> None:
-    """None could inject a header into a mail."""
+    """None could inject a header into an email."""
     with pytest.raises(InvalidAddress):
         subscribers.normalise_address(typed)
 
@@ -139,7 +139,7 @@ def test_invalid_addresses_are_refused(typed: str) -> None:
 
 
 def test_sign_up_waits_for_confirmation(app: Application, now: datetime) -> None:
-    """Until then one mail is sent, and no digest is due."""
+    """Until then one email is sent, and no digest is due."""
     with app.db.write() as session:
         delivery_id = factories.sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
         delivery = session.get_one(Delivery, delivery_id)
@@ -166,7 +166,7 @@ def test_confirming_twice_changes_nothing(app: Application, now: datetime) -> No
 
 
 def test_each_sign_up_confirms_its_own_preferences(app: Application, now: datetime) -> None:
-    """Two within an hour have a mail each; a third waits and cannot be confirmed."""
+    """Two within an hour have an email each; a third waits and cannot be confirmed."""
     newer = replace(WANTED, interests=(Interest("astronomy"),))
     with app.db.write() as session:
         first = factories.sign_up(session, SignUp(ALICE, WANTED), "", now)
@@ -308,7 +308,7 @@ def test_unconfirmed_sign_ups_expire(app: Application, now: datetime) -> None:
 
 
 def test_operator_adds_a_subscriber(app: Application, now: datetime) -> None:
-    """They are active immediately without a mail. Existing and suppressed addresses are refused."""
+    """They are active immediately without an email. Existing and suppressed addresses are refused."""
     with app.db.write() as session:
         identity = subscribers.add(session, ALICE, WANTED, now)
     assert reader_of(app, identity).state is SubscriberState.ACTIVE
@@ -344,7 +344,7 @@ def test_link_is_mailed_to_known_readers(
 
 
 def test_concurrent_sign_ups_create_one_reader(app: Application, now: datetime) -> None:
-    """Neither thread fails, and each sign-up has its own mail."""
+    """Neither thread fails, and each sign-up has its own email."""
     failures: list[Exception] = []
     start = threading.Barrier(4)
 
@@ -590,7 +590,7 @@ def test_erasure_is_requested_by_mail(app: Application, now: datetime) -> None:
 
 
 def test_erasure_removes_personal_data(app: Application, now: datetime) -> None:
-    """No address, interest, digest or IP address stays; the number of mails does."""
+    """No address, interest, digest or IP address stays; the number of emails does."""
     identity = add_confirmed_reader(app, now)
     with app.db.write() as session:
         enqueue_digest(session, identity, "2026-11-20", now)

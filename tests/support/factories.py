@@ -116,6 +116,6 @@ def add_subscriber(
 
 
 def sign_up(session: Session, form: SignUp, visitor: str, now: datetime) -> int | None:
-    """Store and process a sign-up. Return the id of the mail, or None if none is sent."""
+    """Store and process a sign-up. Return the id of the email, or None if none is sent."""
     request_id = subscribers.request_sign_up(session, form, visitor, now)
     return subscribers.process(session, request_id, now, CONFIRMABLE)

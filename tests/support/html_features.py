@@ -1,4 +1,4 @@
-"""List the HTML and CSS features that a mail uses, by their names in caniemail.
+"""List the HTML and CSS features that an email uses, by their names in caniemail.
 
 The parser handles the output of MJML and of our templates: no braces in strings, and at most one level of
 nesting in at-rules. Conditional comments are ignored, because only Outlook reads them.
@@ -36,7 +36,7 @@ def load_features() -> dict[str, dict[str, Any]]:
 
 
 def used_features(html: str) -> tuple[set[str], set[str]]:
-    """Return the features that a mail uses, and the names that caniemail does not list."""
+    """Return the features that an email uses, and the names that caniemail does not list."""
     names = set(_UsedNames(html))
     return {feature for name in names if (feature := _find_feature(name))}, {
         n for n in names if not _find_feature(n)

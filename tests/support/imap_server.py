@@ -41,13 +41,13 @@ class ImapServer:
         self._thread.join(timeout=30)
 
     def deliver(self, *mails: bytes) -> None:
-        """Append mails to the mailbox, as a mail server does."""
+        """Append emails to the mailbox, as a mail server does."""
         with self._client() as box:
             for mail in mails:
                 box.append(mail, "INBOX")
 
     def subjects(self, flagged: bool | None = None) -> list[str]:
-        """Return the subjects of all mails, or of those that are (or are not) flagged."""
+        """Return the subjects of all emails, or of those that are (or are not) flagged."""
         with self._client() as box:
             criteria = AND(all=True) if flagged is None else AND(flagged=flagged)
             return [mail.subject for mail in box.fetch(criteria, mark_seen=False)]

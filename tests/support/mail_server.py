@@ -1,4 +1,4 @@
-"""A real SMTP server on a free port that collects mails and can be told to refuse or disconnect."""
+"""A real SMTP server on a free port that collects emails and can be told to refuse or disconnect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STAGES = ("connect", "mail", "rcpt", "data", "end")
 
 @dataclass(frozen=True)
 class Received:
-    """A mail as received over SMTP, with dot-stuffing removed."""
+    """An email as received over SMTP, with dot-stuffing removed."""
 
     sender: str
     recipient: str
@@ -51,7 +51,7 @@ class MailServer:
         self.messages: list[Received] = []  # those that got the reply 250
         self.swallowed: list[Received] = []  # those that got another reply at the end, or none
         self.connections = 0
-        self.encrypted = 0  # how many of the mails came over TLS
+        self.encrypted = 0  # how many of the emails came over TLS
         self.password = password
         self.passwords: list[str] = []  # the passwords that clients sent
         self.tls = tls
@@ -93,9 +93,9 @@ class MailServer:
         self.connections_left = most
 
     def wait_for(self, count: int) -> list[Received]:
-        """Wait for `count` mails and return them. Some mails are sent in the background."""
+        """Wait for `count` emails and return them. Some emails are sent in the background."""
         with self._arrived:
-            assert self._arrived.wait_for(lambda: len(self.messages) >= count, 20), "the mail did not come"
+            assert self._arrived.wait_for(lambda: len(self.messages) >= count, 20), "the email did not come"
             return list(self.messages)
 
     def clear_rules(self) -> None:

@@ -131,6 +131,6 @@ def digest(edition: str = "2026-11-20") -> Digest:
             Section("“protein structure”", protein, scores=(0.7, *[0.0] * (len(protein) - 1))),
             Section("", trending),
         ),
-        note="Yesterday brought too little for a mail of its own, so its papers are in this one.",
+        note="Yesterday brought too little for an email of its own, so its papers are in this one.",
         considered=214,
     )

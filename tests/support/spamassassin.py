@@ -1,4 +1,4 @@
-"""Score mails with SpamAssassin and its bundled rules, offline."""
+"""Score emails with SpamAssassin and its bundled rules, offline."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ import pytest
 
 from tests.support.mail_server import Received
 
-# All rules with their points, and nothing learned from other mails on this machine.
+# All rules with their points, and nothing learned from other emails on this machine.
 OPTIONS = (
     "--local", "--nocreate-prefs", "--cf=use_bayes 0", "--cf=use_auto_welcomelist 0",
     "--cf=add_header all Points _SCORE_ _TESTSSCORES( )_",
 )  # fmt: skip
 RULES = Path("/usr/share/spamassassin")  # newer rules from sa-update would differ between machines
-FIRST = b"X-Spam-Checker-Version: "  # the first line of each mail that it returns
+FIRST = b"X-Spam-Checker-Version: "  # the first line of each email that it returns
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The score of a mail and the rules that matched."""
+    """The score of an email and the rules that matched."""
 
     subject: str
     score: float
@@ -36,7 +36,7 @@ class Verdict:
 
 
 def score_mails(mails: Sequence[Received], at: datetime, folder: Path) -> list[Verdict]:
-    """Score each mail as delivered to a mailbox, all in one process because it takes seconds to start."""
+    """Score each email as delivered to a mailbox, all in one process because it takes seconds to start."""
     program = shutil.which("spamassassin")
     if program is None:
         missing = "no SpamAssassin on this machine: scripts/ensure-tools installs it where it may"
@@ -53,7 +53,7 @@ def score_mails(mails: Sequence[Received], at: datetime, folder: Path) -> list[V
 
 
 def add_delivery_headers(mail: Received, at: datetime) -> bytes:
-    """Return the mail with the headers that the receiving server adds."""
+    """Return the email with the headers that the receiving server adds."""
     domain = mail.sender.rpartition("@")[2]
     above = (
         f"Return-Path: <{mail.sender}>\r\n"

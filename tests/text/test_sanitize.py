@@ -105,7 +105,7 @@ def test_arxiv_ids(value: str, arxiv_id: str, version: int) -> None:
     "value", ["javascript:alert(1)", "ftp://a.test", "https://a b", 'https://a"b', "https:///x", "//a.test"]
 )
 def test_unsafe_urls_are_dropped(value: str) -> None:
-    """A mail would show it as a link."""
+    """An email would show it as a link."""
     assert sanitize.url(value) == ""
 
 

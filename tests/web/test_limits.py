@@ -1,4 +1,4 @@
-"""Test the limits that operators set: each holds, and the pages and mails name it."""
+"""Test the limits that operators set: each holds, and the pages and emails name it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_api_has_the_limit_of_interests(app: Application, visitor: TestClient) -
 
 
 def test_lifetimes_of_links(app: Application, mail_server: MailServer) -> None:
-    """Mails say how long a link works. A confirmation is given up then, and its choices are deleted."""
+    """Emails say how long a link works. A confirmation is given up then, and its choices are deleted."""
     now = clock.utcnow()
     with app.db.write() as session:
         request = subscribers.request_sign_up(session, SignUp("alice@example.org", interests(1)), "", now)

@@ -163,7 +163,7 @@ def test_metrics_are_public_on_localhost(app: Application) -> None:
 def test_rates_are_read_once_a_minute(
     app: Application, monkeypatch: pytest.MonkeyPatch, now: datetime
 ) -> None:
-    """Frequent scrapes do not read the mails of eight days each time."""
+    """Frequent scrapes do not read the emails of eight days each time."""
     local = app.settings.model_copy(update={"base_url": "http://localhost:8000"})
     client = TestClient(main.create_app(replace(app, settings=local)))
     monkeypatch.setattr(clock, "utcnow", lambda: now)

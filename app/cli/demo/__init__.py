@@ -1,10 +1,10 @@
 """The demo: the whole service on a sample of real papers, without network access.
 
 sample_subscribers  the subscribers, and the feature that each one shows
-replay              send the mails that become due between two files
+replay              send the emails that become due between two files
 smtp_server         a mail server on a free port
 summary             a summary of the outcome and any problems
-inbox               web pages that show each mail
+inbox               web pages that show each email
 workspace           lock the demo's folder; delete the files of an earlier demo
 """
 
@@ -100,7 +100,7 @@ def write_env_file(file: Path, values: Mapping[str, str]) -> None:
 
 
 def replay_sample(app: Application, console: Console) -> tuple[datetime, dict[str, IngestSummary]]:
-    """Read the sample file by file, and send the mails due in between. Return the end time and summaries."""
+    """Read the sample file by file, and send the emails due in between. Return the end time and summaries."""
     files = sample.sample_files()
     moment = files[0].at - SIGN_UP_LEAD
     sign_up(app, moment)
@@ -120,7 +120,7 @@ def replay_sample(app: Application, console: Console) -> tuple[datetime, dict[st
 
 
 def run_live(app: Application, now: datetime, console: Console) -> tuple[datetime, dict[str, IngestSummary]]:
-    """Poll the real sources now, and send the mails due within a day. Return the end time and a summary."""
+    """Poll the real sources now, and send the emails due within a day. Return the end time and a summary."""
     sign_up(app, now)
     with console.status("Polling the sources …"):
         result = pipeline.refresh(app, now)
@@ -158,7 +158,7 @@ def serve(app: Application, mail_server: DemoMailServer, moment: datetime, conso
         soft_wrap=True,
         highlight=False,
     )
-    console.print("Sign up, then open the confirmation mail in the mailboxes. Press Ctrl-C to stop.")
+    console.print("Sign up, then open the confirmation email in the mailboxes. Press Ctrl-C to stop.")
     console.print(
         f"The demo's date is {moment.day} {moment:%B %Y}. A button on the mailboxes page adds a day."
     )

@@ -1,4 +1,4 @@
-"""The demo's inbox: pages that show each mail as HTML, as text and as its source."""
+"""The demo's inbox: pages that show each email as HTML, as text and as its source."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TIMING = Timing(  # the demo has no schedule
 
 
 class View(StrEnum):
-    """The format in which a mail is shown."""
+    """The format in which an email is shown."""
 
     HTML = "html"
     TEXT = "text"
@@ -46,7 +46,7 @@ class View(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MailboxView:
-    """An address, the feature that it demonstrates, and its mails, newest first."""
+    """An address, the feature that it demonstrates, and its emails, newest first."""
 
     address: str
     about: str
@@ -67,9 +67,9 @@ def install(site: FastAPI, mail_server: DemoMailServer) -> None:
 
     @routes.post("/later", dependencies=[Depends(security.same_site)])
     def pass_a_day() -> RedirectResponse:
-        """Advance the clock by a day and send all due mails, also to people who signed up in the demo."""
+        """Advance the clock by a day and send all due emails, also to people who signed up in the demo."""
         start, end = clock.utcnow(), clock.utcnow() + DAY
-        pipeline.send_due(app, start)  # send the mails that an operator has released
+        pipeline.send_due(app, start)  # send the emails that an operator has released
         replay.deliver_between(app, start, end)
         demo_clock.travel(app.db, end)
         with app.db.write() as session:  # operators remain signed in

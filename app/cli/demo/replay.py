@@ -1,4 +1,4 @@
-"""Replay the days of the demo: send the mails that become due between two files in the sample."""
+"""Replay the days of the demo: send the emails that become due between two files in the sample."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from app import pipeline
 from app.application import Application
 from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
 
-AFTERWARDS = timedelta(hours=2)  # after the last file, so that deferred mails are retried
+AFTERWARDS = timedelta(hours=2)  # after the last file, so that deferred emails are retried
 
 
 def deliver_between(app: Application, start: datetime, end: datetime) -> None:
-    """Run the send job once for each time at which a mail is due between `start` and `end`. Do not wait."""
+    """Run the send job once for each time at which an email is due between `start` and `end`. Do not wait."""
     due = select(func.min(Subscriber.next_due_at)).where(Subscriber.state == SubscriberState.ACTIVE)
     sendable = col(Delivery.state).in_((DeliveryState.PENDING, DeliveryState.DEFERRED))
     retry = select(func.min(Delivery.next_attempt_at)).where(sendable)

@@ -24,7 +24,7 @@ def _preferences(*interests: str | Interest, **options: Any) -> Preferences:
 
 
 UNKNOWN = "trent@example.org"  # the mail server has no such mailbox
-GREYLISTED = "heidi@example.org"  # the mail server defers the first mail
+GREYLISTED = "heidi@example.org"  # the mail server defers the first email
 
 SUBSCRIBERS = (
     SampleSubscriber(
@@ -110,12 +110,12 @@ SUBSCRIBERS = (
     ),
     SampleSubscriber(
         GREYLISTED,
-        "The mail server greylists: the first mail is deferred, then sent; time zone UTC+05:45",
+        "The mail server greylists: the first email is deferred, then sent; time zone UTC+05:45",
         _preferences("earth observation", "star clusters", "weather forecast", zone="Asia/Kathmandu", hour=8),
     ),
     SampleSubscriber(
         UNKNOWN,
-        "A mailbox that does not exist: one mail bounces, and no further mail is sent",
+        "A mailbox that does not exist: one email bounces, and no further mail is sent",
         _preferences("coding agents", zone="UTC", hour=10),
     ),
 )

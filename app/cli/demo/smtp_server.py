@@ -28,7 +28,7 @@ class _FreePortController(Controller):
 
 @dataclass(frozen=True)
 class ReceivedMail:
-    """A mail as the server received it."""
+    """An email as the server received it."""
 
     number: int
     sender: str  # from the envelope
@@ -70,7 +70,7 @@ class ReceivedMail:
 class DemoMailServer:
     """An SMTP server on a free local port. It runs during its `with` block.
 
-    It refuses mail to `unknown` addresses permanently, and the first mail to each `greylisted` address
+    It refuses mail to `unknown` addresses permanently, and the first email to each `greylisted` address
     temporarily, as many real servers do.
     """
 
@@ -93,7 +93,7 @@ class DemoMailServer:
         return self._controller.port
 
     def mail(self, number: int) -> ReceivedMail | None:
-        """Return a mail by its number, counted from 1 in the order of arrival."""
+        """Return an email by its number, counted from 1 in the order of arrival."""
         return self.mails[number - 1] if 0 < number <= len(self.mails) else None
 
     # aiosmtpd calls the following two methods by these names, in its own thread.

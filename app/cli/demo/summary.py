@@ -35,14 +35,14 @@ class MissingDigest:
 
 @dataclass(frozen=True, slots=True)
 class MailboxSummary:
-    """A summary of the mails to one subscriber."""
+    """A summary of the emails to one subscriber."""
 
     email: str
     sent: int
     papers: int
     duplicates: int  # number of papers that were sent more than once; must be 0
     last_missing: MissingDigest | None  # on the last day without a digest; None if all were sent
-    latest: int | None = None  # the id of the first paper in the newest mail
+    latest: int | None = None  # the id of the first paper in the newest email
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Report:
         sent = self.balance.states.get(DeliveryState.SENT, 0)
         if self.mails != sent:
             problems.append(
-                f"the ledger has {count_of(sent, 'sent digest')}, but {count_of(self.mails, 'mail')} arrived"
+                f"the ledger has {count_of(sent, 'sent digest')}, but {count_of(self.mails, 'email')} arrived"
             )
         if not self.balance.is_consistent:
             problems.append(f"the ledger is inconsistent: {self.balance.describe_faults()}")
@@ -77,7 +77,7 @@ class Report:
 def gather(
     session: Session, now: datetime, summaries: Mapping[str, IngestSummary], mails: Sequence[ReceivedMail]
 ) -> Report:
-    """Build the report from the database and the received mails."""
+    """Build the report from the database and the received emails."""
     of_several_sources = (
         select(Listing.paper_id)
         .group_by(col(Listing.paper_id))

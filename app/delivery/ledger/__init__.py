@@ -1,4 +1,4 @@
-"""The ledger: one row per mail, always in exactly one state.
+"""The ledger: one row per email, always in exactly one state.
 
     pending ─▶ claimed ─▶ committing ─▶ sent
        ▲          │            ├──▶ deferred (next_attempt_at) ─▶ claimed …
@@ -6,27 +6,27 @@
    the sender died             └──▶ uncertain: the connection or the process died before the reply
 
 A sender writes `committing` to its journal before it sends the body, and to the row if the reply takes longer
-than a second. So after a crash, only the mails in flight are uncertain. Mails that were only claimed are
+than a second. So after a crash, only the emails in flight are uncertain. Emails that were only claimed are
 provably unsent. Functions take a session and never commit. The exceptions are `SenderLedger` and `recover`,
-because a mail that was sent cannot be rolled back.
+because an email that was sent cannot be rolled back.
 
 snapshots          copies of papers as digests show them, shared by all digests of a day
-entries            add mails and skipped digests; find papers that were already promised
-claims             claim mails for a sender, with a lease
+entries            add emails and skipped digests; find papers that were already promised
+claims             claim emails for a sender, with a lease
 sender_ledger      claim, journal, commit and record, for one running sender
-circuit_breaker    pause sending when the relay refuses too many mails
-receiver_backoffs  delay mails to providers that asked us to send less
-daily_limits       limit the mails to each receiver while a sending domain warms up
+circuit_breaker    pause sending when the relay refuses too many emails
+receiver_backoffs  delay emails to providers that asked us to send less
+daily_limits       limit the emails to each receiver while a sending domain warms up
 outcomes           record the results of attempts
 transitions        change a row's state
-recovery           recover the mails of dead senders
-expiry             give up on mails that have waited too long
+recovery           recover the emails of dead senders
+expiry             give up on emails that have waited too long
 controls           pause, resume, hold until approved, cancel, resend, confirm
 removal            remove a paper from digests that have not been sent yet
 paper_history      the digests that contain a paper
 signatures         DKIM signatures made before a digest is due
-queries            totals, editions, waiting mails
-after_restore      hold mails that may have been sent since the backup was made
+queries            totals, editions, waiting emails
+after_restore      hold emails that may have been sent since the backup was made
 retention          delete deliveries and events after their retention period, and used signatures
 """
 

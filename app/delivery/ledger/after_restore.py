@@ -1,4 +1,4 @@
-"""After a restore: hold the mails that may have been sent since the backup was made."""
+"""After a restore: hold the emails that may have been sent since the backup was made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.storage.database import Database
 from app.storage.models import Delivery, DigestContent, Paper, PaperSnapshot, Subscriber
 from app.storage.models import DeliveryState as State
 
-ID_GAP = 1_000_000  # must exceed the number of mails added since the backup
+ID_GAP = 1_000_000  # must exceed the number of emails added since the backup
 BATCH = 1000  # rows
 NOT_SENT = (State.SKIPPED, State.FAILED, State.SUPPRESSED)
 FINAL_STATES = (State.SENT, State.UNCERTAIN, *NOT_SENT)
@@ -27,9 +27,9 @@ _DELIVERIES, _CONTENTS, _PAPERS, _SNAPSHOTS, _SUBSCRIBERS = (
 
 
 def hold_waiting(session: Session, now: datetime) -> int:
-    """Hold mails that were in flight, or whose next attempt has become due. Return their number.
+    """Hold emails that were in flight, or whose next attempt has become due. Return their number.
 
-    Mails that are due later cannot have been sent.
+    Emails that are due later cannot have been sent.
     """
     was_waiting = _DELIVERIES.c.state.in_(WAITING_STATES) & (_DELIVERIES.c.next_attempt_at <= now)
     held = session.execute(
@@ -59,7 +59,7 @@ def skip_ids(session: Session) -> None:
 
 
 def copy_since(session: Session, previous: Database, backup_at: datetime) -> int:
-    """Copy from the previous database the mails that ended since the backup or are in flight.
+    """Copy from the previous database the emails that ended since the backup or are in flight.
 
     Return how many of them may have been sent. Papers are copied as well, so that the ids in digests still
     refer to the same papers.

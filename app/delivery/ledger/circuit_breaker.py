@@ -1,4 +1,4 @@
-"""Pause sending when the relay refuses too many mails."""
+"""Pause sending when the relay refuses too many emails."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ class CircuitBreaker:
         if texts.total() * 100 < self._percent * len(self._refusals):
             return ""
         text, count = texts.most_common(1)[0]
-        refused = f"the relay refused {texts.total()} of the last {len(self._refusals)} mails"
+        refused = f"the relay refused {texts.total()} of the last {len(self._refusals)} emails"
         return f"{refused}; {count} of them: {text}"

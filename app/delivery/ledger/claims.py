@@ -1,4 +1,4 @@
-"""Claim mails for a sender under a lease, and decide which of them may still be sent."""
+"""Claim emails for a sender under a lease, and decide which of them may still be sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL_EDITIONS = "*"
 # Longer than the ten minutes that a relay may take to reply to the final dot.
 LEASE = timedelta(minutes=20)
 BATCH_SIZE = 300
-# Mails are claimed in this order, so that mails that were never tried are sent first.
+# Emails are claimed in this order, so that emails that were never tried are sent first.
 WAITING_STATES = (State.PENDING, State.DEFERRED, State.UNCERTAIN)
 LEASED_STATES = (State.CLAIMED, State.COMMITTING)
 
@@ -42,7 +42,7 @@ _MAILS = (
 
 
 class SkipReason(NamedTuple):
-    """The state of a mail that is not sent, and the reason. The state is final unless `until` is set."""
+    """The state of an email that is not sent, and the reason. The state is final unless `until` is set."""
 
     state: State
     reason: str
@@ -51,7 +51,7 @@ class SkipReason(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedBatch:
-    """The mails from one claim: requests to send, and the states of the mails to skip, by id."""
+    """The emails from one claim: requests to send, and the states of the emails to skip, by id."""
 
     requests: tuple[MailRequest, ...] = ()
     skipped: Mapping[int, State] = field(default_factory=dict)
@@ -71,10 +71,10 @@ def claim(
     limit: int | None = None,
     ids: Collection[int] | None = None,
 ) -> list[int]:
-    """Claim mails that are due and return their ids. No two senders claim a row at the same time."""
+    """Claim emails that are due and return their ids. No two senders claim a row at the same time."""
     limit = limit or BATCH_SIZE
     claimed_ids: list[int] = []
-    # One query per state: the index returns a state's mails in order. Sorting all waiting mails takes longer.
+    # One query per state: the index returns a state's emails in order. Sorting all of them takes longer.
     for state in WAITING_STATES:
         due = select(DELIVERIES.c.id).where(DELIVERIES.c.state == state, is_sendable(now))
         if ids is not None:
@@ -93,7 +93,7 @@ def claim(
 
 
 def exceeds_a_batch(session: Session, now: datetime) -> bool:
-    """Return whether more mails are due than a sender claims at once."""
+    """Return whether more emails are due than a sender claims at once."""
     count = 0
     for state in WAITING_STATES:
         due = select(DELIVERIES.c.id).where(DELIVERIES.c.state == state, is_sendable(now))
@@ -103,9 +103,9 @@ def exceeds_a_batch(session: Session, now: datetime) -> bool:
 
 
 def is_sendable(now: datetime) -> ColumnElement[bool]:
-    """Return the condition that a mail is due, not overdue and not paused.
+    """Return the condition that an email is due, not overdue and not paused.
 
-    An uncertain mail that must not be sent again has no `next_attempt_at`, so it is never due.
+    An uncertain email that must not be sent again has no `next_attempt_at`, so it is never due.
     """
     return (
         (col(Delivery.next_attempt_at) <= now)
@@ -120,13 +120,13 @@ def _not_paused() -> ColumnElement[bool]:
     return col(Delivery.edition).not_in(paused) & ~all_paused
 
 
-# --- load claimed mails
+# --- load claimed emails
 
 
 def load_claimed(
     session: Session, claimed_ids: Collection[int], snapshots: SnapshotStore, now: datetime
 ) -> tuple[tuple[MailRequest, ...], dict[int, SkipReason]]:
-    """Load claimed mails. Return the requests to send and, by id, the reasons to skip or defer mails."""
+    """Load claimed emails. Return the requests to send and, by id, the reasons to skip or defer emails."""
     rows = _load_rows(session, claimed_ids)
     skips = _skip_reasons(session, rows, now)
     return _mail_requests(session, [row for row in rows if row.id not in skips], snapshots), skips
@@ -165,11 +165,11 @@ def _mail_requests(
     return tuple(requests)
 
 
-# --- skip mails that must not be sent
+# --- skip emails that must not be sent
 
 
 def skip_reason(kind: MailKind, subscriber: SubscriberState, suppressed: str | None) -> SkipReason | None:
-    """Return the reason to skip a mail, or None. `suppressed` is its address's suppression reason, if any."""
+    """Return the reason to skip an email, or None. `suppressed` is the reason for a suppression."""
     if suppressed is not None:
         return SkipReason(State.SUPPRESSED, f"the address is suppressed: {suppressed}")
     if subscriber is SubscriberState.ERASED:
@@ -191,13 +191,13 @@ def _skip_reasons(session: Session, rows: Iterable[Any], now: datetime) -> dict[
 
 
 def skip_claimed(session: Session, owner: str, skips: Mapping[int, SkipReason]) -> None:
-    """Set the state of mails that `owner` has claimed but must not send, or must send later."""
+    """Set the state of emails that `owner` has claimed but must not send, or must send later."""
     ids_by_reason = defaultdict(list)
     for delivery_id, skip in skips.items():
         ids_by_reason[skip].append(delivery_id)
     for (state, reason, until), ids in ids_by_reason.items():
         values: dict[str, Any] = {"state": state, "reason": reason, "next_attempt_at": until}
-        if until:  # no attempt was made now, but an earlier one may have delivered the mail
+        if until:  # no attempt was made now, but an earlier one may have delivered the email
             values["attempts"] = col(Delivery.attempts) - 1
             values["state"] = case((col(Delivery.possibly_delivered), State.UNCERTAIN), else_=state)
         claimed = update(Delivery).where(col(Delivery.id).in_(ids), _leased_by(owner))
@@ -208,9 +208,9 @@ def skip_claimed(session: Session, owner: str, skips: Mapping[int, SkipReason]) 
 
 
 def still_sendable(session: Session, owner: str, now: datetime) -> set[int]:
-    """Return the ids of claimed mails that a sender may still send.
+    """Return the ids of claimed emails that a sender may still send.
 
-    Leave out mails that were paused or cancelled, mails that `skip_reason` rejects, and mails to providers
+    Leave out emails that were paused or cancelled, emails that `skip_reason` rejects, and emails to providers
     that asked us to send less.
     """
     claimed = (
@@ -223,12 +223,12 @@ def still_sendable(session: Session, owner: str, now: datetime) -> set[int]:
 
 
 def renew_lease(session: Session, owner: str, now: datetime) -> None:
-    """Extend the lease of a running sender, so that no other sender takes over its mails."""
+    """Extend the lease of a running sender, so that no other sender takes over its emails."""
     session.execute(update(Delivery).where(_leased_by(owner)).values(lease_until=now + LEASE))
 
 
 def mark_committing(session: Session, owner: str, ids: Collection[int]) -> None:
-    """Mark mails as `committing`: their bodies were sent, but the relay has not replied yet."""
+    """Mark emails as `committing`: their bodies were sent, but the relay has not replied yet."""
     claimed = update(Delivery).where(
         col(Delivery.id).in_(ids), col(Delivery.lease_owner) == owner, col(Delivery.state) == State.CLAIMED
     )

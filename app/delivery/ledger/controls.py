@@ -1,4 +1,4 @@
-"""Operator controls: pause, resume, cancel, resend or confirm uncertain mails, and retry failed digests."""
+"""Operator controls: pause, resume, cancel, resend or confirm uncertain emails, and retry failed digests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ IMPORTED = "subscribers were imported: see what would be sent, then resume"
 # The scope of a pause that holds only the first digests of subscribers who were added or imported.
 FIRST_DIGESTS = "first digests"
 HOLD_AHEAD = timedelta(days=60)  # a later day is probably a mistake
-# Claimed mails are cancelled, too. If one is already in flight, the relay's reply sets its state later.
+# Claimed emails are cancelled, too. If one is already in flight, the relay's reply sets its state later.
 UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
 
 
@@ -79,9 +79,9 @@ def _release_first_digests(session: Session) -> None:
 
 
 def hold_new(session: Session, editions: Collection[str], now: datetime) -> None:
-    """Pause the editions that have no mails yet, until an operator approves them by resuming them.
+    """Pause the editions that have no emails yet, until an operator approves them by resuming them.
 
-    Call this in the transaction that adds the first mails of these editions, before adding them.
+    Call this in the transaction that adds the first emails of these editions, before adding them.
     """
     for edition in sorted(set(editions) - planned_editions(session, editions)):
         pause(session, AWAITS_APPROVAL, now, edition)
@@ -111,7 +111,7 @@ def hold(session: Session, edition: str, now: datetime) -> None:
 
 
 def planned_editions(session: Session, editions: Collection[str]) -> set[str]:
-    """Return the editions among `editions` that have mails."""
+    """Return the editions among `editions` that have emails."""
     return set(session.exec(select(Delivery.edition).where(col(Delivery.edition).in_(editions)).distinct()))
 
 
@@ -134,9 +134,9 @@ def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False
 
 
 def cancel(session: Session, edition: str) -> int:
-    """Cancel the unsent mails of an edition and return their number.
+    """Cancel the unsent emails of an edition and return their number.
 
-    Mails that may have arrived become uncertain and are not sent again.
+    Emails that may have arrived become uncertain and are not sent again.
     """
     may_have_arrived = col(Delivery.possibly_delivered)
     uncertain = {"state": State.UNCERTAIN, "reason": CANCELLED, "next_attempt_at": None, "lease_until": None}
@@ -154,7 +154,7 @@ def cancel(session: Session, edition: str) -> int:
 
 
 def resend(session: Session, delivery_id: int, now: datetime) -> None:
-    """Have an uncertain mail sent again with the same Message-ID and bytes.
+    """Have an uncertain email sent again with the same Message-ID and bytes.
 
     Raise NotFound if there is no such delivery. Raise Conflict if it is not uncertain or its content is lost.
     """
@@ -181,7 +181,7 @@ def resend_uncertain(session: Session, edition: str, now: datetime) -> int:
 
 
 def confirm_arrival(session: Session, delivery_id: int, now: datetime) -> None:
-    """Record an uncertain mail as sent, because it arrived.
+    """Record an uncertain email as sent, because it arrived.
 
     If its sender reports the relay's reply later, the reply is recorded as well. Raise NotFound if there is
     no such delivery, and Conflict if it is not uncertain.
@@ -199,7 +199,7 @@ def confirm_uncertain(session: Session, edition: str, now: datetime) -> int:
 
 
 def _record_arrival(session: Session, mails: ColumnElement[bool], now: datetime) -> int:
-    """Record uncertain mails that meet a condition as sent. No sender holds a lease on an uncertain mail."""
+    """Record uncertain emails that meet a condition as sent. No sender holds a lease on them."""
     values = {"state": State.SENT, "reason": "", "next_attempt_at": None, "smtp_text": ARRIVED}
     uncertain = update(Delivery).where(mails, col(Delivery.state) == State.UNCERTAIN)
     due_at = col(Delivery.due_at)  # the actual time of sending is unknown
@@ -220,7 +220,7 @@ def count_held_uncertain(session: Session, since: datetime) -> dict[str, int]:
 
 
 def retry_failed(session: Session, edition: str, now: datetime) -> int:
-    """Send the failed digests of an edition again, as new mails. Return their number.
+    """Send the failed digests of an edition again, as new emails. Return their number.
 
     A digest stays failed if it may have arrived, if its subscriber no longer gets digests, or if the
     subscriber was or will be sent a later digest, which may contain the same papers.
@@ -244,7 +244,7 @@ def count_retryable(session: Session, since: datetime) -> dict[str, int]:
 
 
 def _count_by_edition(session: Session, mails: Select[Any]) -> dict[str, int]:
-    """Count the selected mails by edition. GROUP BY would make SQLite read the mails of all editions."""
+    """Count the selected emails by edition. GROUP BY would make SQLite read the emails of all editions."""
     return dict(sorted(Counter(session.execute(mails).scalars()).items()))
 
 
@@ -293,7 +293,7 @@ def pauses(session: Session) -> list[SendingPause]:
 
 
 def hold_reason(current: Collection[SendingPause], delivery: Delivery) -> str:
-    """Return the reason why an unsent mail is held back, or "". `current` is the result of `pauses`."""
+    """Return the reason why an unsent email is held back, or "". `current` is the result of `pauses`."""
     scopes = {ALL_EDITIONS, delivery.edition}
     if delivery.next_attempt_at is None:
         scopes.add(FIRST_DIGESTS)

@@ -1,7 +1,7 @@
-"""Count the mails to each receiver while a sending domain warms up; defer digests beyond its daily limit.
+"""Count the emails to each receiver while a sending domain warms up; defer digests beyond its daily limit.
 
-During the warm-up, claiming a mail writes its receiver to its row. An index of the rows with a receiver makes
-it fast to count today's mails. Without a warm-up, the index is empty and costs nothing.
+During the warm-up, claiming an email writes its receiver to its row. An index of the rows with a receiver
+makes it fast to count today's emails. Without a warm-up, the index is empty and costs nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def defer_excess(
 ) -> dict[int, SkipReason]:
     """Defer claimed digests beyond today's limits until tomorrow, and return the reasons by id.
 
-    Mails that somebody is waiting for, such as confirmations, count towards the limits but are never
+    Emails that somebody is waiting for, such as confirmations, count towards the limits but are never
     deferred. Must be called in the same transaction as the claim, after `lock`.
     """
     limit = warm_up.limit_on(now.date())
@@ -62,7 +62,7 @@ def defer_excess(
     for number in claimed_ids:
         receiver = receivers[number]
         if rows[number].kind is MailKind.DIGEST and used[receiver] >= limit:
-            reason = f"{REASON}{receiver} gets at most {limit} mails on {now:%Y-%m-%d}"
+            reason = f"{REASON}{receiver} gets at most {limit} emails on {now:%Y-%m-%d}"
             excess[number] = SkipReason(State.DEFERRED, reason, tomorrow)
         else:
             used[receiver] += 1
@@ -80,7 +80,7 @@ def _recipients(session: Session, ids: Collection[int]):  # type: ignore[no-unty
 
 
 def use_today(session: Session, receivers: Collection[str] | None, now: datetime) -> Counter[str]:
-    """Count the mails sent to each receiver on this UTC day. The query reads only an index."""
+    """Count the emails sent to each receiver on this UTC day. The query reads only an index."""
     receiver = col(Delivery.receiver)
     sent = select(receiver, func.count()).where(
         receiver.is_not(None), col(Delivery.sent_at) >= _midnight(now)
@@ -91,8 +91,8 @@ def use_today(session: Session, receivers: Collection[str] | None, now: datetime
 
 
 def _leased(session: Session, exclude: Collection[int]) -> Counter[str]:
-    """Count the claimed mails to each receiver that may still be sent, except those in `exclude`."""
-    # A condition on the receiver would make SQLite read all of today's mails.
+    """Count the claimed emails to each receiver that may still be sent, except those in `exclude`."""
+    # A condition on the receiver would make SQLite read all of today's emails.
     claimed = select(Delivery.id, Delivery.receiver).where(col(Delivery.state).in_(LEASED_STATES))
     return Counter(
         receiver for number, receiver in session.execute(claimed) if receiver and number not in exclude
@@ -100,7 +100,7 @@ def _leased(session: Session, exclude: Collection[int]) -> Counter[str]:
 
 
 def warm_up_status(session: Session, warm_up: WarmUp | None, now: datetime) -> WarmUpStatus | None:
-    """Return the warm-up's progress and the number of mails to each receiver, or None without a warm-up."""
+    """Return the warm-up's progress and the number of emails to each receiver, or None without a warm-up."""
     if warm_up is None:
         return None
     sent, receiver = use_today(session, None, now), col(Delivery.receiver)

@@ -1,4 +1,4 @@
-"""Add mails and skipped digests to the ledger; find the papers and news promised to subscribers."""
+"""Add emails and skipped digests to the ledger; find the papers and news promised to subscribers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.storage.models import Delivery, DigestContent
 from app.storage.models import DeliveryState as State
 from app.types import Digest, MailKind, PaperUpdate, Skip, SkippedEdition, UpdateKind
 
-AFTER_DAYS = "a"  # sorts between the editions of digests (2026-…) and those of other mails (confirm-2026…)
+AFTER_DAYS = "a"  # sorts between the editions of digests (2026-…) and those of other emails (confirm-2026…)
 A_DAY, MAX_EDITION_DELAY = timedelta(days=1), timedelta(days=10)
 # Patterns in stored digests. They match only keys, because quotation marks in JSON strings are escaped.
 _PAPERS, _UPDATES = re.compile(rb'"papers": ?\[([\d, ]*\d)\]'), b'"updates":'
@@ -30,7 +30,7 @@ UNDELIVERED = (State.FAILED, State.SUPPRESSED, State.SKIPPED)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A mail that is due at `due_at`, or the reason why no digest is sent at that time."""
+    """An email that is due at `due_at`, or the reason why no digest is sent at that time."""
 
     subscriber_id: int
     edition: str
@@ -97,10 +97,10 @@ def enqueue(
     digest: Digest | Skip | None = None,
     give_up_at: datetime | None = None,
 ) -> int | None:
-    """Add one mail and return its id, or None if the subscriber already has this edition.
+    """Add one email and return its id, or None if the subscriber already has this edition.
 
-    `now` is from this machine's clock, which may be wrong. So if the mail is due now and is not a digest, its
-    due time is converted to the database's clock.
+    `now` is from this machine's clock, which may be wrong. So if the email is due now and is not a digest,
+    its due time is converted to the database's clock.
     """
     ahead = skew(session)
     due_at += ahead if due_at == now and kind is not MailKind.DIGEST else timedelta()

@@ -1,4 +1,4 @@
-"""Give up on mails that have waited too long. A digest expires when the next one is due."""
+"""Give up on emails that have waited too long. A digest expires when the next one is due."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.types import MailKind
 
 
 def expire_overdue(session: Session, now: datetime) -> Counter[str]:
-    """Give up on mails whose `give_up_at` has passed. Return the number of mails by new state."""
+    """Give up on emails whose `give_up_at` has passed. Return the number of emails by new state."""
     rows = lock_rows(session, is_overdue(now))
     for delivery in rows:
         why = "the next digest is due" if delivery.kind is MailKind.DIGEST else "it is out of date"
@@ -27,7 +27,7 @@ def expire_overdue(session: Session, now: datetime) -> Counter[str]:
 
 
 def is_overdue(now: datetime) -> ColumnElement[bool]:
-    """Return the condition that a mail is still waiting although its `give_up_at` has passed."""
+    """Return the condition that an email is still waiting although its `give_up_at` has passed."""
     return (
         col(Delivery.state).in_(WAITING_STATES)
         & col(Delivery.next_attempt_at).is_not(None)

@@ -1,4 +1,4 @@
-"""Record the results of attempts: set each mail's state and retry time, and report permanent failures."""
+"""Record the results of attempts: set each email's state and retry time, and report permanent failures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from app.types import SendOutcome, SendResult
 
 # Called in the transaction that records a permanent failure, with the ids of the delivery and the subscriber.
 OnFailed = Callable[[Session, int, int, SendResult, datetime], None]
-# States in which the owner's result counts. In all other states, the mail was released, sent or given up.
+# States in which the owner's result counts. In all other states, the email was released, sent or given up.
 OPEN_STATES = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
 NOT_ATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
 RETRIED = (
@@ -52,7 +52,7 @@ def record_results(
     accepted = [attempt for attempt in attempts if attempt.result.outcome is SendOutcome.ACCEPTED]
     others = [attempt for attempt in attempts if attempt.result.outcome is not SendOutcome.ACCEPTED]
     states = _record_accepted(session, accepted, owner)
-    # Clear the personal data of mails that were in flight when their subscriber was erased.
+    # Clear the personal data of emails that were in flight when their subscriber was erased.
     recent = (col(Event.kind).in_(ERASING), col(Event.at) > now - 2 * LEASE)
     if session.exec(select(Event.id).where(*recent).limit(1)).first() is not None:
         subscriber = select(col(Subscriber.state)).where(col(Subscriber.id) == Delivery.subscriber_id)
@@ -83,7 +83,7 @@ _ACCEPTED_BY_POSTGRES = text("""
 
 
 def _record_accepted(session: Session, attempts: Sequence[AttemptResult], owner: str) -> dict[int, State]:
-    """Record accepted mails in one statement. Their rows become `sent`, whatever their state was."""
+    """Record accepted emails in one statement. Their rows become `sent`, whatever their state was."""
     if not attempts:
         return {}
     ids = [attempt.delivery_id for attempt in attempts]
@@ -145,7 +145,7 @@ def _record_others(
             elif delivery.state is State.FAILED:
                 on_failed(session, delivery_id, delivery.subscriber_id, attempt.result, now)
         elif attempt.result.outcome is SendOutcome.UNCERTAIN and delivery.state is not State.SENT:
-            # The mail was cancelled or given up while it was in flight.
+            # The email was cancelled or given up while it was in flight.
             transitions.mark_uncertain(delivery, _text(attempt.result), None)
         _postpone(delivery, receiver_backoffs.find(backoffs, subscriber.email))
         states[delivery_id] = delivery.state
@@ -167,7 +167,7 @@ def _back_off(
 
 
 def _unclaim(session: Session, delivery: Delivery, subscriber: Subscriber) -> None:
-    """Put a mail that was not attempted back in the queue, or skip it if it must no longer be sent."""
+    """Put an email that was not attempted back in the queue, or skip it if it must no longer be sent."""
     suppressed = suppression.reasons_for(session, [subscriber.email]).get(subscriber.email)
     skip = skip_reason(delivery.kind, subscriber.state, suppressed)
     delivery.attempts -= 1
@@ -178,7 +178,7 @@ def _unclaim(session: Session, delivery: Delivery, subscriber: Subscriber) -> No
 
 
 def _postpone(delivery: Delivery, backoff: ReceiverBackoff | None) -> None:
-    """Postpone a mail's next attempt until the end of the back-off."""
+    """Postpone an email's next attempt until the end of the back-off."""
     if backoff and delivery.next_attempt_at:
         delivery.next_attempt_at = max(delivery.next_attempt_at, backoff.until)
         if delivery.state is State.PENDING:

@@ -1,4 +1,4 @@
-"""Queries on the ledger: totals by state, editions, waiting mails, stored digests."""
+"""Queries on the ledger: totals by state, editions, waiting emails, stored digests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VARYING = re.compile(r"\d+|“[^”]*”(?:, “[^”]*”)*")
 
 
 def totals(session: Session) -> dict[State, int]:
-    """Count all mails in the ledger by state. The query reads only an index."""
+    """Count all emails in the ledger by state. The query reads only an index."""
     state = col(Delivery.state)
     rows = session.exec(select(state, func.count()).group_by(state))
     return dict.fromkeys(State, 0) | {State(name): count for name, count in rows}
@@ -100,15 +100,15 @@ def commonest_reasons(session: Session, edition: str, limit: int = 10) -> list[R
 
 
 class WaitingMails(NamedTuple):
-    """The number of mails of one kind that are still to be sent, and the earliest time for an attempt."""
+    """The number of emails of one kind that are still to be sent, and the earliest time for an attempt."""
 
     kind: MailKind
     mails: int
-    next_attempt_at: datetime  # of the first mail
+    next_attempt_at: datetime  # of the first email
 
 
 def waiting_mails(session: Session) -> list[WaitingMails]:
-    """Count mails to be sent or tried again, by kind. Uncertain mails without a next attempt don't count."""
+    """Count emails to be sent or tried again, by kind. Leave out uncertain ones without a next attempt."""
     first = func.min(Delivery.next_attempt_at)
     waiting = select(Delivery.kind, func.count(), first).where(
         col(Delivery.state).in_(WAITING_STATES), col(Delivery.next_attempt_at).is_not(None)

@@ -1,4 +1,4 @@
-"""Providers that asked us to send less. Mails to them wait; mails to other providers are sent."""
+"""Providers that asked us to send less. Emails to them wait; emails to other providers are sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recover the mails of dead senders, and expire leases."""
+"""Recover the emails of dead senders, and expire leases."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ log = structlog.get_logger(__name__)
 
 
 def has_work(session: Session, now: datetime, folder: Path) -> bool:
-    """Return whether a mail may be sent now or `recover` has work to do."""
-    # One query per condition, because conditions joined by OR make databases read every waiting mail.
+    """Return whether an email may be sent now or `recover` has work to do."""
+    # One query per condition, because conditions joined by OR make databases read every waiting email.
     sendable = ((col(Delivery.state) == state) & is_sendable(now) for state in WAITING_STATES)
     conditions = (*sendable, is_overdue(now), _lease_has_expired(now, ()))
     ids = (session.exec(select(Delivery.id).where(condition).limit(1)).first() for condition in conditions)
@@ -39,10 +39,10 @@ def has_work(session: Session, now: datetime, folder: Path) -> bool:
 def recover(
     database: Database, folder: Path, now: datetime, policy: UncertainPolicy, on_failed: OnFailed
 ) -> Counter[str]:
-    """Recover the mails of dead senders and expire overdue mails. Return the number of mails by new state.
+    """Recover the emails of dead senders and expire overdue emails. Return the number of emails by new state.
 
-    A dead sender's journal states exactly which mails were sent. If there is no journal here and the lease
-    has expired, the sender's machine is lost, and its mails become uncertain. Mails of running senders do
+    A dead sender's journal states exactly which emails were sent. If there is no journal here and the lease
+    has expired, the sender's machine is lost, and its emails become uncertain. Emails of running senders do
     not change.
     """
     recovered: Counter[str] = Counter()
@@ -50,7 +50,7 @@ def recover(
         with database.write() as session:
             states = replay_journal(session, abandoned, now, policy, on_failed)
         log.warning(
-            "recovered the mails of a crashed sender",
+            "recovered the emails of a crashed sender",
             sender=abandoned.owner,
             states=dict(states),
             deliveries=sorted(abandoned.unanswered)[:MAX_LOGGED],
@@ -71,7 +71,7 @@ def replay_journal(
     policy: UncertainPolicy,
     on_failed: OnFailed,
 ) -> Counter[str]:
-    """Record each mail of a dead sender as answered, uncertain or unsent, according to the journal."""
+    """Record each email of a dead sender as answered, uncertain or unsent, according to the journal."""
     advisory_lock(session, abandoned.owner)  # its last claim's transaction may still be running
     answered = record_results(
         session, abandoned.results, owner=abandoned.owner, now=now, policy=policy, on_failed=on_failed
@@ -84,7 +84,7 @@ def replay_journal(
         sent_as = abandoned.unanswered.get(delivery.id or 0)
         if sent_as or not abandoned.complete:
             delivery.message_id, delivery.subject = sent_as or (delivery.message_id, delivery.subject)
-            _mark_uncertain(delivery, "the sender crashed while this mail was in flight", now, policy)
+            _mark_uncertain(delivery, "the sender crashed while this email was in flight", now, policy)
         else:
             transitions.requeue(delivery, now)
     return Counter(answered.values()) + Counter(delivery.state for delivery in rows)
@@ -93,7 +93,7 @@ def replay_journal(
 def expire_leases(
     session: Session, now: datetime, alive: Collection[str], policy: UncertainPolicy
 ) -> Counter[str]:
-    """Mark mails as uncertain if their sender has lost both its lease and its process lock.
+    """Mark emails as uncertain if their sender has lost both its lease and its process lock.
 
     A running sender may lose one of the two: a lost connection releases the lock at once, and a clock that
     jumps ends the lease.

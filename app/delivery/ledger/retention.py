@@ -48,7 +48,7 @@ def drop_signatures(session: Session, first_id: int) -> tuple[int, int]:
     """Drop the signatures of a batch of sent digests, starting at `first_id`.
 
     Return the number of dropped signatures, and the first id of the next batch (0 if there is none). If a
-    sent mail is ever resent, it is signed again, which gives the same bytes as long as the key is the same.
+    sent email is ever resent, it is signed again, which gives the same bytes as long as the key is the same.
     """
     number = col(Delivery.id)
     batch = select(number, col(Delivery.state)).where(number >= first_id).order_by(number).limit(BATCH_SIZE)

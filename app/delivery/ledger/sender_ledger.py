@@ -2,12 +2,12 @@
 
 This module commits its own transactions.
 
-claim            claim mails that are due, with a lease           database
-journal_intent   optional: journal that mails may be sent soon    journal, synced to disk
+claim            claim emails that are due, with a lease           database
+journal_intent   optional: journal that emails may be sent soon    journal, synced to disk
 commit           journal that the body is about to be sent        journal
 record           journal the relay's reply, or why there is none  journal
 flush            write the recorded results, in batches           database
-refresh          find claimed mails that must no longer be sent   database
+refresh          find claimed emails that must no longer be sent   database
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ log = structlog.get_logger(__name__)
 
 
 class SenderLedger:
-    """The mails that one sender has claimed, and their results. Use it as `async with SenderLedger(...)`.
+    """The emails that one sender has claimed, and their results. Use it as `async with SenderLedger(...)`.
 
     This class is the connection pool's `DeliveryTracker`. `commit` and `record` never wait: they write to the
     journal at once, and a thread flushes the results to the database in batches. While the database is
@@ -88,13 +88,13 @@ class SenderLedger:
         self._breaker = circuit_breaker.CircuitBreaker(settings.pause_at_failures)
         self._claims: set[asyncio.Task[ClaimedBatch]] = set()  # claims that are still running
         self._writes_unconfirmed = False  # the connection failed, but the database may have committed
-        self._claimed_ids: set[int] = set()  # claimed mails whose results have not been flushed yet
+        self._claimed_ids: set[int] = set()  # claimed emails whose results have not been flushed yet
         self._intended_ids: set[int] = set()  # synced to disk by `journal_intent`
-        self._withdrawn_ids: set[int] = set()  # claimed mails that must no longer be sent
+        self._withdrawn_ids: set[int] = set()  # claimed emails that must no longer be sent
         self._backed_off: dict[str, float] = {}  # provider → end of a back-off not yet in the database
         self._in_flight_ids: frozenset[int] = frozenset()  # as of the last refresh
         self._committing_ids: frozenset[int] = frozenset()  # marked as `committing` in the database
-        self._editions: dict[int, str] = {}  # of claimed mails, for the log
+        self._editions: dict[int, str] = {}  # of claimed emails, for the log
         self._results: list[AttemptResult] = []  # not flushed yet
         self._flush_due, self._flush_lock = asyncio.Event(), asyncio.Lock()
         self._refreshed_at = self._renewed_at = monotonic()
@@ -103,7 +103,7 @@ class SenderLedger:
         self._error: Exception | None = None
         self._closing = False
         self.shutting_down = False  # set at shutdown: do not wait for the database
-        self.counts: Counter[str] = Counter()  # of mails by final state
+        self.counts: Counter[str] = Counter()  # of emails by final state
 
     @property
     def stop_reason(self) -> str:
@@ -123,7 +123,7 @@ class SenderLedger:
         self._flush_due.set()
         try:
             await asyncio.wait((self._refreshing, self._flushing, *self._claims))
-            # Record mails that were never started as NOT_ATTEMPTED, so that the next sender can claim them.
+            # Record emails that were never started as NOT_ATTEMPTED, so that the next sender can claim them.
             recorded = {attempt.delivery_id for attempt in self._results}
             for delivery_id in self._claimed_ids - recorded - self._journal.in_flight:
                 self.record_unwritten(delivery_id, SendResult(SendOutcome.NOT_ATTEMPTED))
@@ -137,7 +137,7 @@ class SenderLedger:
     # --- claim
 
     async def claim(self, ids: Collection[int] | None = None, limit: int | None = None) -> ClaimedBatch:
-        """Claim the next mails, or return an empty batch if none can be sent. Wait for the database."""
+        """Claim the next emails, or return an empty batch if none can be sent. Wait for the database."""
         if self.stop_reason:
             return ClaimedBatch()
         # In a separate task, because the caller may be cancelled after the database has claimed the rows.
@@ -161,7 +161,7 @@ class SenderLedger:
     def _claim(
         self, ids: Collection[int] | None, limit: int | None
     ) -> tuple[list[int], Collection[int], float]:
-        """Claim mails. Return the ids of the mails to load, and of those deferred by warm-up limits."""
+        """Claim emails. Return the ids of the emails to load, and of those deferred by warm-up limits."""
         self._database.presence.announce()
         now, deferred = self._clock(), dict[int, SkipReason]()
         with self._database.write() as session:
@@ -174,7 +174,7 @@ class SenderLedger:
         return [number for number in claimed_ids if number not in deferred], deferred.keys(), monotonic()
 
     def _load_claimed(self, claimed_ids: Collection[int]) -> ClaimedBatch:
-        """Load the claimed mails outside the claim's transaction, so that other writers do not wait."""
+        """Load the claimed emails outside the claim's transaction, so that other writers do not wait."""
         with self._database.read() as session:
             requests, skips = load_claimed(session, claimed_ids, self._snapshots, self._clock())
         if skips:
@@ -185,14 +185,14 @@ class SenderLedger:
     # --- journal the intent, commit, record: see connection_pool.DeliveryTracker
 
     async def journal_intent(self, ids: Collection[int]) -> None:
-        """Durably record the intent to send these mails. Do nothing if the journal is not durable."""
+        """Durably record the intent to send these emails. Do nothing if the journal is not durable."""
         if self._journal.durable:
             self._journal.intend(ids)
             await asyncio.to_thread(self._journal.sync)
             self._intended_ids.update(ids)
 
     def may_send(self, mail: OutgoingMail) -> bool:
-        """Return whether a mail may be sent now. Mails to a provider that has just throttled us wait."""
+        """Return whether an email may be sent now. Emails to a provider that has just throttled us wait."""
         if self._backed_off and self._backed_off.get(provider_of(mail.recipient), 0) > monotonic():
             return False
         return self._may_commit(mail)
@@ -222,7 +222,7 @@ class SenderLedger:
         return True
 
     def record(self, mail: OutgoingMail, result: SendResult) -> None:
-        """Record a mail's result in the journal now (if it was attempted) and in the database soon after."""
+        """Record an email's result in the journal now (if it was attempted) and in the database soon."""
         if result.outcome is SendOutcome.THROTTLED:
             self._backed_off[provider_of(mail.recipient)] = monotonic() + FIRST_BACKOFF.total_seconds()
         committed = mail.delivery_id in self._journal.in_flight
@@ -230,7 +230,7 @@ class SenderLedger:
         self._record(AttemptResult(mail.delivery_id, result, self._now(), *names))
 
     def record_unwritten(self, delivery_id: int, result: SendResult) -> None:
-        """Record the result of a mail that was never submitted to the relay."""
+        """Record the result of an email that was never submitted to the relay."""
         self._record(AttemptResult(delivery_id, result, self._now()))
 
     def _record(self, attempt: AttemptResult) -> None:
@@ -279,10 +279,10 @@ class SenderLedger:
                 self._flush_due.clear()
 
     def _log_results(self, batch: Sequence[AttemptResult], states: Mapping[int, str]) -> None:
-        """Log one line for the batch, and one for each mail that was attempted but not sent."""
+        """Log one line for the batch, and one for each email that was attempted but not sent."""
         editions = {attempt.delivery_id: self._editions.pop(attempt.delivery_id, "") for attempt in batch}
         log.info(
-            "mails recorded",
+            "emails recorded",
             editions=sorted(set(editions.values())),
             deliveries=[min(editions), max(editions)],
             states=dict(Counter(states.values())),
@@ -311,7 +311,7 @@ class SenderLedger:
             self._database.fsync()
         return {delivery_id: state.value for delivery_id, state in states.items()}
 
-    # --- refresh: withdrawn mails and the lease
+    # --- refresh: withdrawn emails and the lease
 
     async def _refresh_periodically(self) -> None:
         while True:
@@ -321,13 +321,13 @@ class SenderLedger:
             except DATABASE_AWAY as error:
                 self._database_was_away = True
                 log.warning(
-                    "could not check with the database which mails may still be sent", error=str(error.orig)
+                    "could not check with the database which emails may still be sent", error=str(error.orig)
                 )
             except Exception as error:
                 self._error = self._error or error
 
     async def refresh(self) -> None:
-        """Withdraw mails that must no longer be sent, mark slow mails as `committing`, renew the lease."""
+        """Withdraw emails that must no longer be sent, mark slow emails as `committing`, renew the lease."""
         claimed_ids, now = frozenset(self._claimed_ids), monotonic()
         if not claimed_ids:
             return

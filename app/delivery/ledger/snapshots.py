@@ -10,7 +10,7 @@ the item's marks are empty. If a digest has news about earlier papers, "updates"
 title, URL] for each item.
 
 Snapshots do not change when the paper does, so a delivery can be rendered again, byte for byte, until it is
-deleted. Columns are compact, because they are read for each mail.
+deleted. Columns are compact, because they are read for each email.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ def set_state(delivery: Delivery, state: State, reason: str, next_attempt_at: da
 
 
 def requeue(delivery: Delivery, next_attempt_at: datetime | None) -> None:
-    """Put a mail back in the queue. It becomes uncertain if an earlier attempt may have delivered it."""
+    """Put an email back in the queue. It becomes uncertain if an earlier attempt may have delivered it."""
     state, reason = (State.UNCERTAIN, delivery.reason) if delivery.possibly_delivered else (State.PENDING, "")
     set_state(delivery, state, reason, next_attempt_at)
 

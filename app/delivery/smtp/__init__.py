@@ -1,9 +1,9 @@
-"""The SMTP client: one round trip per mail if the relay offers PIPELINING.
+"""The SMTP client: one round trip per email if the relay offers PIPELINING.
 
 protocol         PURE: commands, bodies and replies as bytes
 handshake        connect: EHLO with our host name, TLS, login
 connection       one connection to the relay; `Timeouts`
-connection_pool  open connections while mails wait; reuse and renew them
-fair_queue       PURE: a queue of mails for each provider, served in turn
+connection_pool  open connections while emails wait; reuse and renew them
+fair_queue       PURE: a queue of emails for each provider, served in turn
 responses        PURE: the meaning of refusals
 """

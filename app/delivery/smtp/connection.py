@@ -1,13 +1,13 @@
-"""One connection to the relay. With PIPELINING, each mail takes one round trip.
+"""One connection to the relay. With PIPELINING, each email takes one round trip.
 
 aiosmtplib performs EHLO, STARTTLS and AUTH; then `SmtpConnection` takes over its transport. If the relay
 offers PIPELINING (RFC 2920), one write carries a body, its final dot, and MAIL, RCPT and DATA for the next
 mail; the replies arrive together. A body is sent only after the replies to its MAIL, RCPT and DATA and to the
-previous body, and after the tracker has committed it. So at most one mail is in flight. CHUNKING would save
+previous body, and after the tracker has committed it. So at most one email is in flight. CHUNKING would save
 nothing: a body waits for the reply to RCPT anyway, and these bodies have no dots to stuff.
 
-Nothing blocks here: all code runs when a reply or a mail arrives, or when a timeout expires. The transport's
-buffer contains at most one mail, so flow control is not needed.
+Nothing blocks here: all code runs when a reply or an email arrives, or when a timeout expires. The
+transport's buffer contains at most one email, so flow control is not needed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds to wait for the relay (RFC 5321, 4.5.3.2). If `end` is shorter, mails may be sent twice."""
+    """Seconds to wait for the relay (RFC 5321, 4.5.3.2). If `end` is shorter, emails may be sent twice."""
 
     connect: float = 300.0  # until the relay's greeting
     mail: float = 300.0
@@ -64,10 +64,10 @@ class PendingReply(StrEnum):
 
 
 class SmtpConnection(asyncio.Protocol):
-    """An SMTP session after EHLO, up to the reply to QUIT. It takes its mails from the pool.
+    """An SMTP session after EHLO, up to the reply to QUIT. It takes its emails from the pool.
 
-    A mail is first `_next` (its envelope is being sent), then `_in_flight` (its body is being sent or awaits
-    a reply), and then its result is recorded. With PIPELINING, both may be set at the same time.
+    An email is first `_next` (its envelope is being sent), then `_in_flight` (its body is being sent or
+    awaits a reply), and then its result is recorded. With PIPELINING, both may be set at the same time.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class SmtpConnection(asyncio.Protocol):
         self._pool = pool
         self._mails_left = max_mails
         self._strict_counts: Counter[ProviderQueue] = Counter()
-        self.carried: list[ProviderQueue] = []  # the queue of each mail being carried: see FairQueue
+        self.carried: list[ProviderQueue] = []  # the queue of each email being carried: see FairQueue
         self.pipelines = capabilities.pipelining
         self._loop = asyncio.get_running_loop()
         self._parser = ReplyParser()
@@ -94,8 +94,8 @@ class SmtpConnection(asyncio.Protocol):
         self._next_refusal: SendResult | None = None
         self._sender_refused = False
         self._in_flight: QueuedMail | None = None
-        self._has_served = False  # a mail was accepted or refused
-        self._is_last = False  # no more mails may be started
+        self._has_served = False  # an email was accepted or refused
+        self._is_last = False  # no more emails may be started
         self._closed = False
         self._more_replies = False  # arrived together with the reply that is being handled
         self._deadline = 0.0
@@ -115,20 +115,20 @@ class SmtpConnection(asyncio.Protocol):
     # --- called by the pool
 
     def resume(self) -> None:
-        """Start the next mail. Called when a mail is waiting."""
+        """Start the next email. Called when an email is waiting."""
         if self._closed or self._is_last or self._next:
             return
         if self.pipelines or not self._pending:
             self._write(self._begin())
 
     def stop(self) -> None:
-        """Send no more mails. Close the connection now or, if a mail is in flight, after the reply to it."""
+        """Send no more emails. Close the connection now or, if one is in flight, after the reply to it."""
         self._is_last = True
         if not (self._closed or self._in_flight):
             self._leave()
 
     def abort(self) -> None:
-        """Close now. A mail whose body was sent becomes uncertain if it has no reply yet."""
+        """Close now. An email whose body was sent becomes uncertain if it has no reply yet."""
         self._close("the sender was stopped", SendResult(SendOutcome.NOT_ATTEMPTED))
 
     @property
@@ -138,7 +138,7 @@ class SmtpConnection(asyncio.Protocol):
     # --- commands
 
     def _begin(self) -> bytes:
-        """Return the commands for the next mail, QUIT if the limit is reached, or nothing."""
+        """Return the commands for the next email, QUIT if the limit is reached, or nothing."""
         if self._is_last:
             return b""
         while self._mails_left > 0 and (queued := self._pool.next_mail(self)) is not None:
@@ -167,7 +167,7 @@ class SmtpConnection(asyncio.Protocol):
         return b"QUIT\r\n"
 
     def _send_body(self) -> None:
-        """Commit the mail and send its body. Only this step cannot be undone."""
+        """Commit the email and send its body. Only this step cannot be undone."""
         queued = self._next
         if queued is None or self._transport.is_closing():
             return
@@ -224,7 +224,7 @@ class SmtpConnection(asyncio.Protocol):
                 self._transport.write(line)
         elif reply.code < 400:
             self._protocol_error()
-        elif reply.code == 421 and command is PendingReply.MAIL:  # concerns this connection, not this mail
+        elif reply.code == 421 and command is PendingReply.MAIL:  # concerns this connection, not this email
             self._close("", _refusal(reply), may_retry=self._has_served)
         else:
             self._next_refusal = _refusal(reply, command)
@@ -242,7 +242,7 @@ class SmtpConnection(asyncio.Protocol):
         elif reply.code < 300:
             self._protocol_error()
         elif reply.code < 400 and self._sender_refused:
-            self._close("the relay accepts mails whose sender it refused")
+            self._close("the relay accepts emails whose sender it refused")
         elif reply.code < 400:
             # End DATA with an empty body, because the relay refused the envelope (RFC 2920, 3.1).
             self._pending.append(PendingReply.DOT)
@@ -328,10 +328,10 @@ class SmtpConnection(asyncio.Protocol):
         self._pool.on_transport_closed(self)
 
     def _close(self, reason: str, unsent: SendResult | None = None, *, may_retry: bool = False) -> None:
-        """Close the connection and record the results of its mails.
+        """Close the connection and record the results of its emails.
 
-        The mail in flight becomes uncertain. The next mail is provably unsent, because at most its envelope
-        was sent. If the next mail did not cause the closing (`may_retry`), another connection may send it.
+        The email in flight becomes uncertain. The next email is provably unsent, because at most its envelope
+        was sent. If the next email did not cause the closing (`may_retry`), another connection may send it.
         Otherwise, its result is its refusal, `unsent` or DEFERRED.
         """
         if self._closed:
@@ -340,7 +340,7 @@ class SmtpConnection(asyncio.Protocol):
         self._stop_timer()
         self._transport.abort()
         if self._in_flight:
-            may_retry = True  # the connection ended because of the mail in flight
+            may_retry = True  # the connection ended because of the email in flight
             self._pool.record(self._in_flight, self, SendResult(SendOutcome.UNCERTAIN, None, reason))
         if self._next:
             result = self._next_refusal or unsent or SendResult(SendOutcome.DEFERRED, None, reason)

@@ -1,4 +1,4 @@
-"""A pool of connections to the relay. It opens connections while mails wait, reuses them and renews them."""
+"""A pool of connections to the relay. It opens connections while emails wait, reuses them and renews them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from app.delivery.smtp.fair_queue import FairQueue, QueuedMail
 from app.settings import Settings, SmtpSecurity
 from app.types import OutgoingMail, SendOutcome, SendResult
 
-# The number of mails that may wait in the queue. The limit is higher while a connection is idle, because all
-# waiting mails are then for providers that already use their maximum number of connections.
+# The number of emails that may wait in the queue. The limit is higher while a connection is idle, because all
+# waiting emails are then for providers that already use their maximum number of connections.
 QUEUE_LIMIT, QUEUE_LIMIT_WHILE_IDLE = 200, 1000
 log = structlog.get_logger(__name__)
 
 
 class DeliveryTracker(Protocol):
-    """The interface that approves mails for sending and records their results. No method may block."""
+    """The interface that approves emails for sending and records their results. No method may block."""
 
     def may_send(self, mail: OutgoingMail) -> bool:
         """Return whether to send the envelope. A later refusal by `commit` ends the connection."""
@@ -32,13 +32,13 @@ class DeliveryTracker(Protocol):
         """Return whether the body may be sent. If True, the caller sends it immediately."""
 
     def record(self, mail: OutgoingMail, result: SendResult) -> None:
-        """Record the result. Called exactly once for each submitted mail."""
+        """Record the result. Called exactly once for each submitted email."""
 
 
 class ConnectionPool:
     """The connections for one run. Use it as `async with ConnectionPool(settings, tracker) as pool`.
 
-    The pool stops if the relay cannot be reached or refuses the sender, or if the tracker fails. Mails that
+    The pool stops if the relay cannot be reached or refuses the sender, or if the tracker fails. Emails that
     have not been started when it stops get the result NOT_ATTEMPTED.
     """
 
@@ -55,7 +55,7 @@ class ConnectionPool:
         self._opening: set[asyncio.Task[None]] = set()
         self._max_connections = settings.smtp_connections
         self._tls: ssl.SSLContext | None = None
-        self._unrecorded = 0  # submitted mails without a result
+        self._unrecorded = 0  # submitted emails without a result
         self._queue_has_room = asyncio.Event()
         self._all_recorded = asyncio.Event()
         self._transport_closed = asyncio.Event()
@@ -88,7 +88,7 @@ class ConnectionPool:
     # --- called by the sender
 
     async def submit(self, mail: OutgoingMail) -> None:
-        """Add a mail to the queue. Wait while the queue is full."""
+        """Add an email to the queue. Wait while the queue is full."""
         while not (self.stopped or self._has_room(QUEUE_LIMIT)):
             self._queue_has_room.clear()
             await self._queue_has_room.wait()
@@ -100,7 +100,7 @@ class ConnectionPool:
         self._dispatch()
 
     async def drain(self) -> None:
-        """Wait until every mail has a result. Raise the first unexpected error, if any."""
+        """Wait until every email has a result. Raise the first unexpected error, if any."""
         while self._unrecorded:
             self._all_recorded.clear()
             await self._all_recorded.wait()
@@ -108,7 +108,7 @@ class ConnectionPool:
             raise self._failure
 
     def stop(self, reason: str = "") -> None:
-        """Start no new mails or connections. Mails in flight still await their replies."""
+        """Start no new emails or connections. Emails in flight still await their replies."""
         if self.stopped:
             return
         self.stopped = True
@@ -123,10 +123,10 @@ class ConnectionPool:
     def _has_room(self, limit: int) -> bool:
         return len(self._queue) < (QUEUE_LIMIT_WHILE_IDLE if self._waiting_for_mail else limit)
 
-    # --- open connections, and give them mails
+    # --- open connections, and give them emails
 
     def _dispatch(self) -> None:
-        """Send the next mail over an idle connection, a new one, or a busy one (after its current mail)."""
+        """Send the next email over an idle connection, a new one, or a busy one (after its current mail)."""
         if self.stopped or not self._queue.can_supply(1):
             return
         idle = next((connection for connection in self._waiting_for_mail if connection.is_idle), None)
@@ -160,7 +160,7 @@ class ConnectionPool:
             self._max_connections = len(self._connections) + len(self._opening)
             if not (self._max_connections or self.stopped):
                 result = handshake.connect_error_result(error)
-                # Logged once per run, because a test mail has no ledger entry that shows the error.
+                # Logged once per run, because a test email has no ledger entry that shows the error.
                 log.warning(
                     "no connection to the relay",
                     host=self._settings.smtp_host,
@@ -178,7 +178,7 @@ class ConnectionPool:
     # --- called by connections
 
     def next_mail(self, connection: SmtpConnection) -> QueuedMail | None:
-        """Return a connection's next mail, or None. After None, `resume` is called once a mail waits."""
+        """Return a connection's next email, or None. After None, `resume` is called once an email waits."""
         self._waiting_for_mail.pop(connection, None)
         while (queued := self._queue.take(connection.carried)) and not self._ask(
             self._tracker.may_send, queued.mail
@@ -203,14 +203,14 @@ class ConnectionPool:
             return False
 
     def record(self, queued: QueuedMail, connection: SmtpConnection, result: SendResult) -> None:
-        """Record the result of a mail that a connection took."""
+        """Record the result of an email that a connection took."""
         self._queue.release(queued, connection.carried)
         self._record(queued.mail, result)
-        if self._waiting_for_mail and len(self._queue):  # the provider's next mail may use another connection
+        if self._waiting_for_mail and len(self._queue):  # its next email may use another connection
             asyncio.get_running_loop().call_soon(self._dispatch)
 
     def retry_or_record(self, queued: QueuedMail, connection: SmtpConnection, result: SendResult) -> None:
-        """Queue a provably unsent mail once more. After a second failure, record `result`."""
+        """Queue a provably unsent email once more. After a second failure, record `result`."""
         if queued.is_retry or self.stopped:
             self.record(queued, connection, SendResult(SendOutcome.NOT_ATTEMPTED) if self.stopped else result)
             return
@@ -225,7 +225,7 @@ class ConnectionPool:
             connection.pipelines = False
 
     def on_closed(self, connection: SmtpConnection) -> None:
-        """Remove a closed connection, and replace it if mails are waiting."""
+        """Remove a closed connection, and replace it if emails are waiting."""
         self._connections.discard(connection)
         self._closing.add(connection)
         self._waiting_for_mail.pop(connection, None)
@@ -253,7 +253,7 @@ class ConnectionPool:
 
 
 async def send_one(settings: Settings, mail: OutgoingMail) -> SendResult:
-    """Send one mail without a ledger entry, and return its result."""
+    """Send one email without a ledger entry, and return its result."""
     tracker = _SingleMailTracker()
     async with ConnectionPool(settings, tracker) as pool:
         await pool.submit(mail)
@@ -262,7 +262,7 @@ async def send_one(settings: Settings, mail: OutgoingMail) -> SendResult:
 
 
 class _SingleMailTracker:
-    """The tracker for a single mail without a ledger entry."""
+    """The tracker for a single email without a ledger entry."""
 
     result = SendResult(SendOutcome.NOT_ATTEMPTED)
 

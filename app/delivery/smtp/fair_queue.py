@@ -1,4 +1,4 @@
-"""PURE. Mails that wait for a connection, in one queue per provider, so that no provider delays another."""
+"""PURE. Emails that wait for a connection, in one queue per provider, so that no provider delays another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.types import OutgoingMail
 
 @dataclass(slots=True, eq=False)
 class ProviderQueue:
-    """The mails waiting for one provider, and the number of connections that carry mails to it."""
+    """The emails waiting for one provider, and the number of connections that carry emails to it."""
 
     provider: str
     is_strict: bool  # accepts at most STRICT_MESSAGES over one connection
@@ -24,7 +24,7 @@ class ProviderQueue:
 
 @dataclass(slots=True, eq=False)
 class QueuedMail:
-    """A mail and the queue of its provider."""
+    """An email and the queue of its provider."""
 
     mail: OutgoingMail
     queue: ProviderQueue
@@ -32,23 +32,23 @@ class QueuedMail:
 
 
 class FairQueue:
-    """All waiting mails. Providers take turns; a provider that already uses all its connections waits.
+    """All waiting emails. Providers take turns; a provider that already uses all its connections waits.
 
-    Each connection has a list with the queue of each mail that it carries. `take` adds to the list and
-    `release` removes from it. So a queue counts a connection once, however many of its mails
+    Each connection has a list with the queue of each email that it carries. `take` adds to the list and
+    `release` removes from it. So a queue counts a connection once, however many of its emails
     the connection carries.
     """
 
     def __init__(self) -> None:
         self._queues: dict[str, ProviderQueue] = {}
-        self._ready: deque[ProviderQueue] = deque()  # queues with mails that may use another connection
+        self._ready: deque[ProviderQueue] = deque()  # queues with emails that may use another connection
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, mail: OutgoingMail) -> None:
-        """Add a mail at the end of its provider's queue."""
+        """Add an email at the end of its provider's queue."""
         provider = provider_of(mail.recipient)
         queue = self._queues.get(provider)
         if queue is None:
@@ -62,7 +62,7 @@ class FairQueue:
         self._update_ready(queue)
 
     def put_back(self, queued: QueuedMail) -> None:
-        """Put a mail back at the front of its provider's queue."""
+        """Put an email back at the front of its provider's queue."""
         queue = queued.queue
         self._queues[queue.provider] = queue
         queue.waiting.appendleft(queued)
@@ -70,7 +70,7 @@ class FairQueue:
         self._update_ready(queue)
 
     def take(self, carried: list[ProviderQueue]) -> QueuedMail | None:
-        """Return the next mail for a connection and add its queue to `carried`, the connection's list."""
+        """Return the next email for a connection and add its queue to `carried`, the connection's list."""
         while self._ready:
             queue = self._ready.popleft()
             queue.is_ready = False
@@ -91,14 +91,14 @@ class FairQueue:
         return queued
 
     def release(self, queued: QueuedMail, carried: list[ProviderQueue]) -> None:
-        """Remove a mail's queue from the list of the connection that took the mail."""
+        """Remove an email's queue from the list of the connection that took the email."""
         queue = queued.queue
         carried.remove(queue)
         if queue not in carried:
             queue.connections -= 1
             if queue.connections or queue.waiting:
                 self._update_ready(queue)
-            else:  # otherwise there could be as many queues as mails
+            else:  # otherwise there could be as many queues as emails
                 self._queues.pop(queue.provider, None)
 
     def _update_ready(self, queue: ProviderQueue) -> None:
@@ -107,7 +107,7 @@ class FairQueue:
             self._ready.append(queue)
 
     def can_supply(self, connections: int) -> bool:
-        """Return whether each of `connections` idle connections would get a mail."""
+        """Return whether each of `connections` idle connections would get an email."""
         for queue in self._ready:
             connections -= min(len(queue.waiting), queue.max_connections - queue.connections)
             if connections <= 0:
@@ -115,7 +115,7 @@ class FairQueue:
         return connections <= 0
 
     def clear(self) -> Iterator[OutgoingMail]:
-        """Remove all waiting mails and yield them."""
+        """Remove all waiting emails and yield them."""
         queues, self._queues, self._count = self._queues, {}, 0
         self._ready.clear()
         for queue in queues.values():

@@ -1,4 +1,4 @@
-"""Open a connection to the relay: greeting, EHLO, TLS and login, until it is ready for mails."""
+"""Open a connection to the relay: greeting, EHLO, TLS and login, until it is ready for emails."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def open_client(settings: Settings, timeouts: Timeouts, tls: ssl.SSLContex
 
 
 def connect_error_result(error: BaseException) -> SendResult:
-    """Return the result of a mail if connecting failed. Errors before MAIL do not concern its recipient."""
+    """Return the result of an email if connecting failed. Errors before MAIL do not concern its recipient."""
     message = error.message if isinstance(error, aiosmtplib.SMTPException) else str(error)
     text = printable_line(message) or repr(error)
     if isinstance(error, aiosmtplib.SMTPResponseException):

@@ -75,14 +75,14 @@ _ADDRESS = re.compile(r'("[^"\\\x00-\x1f\x7f]*"|[^\s<>"\x00-\x1f\x7f]+)@[^\s<>"\
 
 
 class Unsendable(Exception):
-    """The relay cannot carry this mail."""
+    """The relay cannot carry this email."""
 
 
 def envelope_commands(mail: OutgoingMail, capabilities: ServerCapabilities) -> tuple[bytes, bytes]:
-    """Return the MAIL and RCPT commands. Raise Unsendable if the relay cannot carry the mail."""
+    """Return the MAIL and RCPT commands. Raise Unsendable if the relay cannot carry the email."""
     size = len(mail.data)
     if capabilities.size and size > capabilities.size:
-        raise Unsendable(f"the mail has {size} bytes, but the relay accepts at most {capabilities.size}")
+        raise Unsendable(f"the email has {size} bytes, but the relay accepts at most {capabilities.size}")
     if mail.needs_smtputf8 and not capabilities.smtputf8:
         raise Unsendable("the relay does not accept addresses outside ASCII")
     if not _ADDRESS.fullmatch(mail.recipient):

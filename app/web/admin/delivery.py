@@ -1,4 +1,4 @@
-"""One mail: its state, its digest as it is sent, and the actions that an operator can take."""
+"""One email: its state, its digest as it is sent, and the actions that an operator can take."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATH = "/admin/deliveries/{delivery_id}"
 
 @router.get(PATH)
 def show_delivery(request: Request, operator: Reader, delivery_id: DeliveryId) -> Response:
-    """Show a mail. If its digest is stored, show the digest in a frame without scripts and forms."""
+    """Show an email. If its digest is stored, show the digest in a frame without scripts and forms."""
     app: Application = request.app.state.paperboy
     row = deliveries.get_delivery(app, operator.key, delivery_id)
     try:
@@ -39,7 +39,7 @@ def show_delivery(request: Request, operator: Reader, delivery_id: DeliveryId) -
 
 @router.get(PATH + "/html")
 def show_html(request: Request, operator: Reader, delivery_id: DeliveryId) -> Response:
-    """Return the HTML part of a digest for the frame on the mail's page."""
+    """Return the HTML part of a digest for the frame on the email's page."""
     app: Application = request.app.state.paperboy
     mail = deliveries.render_delivery(app, operator.key, clock.utcnow(), delivery_id)
     return HTMLResponse(mail.html, headers=HEADERS | security.FRAMED_MAIL)
@@ -60,7 +60,7 @@ def confirm_arrival(request: Request, operator: Sender, delivery_id: DeliveryId)
 
 
 def _page_of(mail: deliveries.DeliveryOut) -> str:
-    """Return the path of the page that lists a mail: the edition of a digest, or else the subscriber."""
+    """Return the path of the page that lists an email: the edition of a digest, or else the subscriber."""
     if mail.kind is MailKind.DIGEST:
         return f"/admin/editions/{mail.edition}"
     return f"/admin/subscribers/{mail.subscriber_id}"

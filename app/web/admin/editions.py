@@ -28,18 +28,18 @@ EDITIONS_SHOWN, MAILS_SHOWN = 30, 50
 RELOAD_AFTER = 10  # seconds
 IN_TROUBLE = (DeliveryState.FAILED, DeliveryState.UNCERTAIN, DeliveryState.DEFERRED)
 MESSAGES = {
-    "paused": "Paused. Mails that are being sent still go out.",
-    "all_paused": "Paused, including confirmations and links. Mails that are being sent still go out.",
+    "paused": "Paused. Emails that are being sent still go out.",
+    "all_paused": "Paused, including confirmations and links. Emails that are being sent still go out.",
     "first": "The first digests will be sent {timing.mails}.",
     "held": "The edition will wait until an operator approves it.",
     "resumed": "Resumed.",
     "released": "The edition is no longer held.",
-    "cancelled": "All unsent mails of this edition are cancelled.",
-    "all_resent": "The uncertain mails will be sent again {timing.mails}.",
+    "cancelled": "All unsent emails of this edition are cancelled.",
+    "all_resent": "The uncertain emails will be sent again {timing.mails}.",
     "retried": remedies.RETRIED,
-    "confirmed": "The mail is recorded as sent.",
-    "all_confirmed": "The uncertain mails are recorded as sent.",
-    "resent": "The mail will be sent again {timing.mails}.",
+    "confirmed": "The email is recorded as sent.",
+    "all_confirmed": "The uncertain emails are recorded as sent.",
+    "resent": "The email will be sent again {timing.mails}.",
 }
 
 
@@ -91,9 +91,9 @@ def _editions_page(
 def show_edition(
     request: Request, operator: Reader, edition: editions.Name, done: str = "", reload: str = ""
 ) -> Response:
-    """Show an edition: its states, the most common reasons, and the mails with problems.
+    """Show an edition: its states, the most common reasons, and the emails with problems.
 
-    The page reloads while mails are being sent. No input is lost, because the page has no text fields.
+    The page reloads while emails are being sent. No input is lost, because the page has no text fields.
     """
     app: Application = request.app.state.paperboy
     current = editions.get_edition(app, operator.key, clock.utcnow(), edition)

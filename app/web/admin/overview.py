@@ -59,7 +59,7 @@ ACTION_PAGES = {  # by the first word of the check
     "receiver": ActionPage("/admin/deliverability", "See the rates"),
     "warm-up": ActionPage("/admin/deliverability", "See the limits"),
     "ledger": ActionPage("/admin/editions", "Look at the editions"),
-    "sending": ActionPage("/admin/editions/{}", "Look at the waiting mails"),
+    "sending": ActionPage("/admin/editions/{}", "Look at the waiting emails"),
     **dict.fromkeys(
         (
             "base_url", "from_address", "postal_address", "contact_address", "journal_dir", "search_dir",
@@ -211,7 +211,7 @@ def _charts(days: Sequence[statistics.DayOut]) -> Iterator[Chart]:
     legend = "joined: confirmed, added, imported or back again", "left: unsubscribed or erased"
     yield Chart("growth", "Growth", ("Joined", "Left"), legend, "Nobody joined or left.", _bars(joined))
     refused = [(day.day.isoformat(), day.bounces, day.complaints) for day in reversed(days)]
-    legend = "subscribers whose mail bounced", "subscribers who complained"
+    legend = "subscribers whose email bounced", "subscribers who complained"
     labels, nothing = ("Bounces", "Complaints"), "No mail bounced, and nobody complained."
     yield Chart("refusals", "Bounces and complaints", labels, legend, nothing, _bars(refused))
 

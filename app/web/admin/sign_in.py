@@ -209,7 +209,7 @@ def mail_link(request: Request, later: BackgroundTasks, email: Text = "") -> Res
 
 
 def _mail_link(app: Application, limits: Capacity, address: str) -> None:
-    """Mail a link if a mail slot is free, because mails must not occupy all threads that serve requests."""
+    """Email a link if a slot is free, because emails must not occupy all threads that serve requests."""
     try:
         with limits.mails.take():
             _send_link(app, address, clock.utcnow())
@@ -222,7 +222,7 @@ def _send_link(app: Application, address: str, now: datetime) -> None:
         hit_counters.limit(session, f"sign-in links to {address}", LINKS_AN_HOUR, now, HOUR)
         token = api_keys.create_link(session, address, now, now + LINK_LIFETIME)
     minutes = LINK_LIFETIME.seconds // 60
-    text = f"This link works once, within {minutes} minutes. If you did not ask for it, ignore this e-mail."
+    text = f"This link works once, within {minutes} minutes. If you did not ask for it, ignore this email."
     section = ReportSection("Sign in", (text,))
     report = OperatorReport(
         f"Sign in to {app.settings.site_name}", (section,), f"{HOME}/sign-in/{token}", "Sign in"

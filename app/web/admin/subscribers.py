@@ -41,13 +41,13 @@ MESSAGES = {
     "address": "Links were mailed to confirm the new address, first to the old one.",
     "moved": "The address was changed.",
     "erased": "Erased. Only a hash of the address is kept, so that no more mail is sent to it.",
-    "confirmed": "The mail is recorded as sent.",
-    "resent": "The mail will be sent again {timing.mails}.",
+    "confirmed": "The email is recorded as sent.",
+    "resent": "The email will be sent again {timing.mails}.",
 }
 
 
 class Positions(NamedTuple):
-    """The positions in the lists of mails and events on a subscriber's page."""
+    """The positions in the lists of emails and events on a subscriber's page."""
 
     mails: str = ""
     events: str = ""
@@ -128,7 +128,7 @@ def show_subscriber(
 ) -> Response:
     """Show a subscriber. If `paper` is given, explain why they did or did not get it.
 
-    `mails` and `events` are positions in the lists of mails and events.
+    `mails` and `events` are positions in the lists of emails and events.
     """
     explanation = problem = None
     if paper.strip():

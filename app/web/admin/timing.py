@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Timing(NamedTuple):
-    """The times at which mails are sent, sources are polled and webhook events are sent, in words.
+    """The times at which emails are sent, sources are polled and webhook events are sent, in words.
 
     Messages contain these words, for example "The source will be polled {timing.polls}."
     """

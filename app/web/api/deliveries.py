@@ -1,4 +1,4 @@
-"""The ledger: every mail to every subscriber, with its state."""
+"""The ledger: every email to every subscriber, with its state."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ router = APIRouter(prefix="/deliveries", tags=["deliveries"])
 
 
 class DeliveryOut(BaseModel):
-    """A mail to a subscriber. It is in exactly one state at a time."""
+    """An email to a subscriber. It is in exactly one state at a time."""
 
     id: int
     subscriber_id: int
     kind: MailKind
     edition: str = Field(examples=["2026-11-20"])
     state: DeliveryState
-    reason: str = Field(description="The reason why the mail was not sent, or why it is held back.")
+    reason: str = Field(description="The reason why the email was not sent, or why it is held back.")
     subject: str
     message_id: str
     attempts: int = Field(examples=[1])
@@ -44,13 +44,13 @@ class DeliveryOut(BaseModel):
 
 
 class DeliveryDetail(DeliveryOut):
-    """A mail with the content of its digest, as composed."""
+    """An email with the content of its digest, as composed."""
 
     digest: dict[str, Any]
 
 
 class RenderedDelivery(BaseModel):
-    """A digest, rendered as a mail."""
+    """A digest, rendered as an email."""
 
     subject: str
     html: str
@@ -67,7 +67,7 @@ def list_deliveries(
     edition: Annotated[str | None, Query(max_length=40, examples=["2026-11-20"])] = None,
     subscriber_id: AnyId = None,
 ) -> Page[DeliveryOut]:
-    """List the mails, newest first."""
+    """List the emails, newest first."""
     with app.db.read() as session:
         rows, cursor = newest_first(
             session, select(Delivery), col(Delivery.id), window,
@@ -78,7 +78,7 @@ def list_deliveries(
 
 @router.get("/{delivery_id}", responses=problems.responses(404))
 def get_delivery(app: Paperboy, _key: CanRead, delivery_id: DeliveryId) -> DeliveryDetail:
-    """Return a mail with the content of its digest."""
+    """Return an email with the content of its digest."""
     with app.db.read() as session:
         row = _get(session, delivery_id)
         digest = ledger.restored_digests(session, [delivery_id], app.snapshots).get(delivery_id)
@@ -100,9 +100,9 @@ def render_delivery(app: Paperboy, _key: CanRead, now: Now, delivery_id: Deliver
 
 @router.post("/{delivery_id}/resend", responses=problems.responses(404, 409))
 def resend_delivery(app: Paperboy, key: CanSend, now: Now, delivery_id: DeliveryId) -> DeliveryOut:
-    """Send an uncertain mail again, with the same Message-ID and the same bytes.
+    """Send an uncertain email again, with the same Message-ID and the same bytes.
 
-    The sender or the relay failed while the mail was being sent, so the subscriber may already have it.
+    The sender or the relay failed while the email was being sent, so the subscriber may already have it.
     """
     with app.db.write() as session:
         ledger.resend(session, delivery_id, now)
@@ -112,7 +112,7 @@ def resend_delivery(app: Paperboy, key: CanSend, now: Now, delivery_id: Delivery
 
 @router.post("/{delivery_id}/confirm-arrival", responses=problems.responses(404, 409))
 def confirm_arrival(app: Paperboy, key: CanSend, now: Now, delivery_id: DeliveryId) -> DeliveryOut:
-    """Record an uncertain mail as sent, because the subscriber has it. It is not sent again."""
+    """Record an uncertain email as sent, because the subscriber has it. It is not sent again."""
     with app.db.write() as session:
         ledger.confirm_arrival(session, delivery_id, now)
         audit_log.record(session, key.name, "delivery.confirm_arrival", delivery_id, now)

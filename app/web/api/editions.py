@@ -28,7 +28,7 @@ Name = Annotated[str, Path(pattern=r"^\d{4}-\d\d-\d\d$", examples=["2026-11-20"]
 
 
 class States(BaseModel):
-    """The number of mails in each state."""
+    """The number of emails in each state."""
 
     pending: int
     claimed: int
@@ -59,7 +59,7 @@ class PauseOut(BaseModel):
 
     edition: str = Field(
         examples=["2026-11-20"],
-        description="An edition, * for all mails, or “first digests” of imported subscribers.",
+        description="An edition, * for all emails, or “first digests” of imported subscribers.",
     )
     reason: str
     since: datetime
@@ -91,22 +91,22 @@ class Edition(Versioned):
 
 
 class WaitingOut(BaseModel):
-    """Unsent mails that are not digests, such as confirmations and requested links."""
+    """Unsent emails that are not digests, such as confirmations and requested links."""
 
     kind: MailKind = Field(examples=[MailKind.CONFIRM])
     mails: int = Field(examples=[2])
-    next_attempt_at: datetime = Field(description="The time at which the first of these mails is sent.")
+    next_attempt_at: datetime = Field(description="The time at which the first of these emails is sent.")
 
 
 class Sending(BaseModel):
-    """The status of sending: pauses, reconciliation of recent editions, and unsent mails."""
+    """The status of sending: pauses, reconciliation of recent editions, and unsent emails."""
 
     paused: bool
     pauses: list[PauseOut]
     reconciliation: ReconciliationOut = Field(
         description="The reconciliation of the editions of yesterday, today and tomorrow (UTC)."
     )
-    deliveries: States = Field(description="All mails in the ledger, of every kind.")
+    deliveries: States = Field(description="All emails in the ledger, of every kind.")
     others: list[WaitingOut]
 
 
@@ -127,19 +127,19 @@ class FirstDigests(BaseModel):
 
 
 class Resent(BaseModel):
-    """The number of mails that will be sent again."""
+    """The number of emails that will be sent again."""
 
     resent: int
 
 
 class Confirmed(BaseModel):
-    """The number of mails that were recorded as sent."""
+    """The number of emails that were recorded as sent."""
 
     confirmed: int
 
 
 class Retried(BaseModel):
-    """The number of mails that will be sent again."""
+    """The number of emails that will be sent again."""
 
     retried: int
 
@@ -267,9 +267,9 @@ def retry_failed(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Retrie
 
 @router.post("/editions/{edition}/cancel", responses=problems.responses(404, 412))
 def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_match: IfMatch = None) -> Edition:
-    """Cancel all unsent mails of an edition. The papers may appear in the next digests.
+    """Cancel all unsent emails of an edition. The papers may appear in the next digests.
 
-    Mails that are being sent are not cancelled. Digests that have not been composed yet are still sent
+    Emails that are being sent are not cancelled. Digests that have not been composed yet are still sent
     when they are due. To prevent that, pause the edition.
     """
     get_edition(app, key, now, edition)  # raises NotFound before anything is logged
@@ -283,7 +283,7 @@ def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_matc
 
 @router.get("/sending")
 def get_sending(app: Paperboy, _key: CanRead, now: Now) -> Sending:
-    """Return the status of sending: pauses, reconciliation of recent editions, and unsent mails."""
+    """Return the status of sending: pauses, reconciliation of recent editions, and unsent emails."""
     with app.db.read() as session:
         pauses = [_pause_out(pause) for pause in ledger.pauses(session)]
         balance = _balance(reconciliation.reconcile_recent(session, now))

@@ -34,7 +34,7 @@ class ReceiverOut(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
     receiver: str = Field(description="A provider, or a domain.", examples=["google"])
-    sent: int = Field(description="Mails sent today (UTC).")
+    sent: int = Field(description="Emails sent today (UTC).")
     waiting: int = Field(description="Digests that must wait until tomorrow.")
 
 
@@ -46,7 +46,7 @@ class WarmUpOut(BaseModel):
     start: date
     unlimited_from: date
     limit: int | None = Field(
-        description="The maximum number of mails to each receiver today. Null before and after the warm-up."
+        description="The maximum number of emails to each receiver today. Null before and after the warm-up."
     )
     waiting: int = Field(description="Digests that wait until tomorrow.")
     receivers: list[ReceiverOut]
@@ -100,7 +100,7 @@ def get_statistics(
 
 
 class MailRate(BaseModel):
-    """The numbers of mails, bounces and complaints of a receiver on a UTC day."""
+    """The numbers of emails, bounces and complaints of a receiver on a UTC day."""
 
     day: date
     receiver: str = Field(description="A provider with many domains, or `others`.", examples=["google"])
@@ -114,7 +114,7 @@ class MailRate(BaseModel):
 def get_rates(
     app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=31)] = 7
 ) -> list[MailRate]:
-    """Count sent mails, bounces and complaints by UTC day and receiver, newest day first."""
+    """Count sent emails, bounces and complaints by UTC day and receiver, newest day first."""
     with app.db.read() as session:
         found = rates.by_day(session, now, days)
     return [MailRate(**asdict(rate), complaint_percent=rate.complaint_percent) for rate in found]
@@ -126,7 +126,7 @@ class DayOut(BaseModel):
     day: date
     joined: int = Field(description="Subscribers who confirmed, were added or imported, or came back.")
     left: int = Field(description="Subscribers who unsubscribed or were erased.")
-    bounces: int = Field(description="Subscribers whose mail bounced, permanently or not.")
+    bounces: int = Field(description="Subscribers whose email bounced, permanently or not.")
     complaints: int
 
 
@@ -150,7 +150,7 @@ def get_days(
 
 
 class NoticeOut(BaseModel):
-    """A complaint about a mail, or a bounce."""
+    """A complaint about an email, or a bounce."""
 
     model_config = ConfigDict(from_attributes=True)
     at: datetime

@@ -174,7 +174,7 @@ class EventOut(BaseModel):
     id: int
     at: datetime
     kind: str = Field(examples=["confirmed"])
-    delivery_id: int | None = Field(description="The mail that a bounce or complaint is about.")
+    delivery_id: int | None = Field(description="The email that a bounce or complaint is about.")
     detail: str = Field(
         examples=["interests, max_papers"],
         description="Depends on `kind`: the changed preferences, a relay's reply or an IP address.",
@@ -189,9 +189,9 @@ class Pausing(BaseModel):
 
 
 class NewLinks(BaseModel):
-    """The mail with a subscriber's new links. It is sent within a minute."""
+    """The email with a subscriber's new links. It is sent within a minute."""
 
-    delivery_id: int = Field(description="The id of the mail in the ledger: see /deliveries.")
+    delivery_id: int = Field(description="The id of the email in the ledger: see /deliveries.")
 
 
 @router.get("")
@@ -220,7 +220,7 @@ def add_subscriber(app: Paperboy, key: CanWrite, now: Now, body: NewSubscriber) 
     """Add a subscriber who gave consent elsewhere. The address must be new and not suppressed.
 
     If the key also has the `send` scope, the subscriber is active at once. Otherwise they are pending: they
-    get a confirmation mail, and no digests until they confirm.
+    get a confirmation email, and no digests until they confirm.
     """
     with app.db.write() as session:
         if Scope.SEND not in key.scopes:
@@ -319,9 +319,9 @@ def unsubscribe_subscriber(app: Paperboy, key: CanWrite, now: Now, subscriber_id
 
 @router.post("/{subscriber_id}/new-links", status_code=202, responses=problems.responses(404, 409))
 def make_new_links(app: Paperboy, key: CanSend, now: Now, subscriber_id: Id) -> NewLinks:
-    """E-mail new links to a subscriber, at most once an hour, and invalidate the earlier links.
+    """Email new links to a subscriber, at most once an hour, and invalidate the earlier links.
 
-    The unsubscribe links in earlier mails still work. If no mail can be sent now, nothing is changed.
+    The unsubscribe links in earlier emails still work. If no mail can be sent now, nothing is changed.
     """
     with app.db.read() as session:
         subscribers.require_new_links(session, subscribers.get(session, subscriber_id), now)

@@ -1,7 +1,7 @@
 """The pages that a digest links to, except those for feedback and leaving.
 
 A digest may be forwarded, so these pages never change the subscription. Changes require a link that
-is e-mailed on request.
+is emailed on request.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def show_subscription(request: Request, grant: Subscription) -> Response:
 
 @router.post("/subscription/{token}")
 def mail_link(request: Request, grant: Subscription, later: BackgroundTasks) -> Response:
-    """E-mail the link to the preferences to the subscriber, like the form at /manage."""
+    """Email the link to the preferences to the subscriber, like the form at /manage."""
     with db(request).write() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
         stored = subscribers.request_link(session, subscriber.email, client_ip(request), clock.utcnow())

@@ -71,7 +71,7 @@ def give_feedback(
 def _feedback_page(
     request: Request, grant: Grant, link: FeedbackAction, paper: int, *, undone: bool = False
 ) -> Response:
-    """Show the paper with a button. The page does not name the subscriber, because people forward mails."""
+    """Show the paper with a button. The page does not name the subscriber, because people forward emails."""
     with db(request).read() as session:
         row = canonical_rows.papers(session, [paper]).get(paper)
         if row is None:

@@ -180,7 +180,7 @@ def manage(request: Request) -> Response:
 
 @router.post("/manage", dependencies=[Depends(same_site)])
 def send_link(request: Request, later: BackgroundTasks, email: Text = "", proof: Text = "") -> Response:
-    """E-mail the link if the address is known. The response does not reveal whether it is."""
+    """Email the link if the address is known. The response does not reveal whether it is."""
     if problems := forms.problems_of("email", subscribers.normalise_address, email):
         form = PreferencesForm(email, problems=problems)
         return page(request, "request_link.html", status=422, headers=PUBLIC_REFERRER, form=form)
@@ -214,8 +214,8 @@ def _accepted(
     request: Request, later: BackgroundTasks, request_id: int, template: str, **values: Any
 ) -> Response:
     later.add_task(background.answer_form, request, request_id)
-    # Close the connection. A second request on it would wait until the mail is sent. The delay would reveal
-    # that there was a mail.
+    # Close the connection. A second request on it would wait until the email is sent. The delay would reveal
+    # that there was an email.
     headers = {**PUBLIC_REFERRER, "Connection": "close"}
     paused = background.is_paused(request)
     return page(request, template, headers=headers, paused=paused, **values)

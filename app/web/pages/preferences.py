@@ -52,13 +52,13 @@ MESSAGES = {
     "paused": "Paused.",
     "resumed": "Your digests have resumed.",
     "back": "Welcome back. You are subscribed again.",
-    "exporting": "We sent you an e-mail with a link to download your data. "
-    f"It works for {lifetime_in_words(LIFETIMES[Purpose.EXPORT])}. We send this e-mail at most once an hour.",
-    "address": "We send an e-mail to your current address, at most once an hour. Press the button in it, "
-    "then the one in the e-mail to your new address. Each works for "
+    "exporting": "We sent you an email with a link to download your data. "
+    f"It works for {lifetime_in_words(LIFETIMES[Purpose.EXPORT])}. We send this email at most once an hour.",
+    "address": "We send an email to your current address, at most once an hour. Press the button in it, "
+    "then the one in the email to your new address. Each works for "
     f"{lifetime_in_words(LIFETIMES[Purpose.ADDRESS])}.",
-    "erasing": "We sent you an e-mail with a link to erase your data. "
-    f"It works for {lifetime_in_words(LIFETIMES[Purpose.ERASE])}. We send this e-mail at most once an hour.",
+    "erasing": "We sent you an email with a link to erase your data. "
+    f"It works for {lifetime_in_words(LIFETIMES[Purpose.ERASE])}. We send this email at most once an hour.",
 }
 
 
@@ -220,7 +220,7 @@ def mail_address_change(
 
 @router.post("/preferences/{token}/links")
 def renew_links(request: Request, grant: Change, later: BackgroundTasks) -> Response:
-    """Replace all links. E-mail the new ones, so that the holder of a leaked link does not see them."""
+    """Replace all links. Email the new ones, so that the holder of a leaked link does not see them."""
     _mail_later(request, grant, later, subscribers.new_links)
     with db(request).read() as session:
         is_paused = ledger.is_paused(session)
@@ -245,7 +245,7 @@ def _mail_later(
     later: BackgroundTasks,
     request_mail: Callable[[Session, int, datetime], int | None],
 ) -> None:
-    """Store a mail to the subscriber, and send it after the response."""
+    """Store an email to the subscriber, and send it after the response."""
     with db(request).write() as session:
         delivery_id = request_mail(session, grant.subscriber_id, clock.utcnow())
     if delivery_id is not None:

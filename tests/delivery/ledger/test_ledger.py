@@ -1,4 +1,4 @@
-"""Test the ledger after each fault: no mail is lost, and only mails in flight are sent twice."""
+"""Test the ledger after each fault: no mail is lost, and only emails in flight are sent twice."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def enqueue_mails(
     due_at: datetime | None = None,
     **fields: Any,
 ) -> list[int]:
-    """Enqueue one mail each for new readers, due now or at `due_at`. Return the delivery ids."""
+    """Enqueue one email each for new readers, due now or at `due_at`. Return the delivery ids."""
     digest = sample_digest.digest() if kind is MailKind.DIGEST else None
     due_at = due_at or now
     mail = {"kind": kind, "edition": "2026-11-20", "due_at": due_at, "now": now, "give_up_at": now + NEXT_DAY}
@@ -133,7 +133,7 @@ def still_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_4xx_defers_with_growing_delay(
     app: Application, mail_server: MailServer, now: datetime, stage: str
 ) -> None:
-    """Once the relay accepts, the mail is sent once."""
+    """Once the relay accepts, the email is sent once."""
     enqueue_mails(app, now, "alice")
     mail_server.reply(stage, "451 4.7.1 come back later")
     delays, at = [], now
@@ -152,7 +152,7 @@ def test_a_4xx_defers_with_growing_delay(
 
 
 def test_unreachable_relay_stops_the_run(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """The tried mail is deferred; attempts of the other mails do not count."""
+    """The tried email is deferred; attempts of the other emails do not count."""
     enqueue_mails(app, now, *(f"reader{n}" for n in range(30)))
     mail_server.reply("connect", "421 4.3.2 closed for the night")
     counts = pipeline.send_pending(app, now)
@@ -185,7 +185,7 @@ def test_a_deferred_digest_fails_when_the_next_is_due(
 
 
 def test_unknown_mailbox_is_suppressed(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """The mail fails with an event; other readers get their mail."""
+    """The email fails with an event; other readers get their email."""
     enqueue_mails(app, now, "alice", "bob")
     mail_server.reply("rcpt", "550 5.1.1 no such user here", to="alice@example.org")
     assert pipeline.send_pending(app, now) == {"failed": 1, "sent": 1}
@@ -200,7 +200,7 @@ def test_unknown_mailbox_is_suppressed(app: Application, mail_server: MailServer
 
 
 def test_full_mailbox_is_not_suppressed(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """Only this mail fails."""
+    """Only this email fails."""
     enqueue_mails(app, now, "alice")
     mail_server.reply("rcpt", "552 5.2.2 mailbox full")
     assert pipeline.send_pending(app, now) == {"failed": 1}
@@ -210,9 +210,9 @@ def test_full_mailbox_is_not_suppressed(app: Application, mail_server: MailServe
 
 
 def test_refused_sender_pauses_all_mails(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """The pause has the reason; after resuming, every mail is sent."""
+    """The pause has the reason; after resuming, every email is sent."""
     enqueue_mails(app, now, *(f"reader{n}" for n in range(20)))
-    mail_server.reply("end", "550 5.7.26 this mail is unauthenticated")
+    mail_server.reply("end", "550 5.7.26 this email is unauthenticated")
     counts = pipeline.send_pending(app, now)
     assert counts.total() == 20
     assert set(counts) <= {"deferred", "pending"}
@@ -230,7 +230,7 @@ def test_refused_sender_pauses_all_mails(app: Application, mail_server: MailServ
 
 
 def test_one_edition_can_be_paused(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """Mails of other editions are sent."""
+    """Emails of other editions are sent."""
     enqueue_mails(app, now, "alice")
     enqueue_mails(app, now, "bob", kind=MailKind.CONFIRM)
     with app.db.write() as session:
@@ -244,7 +244,7 @@ def test_one_edition_can_be_paused(app: Application, mail_server: MailServer, no
 def test_421_defers_and_reconnects(
     app: Application, settings: Settings, mail_server: MailServer, now: datetime
 ) -> None:
-    """The next mail is sent over a new connection."""
+    """The next email is sent over a new connection."""
     app = main.build(settings.model_copy(update={"smtp_connections": 1}))
     enqueue_mails(app, now, "alice", "bob", "carol")
     mail_server.reply("rcpt", "421 4.7.0 too much for now", to="bob@example.org")
@@ -258,7 +258,7 @@ def test_421_defers_and_reconnects(
 def test_disconnect_before_the_body_defers(
     app: Application, mail_server: MailServer, now: datetime, stage: str
 ) -> None:
-    """The mail does not count as possibly delivered."""
+    """The email does not count as possibly delivered."""
     enqueue_mails(app, now, "alice")
     mail_server.drop(stage)
     assert pipeline.send_pending(app, now) == {"deferred": 1}
@@ -305,7 +305,7 @@ def test_disconnect_after_the_body_resends_the_same_bytes(
 def test_uncertain_mails_can_be_held(
     app: Application, settings: Settings, mail_server: MailServer, now: datetime
 ) -> None:
-    """With the policy `hold` a mail waits for the operator, and its papers stay reserved."""
+    """With the policy `hold` an email waits for the operator, and its papers stay reserved."""
     app = main.build(settings.model_copy(update={"when_uncertain": UncertainPolicy.HOLD}))
     enqueue_mails(app, now, "alice")
     mail_server.drop("end")
@@ -361,7 +361,7 @@ def abandoned_journal(
 def test_journal_of_a_dead_sender_is_replayed(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
-    """Answered mails are recorded, unanswered ones are uncertain, and the rest is unsent."""
+    """Answered emails are recorded, unanswered ones are uncertain, and the rest is unsent."""
     alice, bob, _carol = enqueue_mails(app, now, "alice", "bob", "carol")
     accepted = AttemptResult(
         alice, SendResult(SendOutcome.ACCEPTED, 250, "queued"), now.timestamp(), "<1@paperboy.test>", "Hello"
@@ -400,7 +400,7 @@ def test_replaying_a_journal_twice_changes_nothing(app: Application, now: dateti
 
 
 def test_incomplete_journal_makes_claimed_mails_uncertain(app: Application, now: datetime) -> None:
-    """Without fsync lines may be lost, so no claimed mail is provably unsent."""
+    """Without fsync lines may be lost, so no claimed email is provably unsent."""
     enqueue_mails(app, now, "alice")
     with app.db.write() as session:
         ledger.claim(session, owner="a dead sender", now=now)
@@ -411,7 +411,7 @@ def test_incomplete_journal_makes_claimed_mails_uncertain(app: Application, now:
 
 
 def test_expired_lease_without_a_journal(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """The mails of a lost machine are uncertain after their lease."""
+    """The emails of a lost machine are uncertain after their lease."""
     enqueue_mails(app, now, "alice")
     with app.db.write() as session:
         ledger.claim(session, owner="a lost machine's", now=now)
@@ -507,7 +507,7 @@ def test_suppressed_address_gets_no_mail(app: Application, mail_server: MailServ
 
 @pytest.mark.parametrize("when", ["left", "suppressed", "paused", "cancelled", "taken over"])
 def test_still_sendable(app: Application, now: datetime, when: str) -> None:
-    """It excludes claimed mails that must not be sent any more."""
+    """It excludes claimed emails that must not be sent any more."""
     alice, bob = enqueue_mails(app, now, "alice", "bob")
     with app.db.write() as session:
         assert ledger.claim(session, owner="me", now=now)
@@ -581,7 +581,7 @@ def test_a_pause_holds_claimed_mails(app: Application, now: datetime) -> None:
     "verdict", [SendOutcome.NOT_ATTEMPTED, SendOutcome.DEFERRED, SendOutcome.HARD_BOUNCE]
 )
 def test_a_late_result_changes_nothing(app: Application, now: datetime, verdict: SendOutcome) -> None:
-    """A sender that slept through its lease must not change a mail that was given up meanwhile."""
+    """A sender that slept through its lease must not change an email that was given up meanwhile."""
     enqueue_mails(app, now, "alice")
     later = now + NEXT_DAY
     with app.db.write() as session:

@@ -73,7 +73,7 @@ def journals(app: Application) -> list[Path]:
 
 @pytest.mark.usefixtures("no_background_work")
 def test_results_are_flushed_and_unsent_mails_released(app: Application, now: datetime) -> None:
-    """Attempts of unsent mails do not count, and the journal is deleted."""
+    """Attempts of unsent emails do not count, and the journal is deleted."""
     alice, bob, _carol = enqueue_mails(app, now, "alice", "bob", "carol")
 
     async def run() -> dict[str, int]:
@@ -116,7 +116,7 @@ def test_mail_is_withdrawn_when_the_reader_unsubscribes(app: Application, now: d
 
 @pytest.mark.usefixtures("no_background_work")
 def test_cancel_while_in_flight(app: Application, now: datetime) -> None:
-    """The mail in flight is recorded as sent; the other one is withdrawn."""
+    """The email in flight is recorded as sent; the other one is withdrawn."""
     alice, bob = enqueue_mails(app, now, "alice", "bob")
 
     async def run() -> None:
@@ -154,7 +154,7 @@ def test_cancelled_mail_may_become_uncertain(app: Application, now: datetime) ->
 
 @pytest.mark.usefixtures("no_background_work")
 def test_cancel_before_a_second_attempt(app: Application, now: datetime) -> None:
-    """A mail that may have arrived stays uncertain and is held."""
+    """An email that may have arrived stays uncertain and is held."""
     (alice,) = enqueue_mails(app, now, "alice")
     with app.db.write() as session:
         session.get_one(Delivery, alice).possibly_delivered = True
@@ -177,7 +177,7 @@ def test_cancel_before_a_second_attempt(app: Application, now: datetime) -> None
 
 @pytest.mark.usefixtures("no_background_work")
 def test_confirmed_mail_is_not_claimed_again(app: Application, now: datetime) -> None:
-    """A mail that is being sent cannot be confirmed. A sender's late refusal leaves a confirmed mail sent."""
+    """An email that is being sent cannot be confirmed. A late refusal leaves a confirmed email sent."""
     (alice,) = enqueue_mails(app, now, "alice")
 
     async def run() -> None:
@@ -240,7 +240,7 @@ def test_nothing_is_sent_without_a_recent_refresh(app: Application, now: datetim
 
 @pytest.mark.usefixtures("no_background_work")
 def test_a_living_sender_renews_its_lease(app: Application, now: datetime, clock: FakeClock) -> None:
-    """Its mails are not taken over while the relay is slow."""
+    """Its emails are not taken over while the relay is slow."""
     (alice,) = enqueue_mails(app, now, "alice")
 
     async def run() -> None:
@@ -371,7 +371,7 @@ def test_unwritable_journal_stops_the_run(
 
 @pytest.mark.usefixtures("no_background_work")
 def test_with_fsync_the_intent_is_synced_first(app: Application, now: datetime, settings: Settings) -> None:
-    """A mail must not be sent before its intent is on disk."""
+    """An email must not be sent before its intent is on disk."""
     alice, bob = enqueue_mails(app, now, "alice", "bob")
 
     async def run() -> None:
@@ -419,7 +419,7 @@ def test_circuit_breaker_reason() -> None:
         breaker.add(answer)
         for answer in [SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user"), *refusals(19)]
     ]
-    assert reasons[-1] == ("the relay refused 20 of the last 20 mails; 19 of them: 554 5.7.1 …: not wanted")
+    assert reasons[-1] == ("the relay refused 20 of the last 20 emails; 19 of them: 554 5.7.1 …: not wanted")
 
 
 def test_result_after_a_takeover_is_ignored(app: Application, now: datetime) -> None:

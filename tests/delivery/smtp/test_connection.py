@@ -78,7 +78,7 @@ Script = Callable[[FakeRelay], Awaitable[None]]
 
 
 async def accept_everything(peer: FakeRelay, announcing: str = PLAIN) -> None:
-    """Accept every mail."""
+    """Accept every email."""
     await peer.greet(announcing)
     while line := (await peer.reader.readline()).decode():
         command = line.split()[0]
@@ -116,7 +116,7 @@ def play(
     tracker: RecordingTracker | None = None,
     after_first: asyncio.Event | None = None,
 ) -> PlayResult:
-    """Send mails over one connection at a time. With `after_first`, send the second only after that event.
+    """Send emails over one connection at a time. With `after_first`, send the second only after that event.
 
     The n-th connection follows the n-th script; all others accept everything.
     """
@@ -159,7 +159,7 @@ def play(
 
 
 def test_one_round_trip_per_mail(settings: Settings) -> None:
-    """The next envelope follows a body in the same write; QUIT follows the last mail."""
+    """The next envelope follows a body in the same write; QUIT follows the last email."""
 
     async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
@@ -344,7 +344,7 @@ def test_sender_fault_followed_by_354(settings: Settings) -> None:
 )
 @pytest.mark.parametrize("stage", ["data", "dot"])
 def test_refusal_after_the_body(settings: Settings, reply: str, verdict: SendOutcome, stage: str) -> None:
-    """It is a final result: the mail is not uncertain."""
+    """It is a final result: the email is not uncertain."""
 
     async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
@@ -394,7 +394,7 @@ def test_disconnect_at_every_stage(
     stage: str,
     verdict: SendOutcome,
 ) -> None:
-    """Unsent mails are deferred, mails in flight are uncertain, and accepted ones are sent."""
+    """Unsent emails are deferred, emails in flight are uncertain, and accepted ones are sent."""
 
     async def script(peer: FakeRelay) -> None:
         await peer.greet(announcing)
@@ -431,7 +431,7 @@ def test_disconnect_after_the_greeting(settings: Settings, ending: Callable[[Fak
 def test_421_closes_the_connection(
     settings: Settings, announcing: str, stage: str, verdict: SendOutcome
 ) -> None:
-    """The mail is deferred, and the others use another connection."""
+    """The email is deferred, and the others use another connection."""
 
     async def script(peer: FakeRelay) -> None:
         await peer.greet(announcing)
@@ -446,7 +446,7 @@ def test_421_closes_the_connection(
 
 @pytest.mark.parametrize("goodbye", ["421 4.4.2 you were quiet for too long", ""])
 def test_disconnect_between_mails(settings: Settings, goodbye: str) -> None:
-    """A mail of which only the envelope was sent uses another connection."""
+    """An email of which only the envelope was sent uses another connection."""
 
     async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
@@ -462,7 +462,7 @@ def test_disconnect_between_mails(settings: Settings, goodbye: str) -> None:
 
 
 def test_mail_is_retried_once(settings: Settings) -> None:
-    """If a second connection fails, the mail is deferred, and the next mail is tried."""
+    """If a second connection fails, the email is deferred, and the next email is tried."""
 
     async def script(peer: FakeRelay) -> None:
         await peer.greet(PIPELINING)
@@ -532,7 +532,7 @@ def test_unsolicited_reply(settings: Settings, words: str, pipelining: bool) -> 
 @pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
 @pytest.mark.parametrize("garbage", ["HTTP/1.1 400 Bad Request", "x" * 5000, "999 ?"])
 def test_invalid_replies(settings: Settings, announcing: str, garbage: str) -> None:
-    """The mail is unsent before the body and uncertain after it; the connection is closed."""
+    """The email is unsent before the body and uncertain after it; the connection is closed."""
 
     async def early(peer: FakeRelay) -> None:
         await peer.greet(announcing)
@@ -630,7 +630,7 @@ def test_relay_that_reads_slowly(settings: Settings) -> None:
 def test_internal_error(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, at: str, verdict: SendOutcome
 ) -> None:
-    """It closes the connection, but every mail gets a result."""
+    """It closes the connection, but every email gets a result."""
 
     def fail(code: int, words: str) -> SendOutcome:
         raise ZeroDivisionError
@@ -714,7 +714,7 @@ class RandomRelay:
 @pytest.mark.parametrize("announcing", [PIPELINING, PLAIN])
 @pytest.mark.parametrize("seed", range(8))
 def test_random_relay(settings: Settings, seed: int, announcing: str) -> None:
-    """Sent mails were accepted, accepted mails are sent or uncertain, and no body is sent twice."""
+    """Sent emails were accepted, accepted emails are sent or uncertain, and no body is sent twice."""
     random_relay = RandomRelay(announcing, random.Random(seed))  # noqa: S311 - a game
     played = play(settings, 150, *[random_relay.play] * 500)
     for number, verdict in enumerate(played.outcomes):

@@ -1,4 +1,4 @@
-"""Test the connection pool: number of connections, and exactly one result for every mail."""
+"""Test the connection pool: number of connections, and exactly one result for every email."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def mail(number: int = 1, recipient: str = "alice@example.org", **fields: Any) -
 
 
 class RecordingTracker:
-    """Allow every mail, check that each has one result, and signal the first result."""
+    """Allow every email, check that each has one result, and signal the first result."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ def send_mails(
     commit: Callable[[OutgoingMail], bool] = lambda _: True,
     new_loop: LoopFactory | None = None,
 ) -> list[SendResult]:
-    """Send mails over one pool, and return their results in the same order."""
+    """Send emails over one pool, and return their results in the same order."""
     tracker = RecordingTracker(commit)
 
     async def run() -> None:
@@ -95,7 +95,7 @@ def test_mail_is_transmitted_unchanged(settings: Settings, mail_server: MailServ
 
 
 def test_uncommitted_mail_is_not_sent(settings: Settings, mail_server: MailServer) -> None:
-    """After 354 the connection must be closed, so the next mail uses another one."""
+    """After 354 the connection must be closed, so the next email uses another one."""
 
     def only_the_second(outgoing: OutgoingMail) -> bool:
         return outgoing.delivery_id == 2
@@ -108,7 +108,7 @@ def test_uncommitted_mail_is_not_sent(settings: Settings, mail_server: MailServe
 
 
 def test_withdrawn_mail_keeps_the_connection(settings: Settings, mail_server: MailServer) -> None:
-    """Its envelope is not sent, and the next mail uses the same connection."""
+    """Its envelope is not sent, and the next email uses the same connection."""
     tracker = RecordingTracker()
     tracker.withdrawn = {2, 3, 5}
 
@@ -128,7 +128,7 @@ def test_withdrawn_mail_keeps_the_connection(settings: Settings, mail_server: Ma
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_many_uncommitted_mails(settings: Settings, mail_server: MailServer, new_loop: LoopFactory) -> None:
-    """Each closes its connection, maybe while it still counts as opening; every mail gets a result."""
+    """Each closes its connection, maybe while it still counts as opening; every email gets a result."""
     answers = send_mails(
         with_connections(settings, 3),
         *(mail(n) for n in range(40)),
@@ -150,7 +150,7 @@ def test_commit_error(settings: Settings, mail_server: MailServer) -> None:
 
 
 def test_tracker_read_error(settings: Settings, mail_server: MailServer) -> None:
-    """No envelope is sent, every mail has a result, and the error is raised."""
+    """No envelope is sent, every email has a result, and the error is raised."""
 
     class FailingTracker(RecordingTracker):
         def may_send(self, mail: OutgoingMail) -> bool:
@@ -174,7 +174,7 @@ def test_tracker_read_error(settings: Settings, mail_server: MailServer) -> None
 
 
 def test_tracker_write_error(settings: Settings, mail_server: MailServer) -> None:
-    """The run stops, each mail has one result, untried ones are held, and the error is raised."""
+    """The run stops, each email has one result, untried ones are held, and the error is raised."""
 
     class FailingTracker(RecordingTracker):
         def record(self, mail: OutgoingMail, result: SendResult) -> None:
@@ -198,7 +198,7 @@ def test_tracker_write_error(settings: Settings, mail_server: MailServer) -> Non
 
 
 def test_stop(settings: Settings, mail_server: MailServer) -> None:
-    """Mails in flight get their replies; all others are held, also those submitted later."""
+    """Emails in flight get their replies; all others are held, also those submitted later."""
     tracker = RecordingTracker()
 
     async def run() -> None:
@@ -222,7 +222,7 @@ def test_stop(settings: Settings, mail_server: MailServer) -> None:
 
 
 def test_cancel_in_flight(settings: Settings, mail_server: MailServer) -> None:
-    """The mail in flight is uncertain, the others are held."""
+    """The email in flight is uncertain, the others are held."""
     tracker = RecordingTracker()
 
     async def run() -> None:
@@ -250,7 +250,7 @@ def test_cancel_in_flight(settings: Settings, mail_server: MailServer) -> None:
 
 
 def test_exit_without_draining(settings: Settings, mail_server: MailServer) -> None:
-    """Mails that were not started are held."""
+    """Emails that were not started are held."""
     tracker = RecordingTracker()
 
     async def run() -> None:
@@ -289,7 +289,7 @@ def test_slow_provider_does_not_delay_others(settings: Settings, mail_server: Ma
 
 
 def test_connections_are_reused_and_renewed(settings: Settings, mail_server: MailServer) -> None:
-    """Twelve mails at five per connection use three connections."""
+    """Twelve emails at five per connection use three connections."""
     five_per_connection = settings.model_copy(
         update={"smtp_connections": 1, "smtp_messages_per_connection": 5}
     )
@@ -317,7 +317,7 @@ def test_strict_providers_get_few_connections(settings: Settings, mail_server: M
 
 
 def test_strict_providers_get_few_mails_a_connection(settings: Settings, mail_server: MailServer) -> None:
-    """The connection is renewed after fifty mails to one of them."""
+    """The connection is renewed after fifty emails to one of them."""
     one_connection = with_connections(settings, 1)
     send_mails(
         one_connection, *(mail(n, f"r{n}@outlook.com") for n in range(mail_providers.STRICT_MESSAGES + 1))
@@ -333,7 +333,7 @@ def test_relay_limits_the_connections(settings: Settings, mail_server: MailServe
 
 
 def test_unreachable_relay(settings: Settings) -> None:
-    """One mail has the error, it is logged once, and the other mails are not tried."""
+    """One email has the error, it is logged once, and the other emails are not tried."""
     with structlog.testing.capture_logs() as logged:
         answers = send_mails(settings, *(mail(n) for n in range(30)))
     (warning,) = logged
@@ -352,7 +352,7 @@ def test_greeting_with_5xx(settings: Settings, mail_server: MailServer) -> None:
 
 
 def test_sender_fault_stops_the_run(settings: Settings, mail_server: MailServer) -> None:
-    """No other mail is tried after the first such refusal."""
+    """No other email is tried after the first such refusal."""
     mail_server.reply("rcpt", "550 5.7.26 not authenticated", times=1)
     one_connection = with_connections(settings, 1)
     answers = send_mails(one_connection, mail(1), mail(2), mail(3))
@@ -381,7 +381,7 @@ def test_unknown_sender_address_is_a_sender_fault(settings: Settings, mail_serve
 def test_lost_connection(
     settings: Settings, mail_server: MailServer, stage: str, verdict: SendOutcome
 ) -> None:
-    """A mail is unsent before its body, and uncertain after it."""
+    """An email is unsent before its body, and uncertain after it."""
     mail_server.drop(stage, times=1)
     one_connection = with_connections(settings, 1)
     answers = send_mails(one_connection, mail(1), mail(2))
@@ -451,7 +451,7 @@ def with_security(server: MailServer, settings: Settings, security: str, **more:
 def test_encryption(
     settings: Settings, authority: trustme.CA, pipelining: bool, security: str, new_loop: LoopFactory
 ) -> None:
-    """Large mails arrive unchanged, on both event loops."""
+    """Large emails arrive unchanged, on both event loops."""
     mails = [mail(n, data=f"Subject: {n}\r\n\r\n".encode() + b"0123456789\r\n" * 30_000) for n in range(5)]
     with tls_server(authority.issue_cert("127.0.0.1"), at_once=security == "tls") as server:
         server.offers_pipelining = pipelining

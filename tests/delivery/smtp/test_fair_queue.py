@@ -1,4 +1,4 @@
-"""Test FairQueue: mails of a provider wait only for each other."""
+"""Test FairQueue: emails of a provider wait only for each other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def build_queue(*recipients: str) -> FairQueue:
 
 
 def take_mail(waiting: FairQueue, carried: list[ProviderQueue] | None = None) -> str | None:
-    """Take a mail for a connection, for a new one unless `carried` is given."""
+    """Take an email for a connection, for a new one unless `carried` is given."""
     queued = waiting.take([] if carried is None else carried)
     return queued.mail.recipient if queued else None
 
@@ -55,7 +55,7 @@ def test_providers_take_turns() -> None:
 
 
 def test_connection_limit_per_provider() -> None:
-    """Beyond it, mails wait until a connection carries none of them; others are sent."""
+    """Beyond it, emails wait until a connection carries none of them; others are sent."""
     waiting = build_queue(*(f"r{n}@gmail.com" for n in range(STRICT_CONNECTIONS + 2)), "a@one.test")
     carried: list[ProviderQueue] = []
     first = waiting.take(carried)
@@ -111,7 +111,7 @@ def test_empty_provider_is_removed() -> None:
 
 
 def test_usable_connections() -> None:
-    """The number is that of mails that may be sent at the same time."""
+    """The number is that of emails that may be sent at the same time."""
     waiting = build_queue(*(f"r{n}@one.test" for n in range(CONNECTIONS_PER_DOMAIN + 5)), "a@gmail.com")
     assert waiting.can_supply(CONNECTIONS_PER_DOMAIN + 1)
     assert not waiting.can_supply(CONNECTIONS_PER_DOMAIN + 2)

@@ -60,7 +60,7 @@ def test_envelope_commands() -> None:
 
 
 def test_envelope_with_smtputf8() -> None:
-    """It is requested for mails that need it, if the relay offers it."""
+    """It is requested for emails that need it, if the relay offers it."""
     wide = mail("jürgen@example.org", needs_smtputf8=True)
     assert envelope_commands(wide, ServerCapabilities(smtputf8=True)) == (
         b"MAIL FROM:<b@paperboy.test> SMTPUTF8\r\n",

@@ -165,7 +165,7 @@ def test_response_that_is_not_json(answer: str, message: str) -> None:
 
 
 def test_huge_abstract_is_truncated() -> None:
-    """Neither a mail nor the database should contain it."""
+    """Neither an email nor the database should contain it."""
     [record] = huggingface.parse(hf(hf_row(summary="pigeon " * 1_500_000)), DAY).records
     assert len(record.abstract) <= sanitize.ABSTRACT_CHARS
 

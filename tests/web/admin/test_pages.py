@@ -264,7 +264,7 @@ def test_states_are_explained(app: Application, sign_in: Callable[..., Desk], pe
     desk = sign_in()
     for path in ("/admin", f"/admin/editions/{today}"):
         shown = desk.get(path).text
-        assert "<strong>committing</strong>: the relay has the whole mail" in shown
+        assert "<strong>committing</strong>: the relay has the whole email" in shown
         assert "<strong>uncertain</strong>: it may have arrived" in shown
         assert "<strong>deferred</strong>" not in shown
 
@@ -456,7 +456,7 @@ def test_one_subscriber_with_every_digest_and_silence(
 def test_every_digest_and_silence_can_be_paged_through(
     app: Application, monkeypatch: pytest.MonkeyPatch, sign_in: Callable[..., Desk], people: list[int]
 ) -> None:
-    """“Older” leads through all of them, and “Newer” back. Mails and events keep their own positions."""
+    """“Older” leads through all of them, and “Newer” back. Emails and events keep their own positions."""
     monkeypatch.setattr(subscribers_page, "MAILS_SHOWN", 3)
     monkeypatch.setattr(subscribers_page, "EVENTS_SHOWN", 1)
     now = clock.utcnow()
@@ -519,7 +519,7 @@ def add_digest(
 
 @pytest.fixture
 def uncertain_mails(app: Application, people: list[int]) -> None:
-    """Add the mails 7 and 8. Both are uncertain; the content of 8 was lost."""
+    """Add the emails 7 and 8. Both are uncertain; the content of 8 was lost."""
     now = clock.utcnow()
     with app.db.write() as session:
         add_digest(session, 7, people[0], DeliveryState.UNCERTAIN, now, reason="the connection broke")
@@ -547,7 +547,7 @@ def test_all_uncertain_mails_of_an_edition_are_sent_again(
 ) -> None:
     """Those whose content was lost before a restore stay as they are."""
     desk = sign_in()
-    assert "Send all uncertain mails again" in desk.get("/admin/editions/2026-11-19").text
+    assert "Send all uncertain emails again" in desk.get("/admin/editions/2026-11-19").text
     desk.post("/admin/editions/2026-11-19/resend-uncertain")
     with app.db.read() as session:
         rows = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
@@ -558,7 +558,7 @@ def test_all_uncertain_mails_of_an_edition_are_sent_again(
 def test_uncertain_mails_that_arrived_are_recorded_as_sent(
     app: Application, sign_in: Callable[..., Desk], people: list[int]
 ) -> None:
-    """One or all of an edition. Nothing is sent again, and mails in other states stay as they are."""
+    """One or all of an edition. Nothing is sent again, and emails in other states stay as they are."""
     now = clock.utcnow()
     with app.db.write() as session:
         ledger.resend(session, 7, now)
@@ -592,7 +592,7 @@ def test_all_failed_mails_of_an_edition_are_retried(
     with app.db.write() as session:
         add_digest(session, 7, people[0], DeliveryState.FAILED, now)
     desk = sign_in()
-    assert "Retry all failed mails" in desk.get("/admin/editions/2026-11-19").text
+    assert "Retry all failed emails" in desk.get("/admin/editions/2026-11-19").text
     desk.post("/admin/editions/2026-11-19/retry-failed")
     with app.db.read() as session:
         assert session.get_one(Delivery, 7).state is DeliveryState.PENDING
@@ -727,12 +727,12 @@ def test_add_a_source(
 
 
 def test_warm_up(app: Application, settings: Settings) -> None:
-    """The page names the receivers whose mails wait, and the overview says that some do."""
+    """The page names the receivers whose emails wait, and the overview says that some do."""
     now = clock.utcnow()
     warming = replace(app, settings=settings.model_copy(update={"warm_up_start": now.date()}))
     with app.db.write() as session:
         alice = factories.add_subscriber(session, "alice@gmail.com", [], now)
-        reason = f"{daily_limits.REASON}google gets at most 50 mails"
+        reason = f"{daily_limits.REASON}google gets at most 50 emails"
         due = {"due_at": now, "created_at": now, "next_attempt_at": now + timedelta(days=1)}
         waits = {"state": DeliveryState.DEFERRED, "reason": reason, "receiver": "google"}
         session.add(Delivery(subscriber_id=alice, edition=now.date().isoformat(), **due, **waits))
@@ -741,8 +741,8 @@ def test_warm_up(app: Application, settings: Settings) -> None:
         browser.post("/admin/sign-in", data={"key": key})
         page, overview = browser.get("/admin/deliverability").text, browser.get("/admin").text
     assert re.search(r"google</td><td[^>]*>0</td><td[^>]*>50</td><td[^>]*>1<", page)
-    assert "1 mails are" not in page
-    assert "1 mail is waiting until tomorrow: google (1)" in overview
+    assert "1 emails are" not in page
+    assert "1 email is waiting until tomorrow: google (1)" in overview
 
 
 @pytest.mark.parametrize(
@@ -752,7 +752,7 @@ def test_warm_up(app: Application, settings: Settings) -> None:
         (
             0,
             (
-                "It began on {start}; each receiver gets at most 50 mails today, and "
+                "It began on {start}; each receiver gets at most 50 emails today, and "
                 "there is no limit from {end} on; no mail is waiting."
             ),
         ),
@@ -792,7 +792,7 @@ def test_suppressions(app: Application, sign_in: Callable[..., Desk], people: li
 def test_suppression_on_the_page_of_its_subscriber(
     app: Application, sign_in: Callable[..., Desk], people: list[int]
 ) -> None:
-    """The page says why nothing is sent, and its button restores a subscriber whose mail bounced."""
+    """The page says why nothing is sent, and its button restores a subscriber whose email bounced."""
     desk, path = sign_in(), f"/admin/subscribers/{people[0]}"
     assert "Suppressed" not in desk.get(path).text
     assert desk.post(f"{path}/lift").status_code == 409
@@ -900,7 +900,7 @@ def test_runs_and_changes_are_listed(app: Application, sign_in: Callable[..., De
     assert desk.get("/admin/runs?at=nonsense").status_code == 422
     desk.post("/admin/sending/pause", reason="a reason")
     page = desk.get("/admin/changes?actor=desk+0").text
-    assert re.search(r">paused sending</td><td[^>]*>all mails</td>", page)
+    assert re.search(r">paused sending</td><td[^>]*>all emails</td>", page)
     assert "sending.pause" not in page
     assert "paused sending" not in desk.get("/admin/changes?actor=somebody").text
     assert "desk 0" in desk.get("/admin/keys").text
@@ -1105,7 +1105,7 @@ def test_paused_sending_says_that_confirmations_wait(
 ) -> None:
     """On the admin pages, and to those who request a link."""
     desk = sign_in()
-    paused = "paused all e-mail for now"
+    paused = "paused all email for now"
     form = {"email": "carol@example.org"}
     assert paused not in visitor.post("/manage", data=form).text
     desk.post("/admin/sending/pause", reason="the relay moves")

@@ -173,7 +173,7 @@ def test_sign_in_by_mail(
     assert "a link is on its way" in stranger
     assert ask("ADA@example.org ")[0] == stranger
     _, (first, second) = ask("ada@example.org")
-    assert "<button" in browser.get(second).text, "a mail scanner that opens it does not sign in"
+    assert "<button" in browser.get(second).text, "an email scanner that opens it does not sign in"
     answer = browser.post(second, follow_redirects=False)
     assert answer.headers["location"] == HOME
     assert "ada@example.org, by mail" in browser.get(HOME).text
@@ -241,7 +241,7 @@ def test_wrong_keys_are_limited(visitor: TestClient) -> None:
 
 
 def test_mailed_links_are_limited(app: Application) -> None:
-    """A visitor waits after ten, and if no slot for mails is free, whether or not the address is known."""
+    """A visitor waits after ten, and if no slot for emails is free, whether or not the address is known."""
     settings = app.settings.model_copy(update={"admin_addresses": ("ada@example.org",)})
     site = main.create_app(replace(app, settings=settings))
     browser = TestClient(site, base_url="https://paperboy.test", raise_server_exceptions=False)

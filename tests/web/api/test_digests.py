@@ -1,4 +1,4 @@
-"""Test the API for previews, test mails, explanations and backtests."""
+"""Test the API for previews, test emails, explanations and backtests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def preview_titles(preview: dict[str, Any]) -> list[str]:
 
 
 def test_preview_for_arbitrary_interests(paper_ids: dict[str, int], call: Call) -> None:
-    """It includes the picks with their reasons and the rendered mail."""
+    """It includes the picks with their reasons and the rendered email."""
     response = call("POST", "/previews", scope=Scope.READ, json={"interests": [{"text": "language agents"}]})
     assert response.status_code == 200, response.text
     preview = response.json()
@@ -117,7 +117,7 @@ def test_test_mail_goes_only_to_the_given_address(
     mail_server: MailServer,
     audit_log: Callable[[], list[tuple[str, str, str]]],
 ) -> None:
-    """The subscriber's digest stays due, and the links in the test mail belong to nobody."""
+    """The subscriber's digest stays due, and the links in the test email belong to nobody."""
     path = f"/subscribers/{alice}/test-send"
     response = call("POST", path, scope=Scope.SEND, json={"to": "me@example.org"})
     assert response.json()["outcome"] == "accepted", response.text
@@ -125,7 +125,7 @@ def test_test_mail_goes_only_to_the_given_address(
     assert mail.recipient == "me@example.org"
     assert AGENTS in mail.parsed().get_body(("plain",)).get_content()
     assert mail.parsed()["Subject"].startswith("Test: ")
-    assert "This is a test mail." in mail.parsed().get_body(("plain",)).get_content()
+    assert "This is a test email." in mail.parsed().get_body(("plain",)).get_content()
     assert "alice" not in mail.data.decode()
     assert call("GET", "/deliveries").json()["items"] == []
     assert audit_log() == [("send key", "digest.test", str(alice))]

@@ -67,7 +67,7 @@ def test_findings_are_those_of_the_first_admin_page(app: Application, create_key
 
 
 def test_report_of_a_day(app: Application, call: Call, mail_server: MailServer) -> None:
-    """The default is yesterday, as in the mail. Each day has its own digests."""
+    """The default is yesterday, as in the email. Each day has its own digests."""
     with app.db.write() as session:
         source = factories.add_source(session, NOW, name="The lab")
         factories.add_paper(session, source, "Language Agents that Plan", NOW.date(), NOW)

@@ -195,7 +195,7 @@ def test_statistics(app: Application, alice: int, paper_ids: dict[str, int], cal
 
 
 def test_rates(app: Application, alice: int, call: Call) -> None:
-    """Days without mails have no row."""
+    """Days without emails have no row."""
     at = datetime(2026, 11, 20, 8, tzinfo=UTC)
     with app.db.write() as session:
         fields = {"state": DeliveryState.SENT, "due_at": at, "created_at": at, "sent_at": at}

@@ -164,7 +164,7 @@ def test_paper_page(app: Application, client: TestClient) -> None:
 
 
 def test_latex_is_rendered_as_text(app: Application, client: TestClient) -> None:
-    """It is converted once on ingest, so mails and pages show the same."""
+    """It is converted once on ingest, so emails and pages show the same."""
     title, abstract = (
         sanitize.title(r"On $\pi_0$ and 50\% Zebras"),
         sanitize.clean_text(r"The \emph{herd} has $O(\log n)$."),
@@ -597,7 +597,7 @@ def test_lists_lead_to_topics_and_sign_up(app: Application, client: TestClient) 
         assert first < second or "/week/" in path
     assert '<a href="/search?q=World+Models">' in page
     assert 'name="interest" value="zebras"' in page
-    assert '<a href="/?interest=zebras#join">get them by e-mail</a>' in page
+    assert '<a href="/?interest=zebras#join">get them by email</a>' in page
 
 
 def test_days_with_only_withdrawn_papers_are_not_linked(app: Application, client: TestClient) -> None:

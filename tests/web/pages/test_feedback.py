@@ -120,7 +120,7 @@ def test_later_feedback_replaces_earlier_feedback(
 def test_feedback_link_does_not_identify_its_reader(
     app: Application, client: TestClient, alice: int, bob: int, papers: tuple[int, int], link: Link
 ) -> None:
-    """A forwarded mail does not name its reader or link to the reader's pages."""
+    """A forwarded email does not name its reader or link to the reader's pages."""
     like(app, bob, *papers)
     answer = client.post(feedback_path(link, alice, FeedbackAction.MORE, papers[0]))
     assert ALICE not in answer.text

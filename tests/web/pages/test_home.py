@@ -179,7 +179,7 @@ def test_sign_up_response_is_the_same_for_every_address(
 def test_repeated_sign_up_mails_the_preferences_link(
     mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
-    """At most one mail an hour is sent."""
+    """At most one email an hour is sent."""
     for _ in range(3):
         client.post("/subscribe", data={**FORM, "email": ALICE.upper()})
     with app.db.read() as session:

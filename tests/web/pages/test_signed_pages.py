@@ -203,7 +203,7 @@ def test_confirming_starts_the_digests(
 def test_confirming_after_unsubscribing_is_a_conflict(
     app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
-    """An old confirmation mail does not subscribe anyone again."""
+    """An old confirmation email does not subscribe anyone again."""
     client.post(link(Purpose.UNSUBSCRIBE, alice))
     path = link(Purpose.CONFIRM, alice)
     assert "no longer valid" in client.get(path).text
@@ -268,7 +268,7 @@ def test_link_that_is_older_than_its_subscriber(
 def test_unsubscribe_page_masks_the_address(
     app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
-    """Its owner recognises it; someone with a forwarded mail cannot read it."""
+    """Its owner recognises it; someone with a forwarded email cannot read it."""
     path = link(Purpose.UNSUBSCRIBE, alice)
     hint = f"{ALICE[0]}…@{ALICE.partition('@')[2]}"
     for answer in (client.get(path), client.post(path), client.get(path)):
@@ -307,7 +307,7 @@ def test_erasure_requires_a_mailed_link(
 ) -> None:
     """The preferences page sends the link; its button erases, and may be pressed again."""
     answer = client.post(link(Purpose.PREFERENCES, alice) + "/erase")
-    assert "sent you an e-mail with a link to erase your data" in answer.text
+    assert "sent you an email with a link to erase your data" in answer.text
     assert state_of(app, alice) is SubscriberState.ACTIVE
     text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
     path = next(word for word in text.split() if "/erase/" in word).removeprefix("https://paperboy.test")
@@ -431,7 +431,7 @@ def test_missing_weights_get_the_default(
     assert [interest.weight for interest in preferences.interests] == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("beside", ["", "/pause"], ids=["the link in the mail", "the preferences page"])
+@pytest.mark.parametrize("beside", ["", "/pause"], ids=["the link in the email", "the preferences page"])
 def test_pause_and_resume(app: Application, client: TestClient, alice: int, link: Link, beside: str) -> None:
     """A pause lasts until a day in the reader's time zone, or until it is resumed."""
     path = link(Purpose.PREFERENCES, alice) + beside if beside else link(Purpose.PAUSE, alice)
@@ -541,7 +541,7 @@ def test_digest_page_shows_the_mailed_digest(
 def test_digests_of_other_subscribers_are_not_found(
     app: Application, client: TestClient, alice: int, pending: int, link: Link
 ) -> None:
-    """Unknown ids and mails that are not digests are not found either."""
+    """Unknown ids and emails that are not digests are not found either."""
     with app.db.write() as session:
         delivery_id = add_digest(session, alice)
         confirmation = session.exec(select(Delivery.id).where(Delivery.subscriber_id == pending)).one() or 0
@@ -747,7 +747,7 @@ def test_links_of_test_mails_are_explained(app: Application, client: TestClient)
     token = app.signer.token(Purpose.PREFERENCES, 0, clock.utcnow())
     answer = client.get(f"/preferences/{token}")
     assert answer.status_code == 403
-    assert "This link is from a test mail" in answer.text
+    assert "This link is from a test email" in answer.text
 
 
 def test_address_is_changed_by_two_mailed_links(
@@ -758,7 +758,7 @@ def test_address_is_changed_by_two_mailed_links(
     wrong = client.post(path, data={"email": "nobody"})
     assert wrong.status_code == 422
     assert 'id="new-address" name="email" type="email" value="nobody"' in wrong.text
-    message = "We send an e-mail to your current address, at most once an hour."
+    message = "We send an email to your current address, at most once an hour."
     assert message in client.post(path, data={"email": BOB}).text
     for recipient, heading in ((ALICE, "Now check your new mailbox"), (BOB, "Your digests now go to this")):
         mail = mail_server.messages[-1]

@@ -71,5 +71,5 @@ def phase_in(text: str) -> Phase:
 
 
 def mentions_failure(text: str) -> bool:
-    """Return whether a text says that mail was not delivered."""
+    """Return whether a text says that email was not delivered."""
     return bool(_FAILURE.search(text.lower()))

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """The reason why a mail was refused or bounced. In the comments, "we" is the sender."""
+    """The reason why an email was refused or bounced. In the comments, "we" is the sender."""
 
     AUTH_FAILURE = "authfailure"  # SPF, DKIM or DMARC
     BAD_REPUTATION = "badreputation"  # of our network
@@ -25,7 +25,7 @@ class Reason(StrEnum):
     MESSAGE_TOO_BIG = "mesgtoobig"
     NETWORK_ERROR = "networkerror"
     NO_RELAYING = "norelaying"
-    NOT_ACCEPT = "notaccept"  # this host does not accept any mail
+    NOT_ACCEPT = "notaccept"  # this host does not accept any email
     NOT_COMPLIANT = "notcompliantrfc"
     ON_HOLD = "onhold"  # refused without a reason
     POLICY_VIOLATION = "policyviolation"
@@ -50,8 +50,8 @@ class Action(StrEnum):
 
     SUPPRESS = "suppress"  # the address will never accept mail
     COUNT = "count"  # the address may accept mail again; suppress it if this happens too often
-    OURS = "ours"  # about us, our network or this one mail
-    COMPLAINT = "complaint"  # the subscriber does not want our mail
+    OURS = "ours"  # about us, our network or this one email
+    COMPLAINT = "complaint"  # the subscriber does not want our email
     IGNORE = "ignore"
 
 
@@ -61,7 +61,7 @@ HARD = frozenset({Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN, Reason.HAS_MOVED, Re
 # These are hard only with a permanent status (5.x.x). With a temporary status, the host is being set up, or
 # its name server failed temporarily. An unknown user is final even with 4.1.1.
 HARD_BY_STATUS = frozenset({Reason.NOT_ACCEPT})
-# Reasons that concern us, our network or this one mail, but not the recipient's address.
+# Reasons that concern us, our network or this one email, but not the recipient's address.
 NOT_ABOUT_RECIPIENT = frozenset(
     {
         Reason.AUTH_FAILURE, Reason.BAD_REPUTATION, Reason.BLOCKED, Reason.CONTENT_ERROR,

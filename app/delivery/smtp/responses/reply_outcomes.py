@@ -1,4 +1,4 @@
-"""PURE. A relay's reply → the outcome of a mail, which depends on who is at fault."""
+"""PURE. A relay's reply → the outcome of an email, which depends on who is at fault."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.delivery.smtp.responses.enhanced_status import status_in
 from app.delivery.smtp.responses.refusal_reasons import Action, Reason
 from app.types import SendOutcome
 
-# Reasons that concern the sender's address, authentication or reputation. The relay would refuse every mail,
+# Reasons that concern the sender's address, authentication or reputation. The relay would refuse every email,
 # so sending stops. Texts that may come from one subscriber's own filter must therefore not count.
 _OUR_FAULT = frozenset({Reason.AUTH_FAILURE, Reason.BAD_REPUTATION, Reason.NO_RELAYING, Reason.REQUIRE_PTR})
 _OUR_FAULT_WORDS = re.compile(
@@ -19,7 +19,7 @@ _OUR_FAULT_WORDS = re.compile(
 )
 _OUR_FAULT_STATUS = re.compile(r"5\.1\.[78]|5\.7\.(?:0|8|9|11|14|2\d|30|5\d\d|6\d\d|7\d\d)|5\.5\.[12]")
 _OUR_FAULT_CODES = {500, 502, 503, 504, 521, 530, 534, 535, 538}
-# Phrases with which Gmail, Yahoo, Outlook and Orange throttle the sender, rather than defer one mail.
+# Phrases with which Gmail, Yahoo, Outlook and Orange throttle the sender, rather than defer one email.
 _THROTTLED = re.compile(
     r"\b4\.7\.(?:28|65\d)\b|\[TSS?\d\d\]|\bS77\d{1,3}\b|\bOFR(?:004)?_\d{3}\b"
     r"|\bunusual rate of (?:unsolicited|e-?mail)"
@@ -29,7 +29,7 @@ _THROTTLED = re.compile(
 
 
 def classify(code: int, text: str) -> SendOutcome:
-    """Return the outcome of a mail, given the relay's reply. The enhanced status, if any, is in `text`."""
+    """Return the outcome of an email, given the relay's reply. The enhanced status, if any, is in `text`."""
     if 200 <= code < 300:
         return SendOutcome.ACCEPTED
     if 400 <= code < 500:
@@ -42,7 +42,7 @@ def classify(code: int, text: str) -> SendOutcome:
         return SendOutcome.HARD_BOUNCE
     if diagnosis.reason is Reason.MAILBOX_FULL:
         return SendOutcome.MAILBOX_FULL
-    # 5.7.1 only means that some policy refused the mail. One subscriber's filter must not stop all mail.
+    # 5.7.1 only means that some policy refused the email. One subscriber's filter must not stop all mail.
     is_our_fault = diagnosis.reason in _OUR_FAULT or _OUR_FAULT_WORDS.search(text) or code in _OUR_FAULT_CODES
     return (
         SendOutcome.SENDER_REJECTED
