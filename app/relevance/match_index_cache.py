@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import date
 from threading import Lock
 
-from cachetools import LRUCache
-
 from app.relevance import matching
 from app.relevance.model import RelevanceModel
 from app.types import PaperView
@@ -31,7 +29,7 @@ class IndexCache:
     """
 
     def __init__(self) -> None:
-        self._indexes = LRUCache[object, _CachedIndex](MAX_INDEXES)
+        self._indexes: dict[object, _CachedIndex] = {}  # the least recently used one first
         self._matches = matching.MatchCache()
         self._model: RelevanceModel | None = None  # the model of all cached indexes
         self._building = Lock()
@@ -44,19 +42,24 @@ class IndexCache:
                 self._indexes.clear()
                 self._matches = matching.MatchCache()
                 self._model = model
-            if content not in self._indexes:
-                self._indexes[content] = self._build(papers, model)
-            return self._indexes[content].index
+            cached = self._indexes.pop(content, None) or self._build(papers, model)
+            self._indexes[content] = cached
+            return cached.index
 
     def _build(self, papers: Sequence[PaperView], model: RelevanceModel) -> _CachedIndex:
+        """Build an index, after dropping the indexes that it replaces, so that their memory is free."""
         texts = {key: text for each in self._indexes.values() for key, text in each.index.texts.items()}
         ids = frozenset(paper.id for paper in papers)
         newest = max((paper.last_listed_on or date.min for paper in papers), default=date.min)
         outdated = [
             content
             for content, other in self._indexes.items()
-            if other.newest <= newest and len(ids & other.papers) >= MOSTLY_SAME * len(ids | other.papers)
+            if other.newest <= newest
+            and not ids < other.papers  # the last few weeks contain today's candidates: keep both
+            and len(ids & other.papers) >= MOSTLY_SAME * len(ids | other.papers)
         ]
-        for content in outdated:  # before the new index is built, so that their memory is free
+        for content in outdated:
             del self._indexes[content]
+        while len(self._indexes) >= MAX_INDEXES:
+            del self._indexes[next(iter(self._indexes))]
         return _CachedIndex(matching.MatchIndex(papers, model, texts, self._matches), ids, newest)

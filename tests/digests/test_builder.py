@@ -112,6 +112,26 @@ def test_an_index_replaces_an_older_one_of_nearly_the_same_papers() -> None:
     assert cache.get(before, model) is again
 
 
+def test_a_part_of_the_papers_does_not_replace_the_whole() -> None:
+    """The papers of the last few weeks and today's candidates may be nearly the same. Both stay."""
+    cache, model, papers = IndexCache(), RelevanceModel.bundled(), [*sample_archive.papers()]
+    weeks, today = papers[:20], papers[:18]
+    first, second = cache.get(weeks, model), cache.get(today, model)
+    assert cache.get(weeks, model) is first
+    assert cache.get(today, model) is second
+
+
+def test_the_least_recently_used_index_is_dropped() -> None:
+    cache, model, papers = IndexCache(), RelevanceModel.bundled(), [*sample_archive.papers()]
+    parts = [papers[start : start + 5] for start in range(0, 20, 5)]
+    first, second, third = (cache.get(part, model) for part in parts[:3])
+    assert cache.get(parts[0], model) is first
+    cache.get(parts[3], model)
+    assert cache.get(parts[0], model) is first
+    assert cache.get(parts[2], model) is third
+    assert cache.get(parts[1], model) is not second
+
+
 def test_indexes_share_the_memory_for_matches(monkeypatch: pytest.MonkeyPatch) -> None:
     """The matches of a new index push out those of an old one, not only its own."""
     model, papers, queries = (
