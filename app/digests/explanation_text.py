@@ -110,5 +110,8 @@ def _no_room_reason(facts: Explanation, rank: RankPosition) -> str:
 
 
 def format_score(score: float) -> str:
-    """Format a score to two decimals, rounded down: a score below the floor must not read as the floor."""
-    return f"{math.floor(round(score * 100, 6)) / 100:.2f}"
+    """Format a score to two decimals, rounded down: a score below the floor must not read as the floor.
+
+    Matches are stored in 32 bits, so the last digits are ignored: 0.34999999 is 0.35.
+    """
+    return f"{math.floor(round(score * 100, 4)) / 100:.2f}"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 from sqlmodel import Session, col, select
 
@@ -517,3 +518,11 @@ def test_muted_paper_names_the_muted_text(app: Application, papers: dict[str, in
     assert explanation.verdict == "Not sent: the subscriber has muted “plan”, which the paper mentions."
     assert explanation.rank is None
     assert planned_papers(app) == {papers[TITLES[0]]}
+
+
+@pytest.mark.parametrize(
+    ("score", "text"), [(0.329999, "0.32"), (0.33, "0.33"), (float(np.float32(0.35)), "0.35"), (1.0, "1.00")]
+)
+def test_scores_are_rounded_down(score: float, text: str) -> None:
+    """The last digits of a number in 32 bits do not count."""
+    assert explanation_text.format_score(score) == text
