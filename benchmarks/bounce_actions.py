@@ -133,7 +133,7 @@ def show(by_source: Mapping[str, Counter[str]]) -> None:
     total: Counter[str] = sum(by_source.values(), Counter())
     for column, title in zip(columns[2:], titles[2:], strict=True):
         print(
-            f"{title} ({column}): {total[column]} of {total['emails']}, {total[column] / total['emails']:.3f}"
+            f"{title} ({column}): {total[column]} of {total['mails']}, {total[column] / total['mails']:.3f}"
         )
 
 

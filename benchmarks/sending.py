@@ -302,7 +302,7 @@ def machine() -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> None:
     sizes = ", ".join(f"{load}: {size} bytes" for load, size in result["bytes_a_mail"].items())
-    print(f"\n{result['emails']['each']} emails at a time ({sizes}), {result['seconds']:.0f} s")
+    print(f"\n{result['mails']['each']} emails at a time ({sizes}), {result['seconds']:.0f} s")
     print("{cores} cores ({processor}), Python {python}, load {load:.1f}".format(**result["machine"]))
     for kind, apart in result["noise"].items():
         print(f"smtp-source's own rates, {kind}: quartiles {apart:.0%} of the median apart")

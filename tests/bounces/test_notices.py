@@ -19,7 +19,7 @@ HEAD = f"From: Mail Delivery System <MAILER-DAEMON@mx.example.org>\nTo: <{US}>\n
 
 
 def parse_one(mail: bytes) -> Notice:
-    """Parse a mail with exactly one notice."""
+    """Parse an email with exactly one notice."""
     (notice,) = notices.parse(mail)
     return notice
 

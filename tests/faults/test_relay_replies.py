@@ -116,7 +116,7 @@ def test_5xx(
         ("connect", "554 5.7.1 we do not know you"),
         ("mail", "550 5.7.1 sender address rejected"),
         ("rcpt", "550 5.7.25 no reverse DNS"),
-        ("end", "550 5.7.26 this email is unauthenticated"),
+        ("end", "550 5.7.26 this mail is unauthenticated"),
     ],
 )
 def test_sender_fault(

@@ -100,7 +100,7 @@ def install(site: FastAPI, mail_server: DemoMailServer) -> None:
 def _find(mail_server: DemoMailServer, number: int) -> ReceivedMail:
     mail = mail_server.mail(number)
     if mail is None:
-        raise NotFound("There is no mail with this number.")
+        raise NotFound("There is no email with this number.")
     return mail
 
 

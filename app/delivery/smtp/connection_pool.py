@@ -126,7 +126,7 @@ class ConnectionPool:
     # --- open connections, and give them emails
 
     def _dispatch(self) -> None:
-        """Send the next email over an idle connection, a new one, or a busy one (after its current mail)."""
+        """Send the next email over an idle connection, a new one, or a busy one (after its current email)."""
         if self.stopped or not self._queue.can_supply(1):
             return
         idle = next((connection for connection in self._waiting_for_mail if connection.is_idle), None)

@@ -212,7 +212,7 @@ def test_full_mailbox_is_not_suppressed(app: Application, mail_server: MailServe
 def test_refused_sender_pauses_all_mails(app: Application, mail_server: MailServer, now: datetime) -> None:
     """The pause has the reason; after resuming, every email is sent."""
     enqueue_mails(app, now, *(f"reader{n}" for n in range(20)))
-    mail_server.reply("end", "550 5.7.26 this email is unauthenticated")
+    mail_server.reply("end", "550 5.7.26 this mail is unauthenticated")
     counts = pipeline.send_pending(app, now)
     assert counts.total() == 20
     assert set(counts) <= {"deferred", "pending"}

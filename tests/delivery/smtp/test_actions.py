@@ -46,7 +46,7 @@ REFUSALS = {
         "554 5.7.1 <bob@example.com>: Recipient address rejected: Access denied",
     ],
     Action.OURS: [
-        "550 5.7.26 This email has been blocked because the sender is unauthenticated. - gsmtp",
+        "550 5.7.26 This mail has been blocked because the sender is unauthenticated. - gsmtp",
         "550 5.7.1 The user or domain that you are sending to (or from) has a policy that prohibited it",
         "550 5.7.1 Unfortunately, messages from [192.0.2.1] weren't sent. It is on our block list",
         "451 4.7.650 The mail server [192.0.2.1] has been temporarily rate limited (S775)",

@@ -394,7 +394,7 @@ def test_reason_from_status_text_and_phase(
 
 
 def test_delay_is_never_a_hard_bounce() -> None:
-    """The mail may still arrive."""
+    """The email may still arrive."""
     assert not responses.diagnose("550 5.1.1 user unknown", delayed=True).hard
 
 
