@@ -42,7 +42,8 @@ LEGEND = (
     "Weighted = 1 − (1 − relevance)^weight. Strength decides the order of the papers that are sent."
 )
 RANK_LEGEND = (
-    " The relevance above = 1 − the product of (1 − weighted) over all interests, times (1 − profile)."
+    " The relevance above = 1 − the product of (1 − weighted) over all interests, times (1 − profile). The "
+    "strength above is combined from the strengths in the same way."
 )
 
 

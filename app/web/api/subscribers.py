@@ -222,13 +222,14 @@ def add_subscriber(app: Paperboy, key: CanWrite, now: Now, body: NewSubscriber) 
     If the key also has the `send` scope, the subscriber is active at once. Otherwise they are pending: they
     get a confirmation email, and no digests until they confirm.
     """
+    is_trusted = Scope.SEND in key.scopes
     with app.db.write() as session:
-        if Scope.SEND not in key.scopes:
+        if not is_trusted:
             most = app.settings.invitations_per_hour
             hit_counters.limit(session, f"invitations of key {key.id}", most, now, HOUR)
         chosen = body.applied_to(subscribers.default_preferences(app.settings))
         preferences = subscribers.check(chosen, app.settings.max_interests)
-        if Scope.SEND in key.scopes:
+        if is_trusted:
             number = subscribers.add(session, body.email, preferences, now)
         else:
             confirmable = app.signer.lifetimes[Purpose.CONFIRM]

@@ -190,7 +190,7 @@ def test_overview_lists_settings_that_may_not_work(app: Application, sign_in: Ca
 
 
 def test_findings_about_settings_lead_to_the_settings(settings: Settings, tmp_path: Path) -> None:
-    """Each check of the settings has the link, whatever it finds."""
+    """Each check that can warn has the link. The check `settings` is always OK."""
     unusual = settings.model_copy(update={"dkim_keys": (f"s:{tmp_path / 'missing.pem'}",)})
     checks = {finding.check.partition(" ")[0] for finding in configuration.check(unusual)}
     assert {"base_url", "dkim", "journal_dir"} < checks
