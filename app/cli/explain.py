@@ -36,10 +36,11 @@ _EVENT_FIELDS = {"at", "kind", "delivery_id", "detail"}
 LEGEND = (
     f"agreement = {scoring.AGREEMENT_WEIGHTS.words} × words + meaning + "
     f"{scoring.AGREEMENT_WEIGHTS.all_words:g} for all words − {scoring.AGREEMENT_WEIGHTS.missing:g} × the "
-    "share of the words that is missing. A paper is relevant enough if "
-    "its agreement reaches the interest's cut-off, or if its title has all words of the interest. "
+    "share of the words that is missing. A paper is relevant enough if its agreement reaches the interest's "
+    "cut-off, or if its title has all words of the interest. "
     "Meaning: standard deviations above the average paper, reduced if the archive hardly knows the interest. "
-    "Weighted = 1 − (1 − relevance)^weight. Strength decides the order of the papers that are sent."
+    "Weighted = 1 − (1 − relevance)^weight. Papers that are sent are ordered by their score, which starts "
+    "from their strength."
 )
 RANK_LEGEND = (
     " The relevance above = 1 − the product of (1 − weighted) over all interests, times (1 − profile). The "
