@@ -88,7 +88,7 @@ class InterestMatches:
     """The papers that match an interest, and the reasons computed so far."""
 
     rows: Matrix  # of the papers in the index
-    relevance: Matrix  # in 0…1, in the order of `rows`
+    relevance: Matrix  # in 0…1, in the order of `rows`; in 64 bits, so that a minimum of .35 is exact
     strength: Matrix  # in 0…1, in the order of `rows`
     organization_rows: frozenset[int]  # of the papers from an organisation that the interest names
     excluded: frozenset[int]  # papers that match an exclusion
@@ -226,7 +226,7 @@ class MatchIndex:
         own = self._space.direction(direction.copy()) if self._space else None
         return InterestMatches(
             rows.astype(np.int32),
-            relevance[rows].astype(np.float32),
+            relevance[rows],
             strength[rows].astype(np.float32),
             frozenset(named),
             self.excluded_papers(query),

@@ -112,7 +112,7 @@ def test_relevance_of_fields() -> None:
 )
 def test_minimum_relevance_of_exact_matches(interest: str, paper: int, least: float) -> None:
     """An interest in a title and a phrase in quotes have a minimum relevance."""
-    assert matches(interest)[paper] >= least - 1e-6
+    assert matches(interest)[paper] >= least
 
 
 def test_phrase_of_stop_words_is_only_a_filter() -> None:
