@@ -35,6 +35,7 @@ _WORD_ENDS = re.compile(r"\w{4}\.$")
 _OPENER = re.compile(r"(?:We|The|This|These|Our|In|It|To|Here|However|Their|They|By|On|For|With|As|An?)\b")
 LONGEST_ASIDE = 300  # characters; a bracket that stays open for longer is treated as unmatched
 LONGEST_WORD = 40
+LONGEST_ABBREVIATION = 16  # characters; the abbreviations, numbers and initials above have at most 8
 
 # --- features of a sentence
 
@@ -145,9 +146,10 @@ def _ends(before: str, word: str) -> bool:
     """Return whether a sentence ends between `before` and the next `word`."""
     if before.count("(") > before.count(")"):
         return False
-    if _ABBREVIATION.search(before) or _ENUMERATION.search(before):
+    tail = before[-LONGEST_ABBREVIATION:]  # searching all of it would take far longer
+    if _ABBREVIATION.search(tail) or _ENUMERATION.search(tail):
         return False
-    if _INITIAL.search(before):
+    if _INITIAL.search(tail):
         return bool(_OPENER.match(word))
     if before.endswith(("..", "…")):
         return not word[0].islower()
