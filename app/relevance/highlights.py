@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import NamedTuple
 
-from app.relevance.bm25 import Idf
+from app.relevance.bm25 import Document, Idf
 from app.relevance.filters import in_categories
 from app.text import summarizer
 from app.text.abbreviations import Abbreviations
@@ -21,6 +20,7 @@ from app.text.shortening import FUNCTION_WORDS
 from app.text.tokenizer import (
     WORD,
     Token,
+    Tokens,
     compound_span,
     content_stems,
     is_same_word,
@@ -39,14 +39,32 @@ _ANY_FORM: Typed = MappingProxyType({})
 _BOUNDARY = re.compile(r"[.,:;!?()\[\]]")  # highlights do not cross these marks
 
 
-class Field(NamedTuple):
+@dataclass(frozen=True)
+class Field:
     """A paper's title or abstract, split into words."""
 
     name: str
     text: str
-    tokens: list[Token]
-    # By stem: the positions in `tokens` of the stem and of tokens that may imply it. None: not indexed.
-    positions: Mapping[str, tuple[int, ...]] | None = None
+    tokens: Tokens
+    implied: Mapping[str, Sequence[int]]  # terms → the positions of the tokens that may imply them
+
+    def __contains__(self, term: str) -> bool:
+        """Return True if a token is a term or may imply it."""
+        return term in self._first_positions or term in self.implied
+
+    def positions(self, term: str) -> list[int]:
+        """Return the positions, in order, of the tokens that are a term or may imply it."""
+        stems, positions = self.tokens.stems, [*self.implied.get(term, ())]
+        if (first := self._first_positions.get(term)) is not None:
+            positions += [n for n in range(first, len(stems)) if stems[n] == term]
+            positions.sort()
+        return positions
+
+    @cached_property
+    def _first_positions(self) -> Mapping[str, int]:
+        """The first position of each stem. A list of all positions would take twice the memory."""
+        stems = self.tokens.stems
+        return dict(zip(reversed(stems), range(len(stems) - 1, -1, -1), strict=True))
 
 
 @dataclass(frozen=True)
@@ -67,19 +85,24 @@ class PaperText:
     def fields(self) -> tuple[Field, ...]:
         """Return the title and the abstract, each with its words."""
         texts = (("title", self.paper.title), ("abstract", self.paper.abstract))
-        return tuple(Field(name, text, tokenise(text)) for name, text in texts)
+        return tuple(Field(name, text, tokenise(text), {}) for name, text in texts)
+
+    @property
+    def document(self) -> Document:
+        """Return the terms of the paper, as `RelevanceModel.document` does. They share the memory of fields."""
+        title, abstract = self._folded_fields
+        return title.tokens.stems, abstract.tokens.stems
 
     @cached_property
     def _folded_fields(self) -> tuple[Field, ...]:
         """Return the fields with long forms folded into short forms."""
         folded, expansions = [], self.abbreviations.expansions
-        for name, text, tokens, _ in self.fields:
-            own, positions = self.abbreviations.fold_tokens(tokens), defaultdict[str, list[int]](list)
-            for position, token in enumerate(own):
-                for term in (token.stem, *expansions.get(token.stem, ())):
-                    positions[term].append(position)
-            # Tuples take half as much memory as lists, and each paper has about a hundred of them.
-            folded.append(Field(name, text, own, {term: tuple(at) for term, at in positions.items()}))
+        for field in self.fields:
+            tokens, implied = self.abbreviations.fold_tokens(field.tokens), defaultdict[str, list[int]](list)
+            for position, stem in enumerate(tokens.stems):
+                for term in expansions.get(stem, ()):
+                    implied[term].append(position)
+            folded.append(replace(field, tokens=tokens, implied=dict(implied)))
         return tuple(folded)
 
     def matching_authors(self, names: Sequence[str]) -> list[str]:
@@ -160,10 +183,10 @@ class PaperText:
         """Return the terms that folded tokens imply, and the stems of the words that these tokens span."""
         expansions, stems = self.abbreviations.expansions, set[str]()
         for field in self._folded_fields:
-            for token in field.tokens:
-                if token.stem in expansions:
-                    within = self._words_within(token, field.name)
-                    stems.update(expansions[token.stem], (word.stem for word in within))
+            for position, stem in enumerate(field.tokens.stems):
+                if stem in expansions:
+                    within = self._words_within(field.tokens[position], field.name)
+                    stems.update(expansions[stem], (word.stem for word in within))
         return stems
 
     def _fields_with(self, terms: Set[str], typed: Typed) -> list[Field]:
@@ -175,28 +198,34 @@ class PaperText:
         if self._stems_in_folded_words.isdisjoint(terms):
             return fields
         expansions = self.abbreviations.expansions
-        for number, (name, text, own, _) in enumerate(fields):
-            unfolded: list[Token] = []
-            for token in own:
+        unfolded = list[Field]()
+        for field in fields:
+            tokens = list[Token]()
+            for token in field.tokens:
                 if token.stem in terms or token.stem not in expansions:
-                    unfolded.append(token)
+                    tokens.append(token)
                     continue
-                within = [word for word in self._words_within(token, name) if word.stem in terms]
-                unfolded += [word for word in within if _is_form(word, text, typed)] or [token]
-            fields[number] = Field(name, text, unfolded)
-        missing = terms - {token.stem for field in fields for token in field.tokens}
-        for name, text, own, _ in fields if missing else ():
-            for position, token in enumerate(own):
-                if implied := missing & self._implied(token, name, text, typed):
-                    own[position] = token._replace(stem=min(implied))
-        return fields
+                within = [word for word in self._words_within(token, field.name) if word.stem in terms]
+                tokens += [word for word in within if _is_form(word, field.text, typed)] or [token]
+            unfolded.append(Field(field.name, field.text, Tokens.of(tokens), {}))
+        missing = terms - {stem for field in unfolded for stem in field.tokens.stems}
+        return [self._relabelled(field, missing, typed) for field in unfolded] if missing else unfolded
+
+    def _relabelled(self, field: Field, terms: Set[str], typed: Typed) -> Field:
+        """Return a folded field in which each token that implies one of these terms is that term."""
+        stems = {
+            position: min(implied)
+            for position, stem in enumerate(field.tokens.stems)
+            if stem in self.abbreviations.expansions
+            and (implied := terms & self._implied(field.tokens[position], field.name, field.text, typed))
+        }
+        return replace(field, tokens=field.tokens.with_stems(stems))
 
     def _words_within(self, token: Token, field: str) -> list[Token]:
         """Return the words that a folded token spans."""
         tokens = next(each.tokens for each in self.fields if each.name == field)
-        first = bisect_left(tokens, token.start, key=lambda word: word.start)
-        within = itertools.takewhile(lambda word: word.end <= token.end, tokens[first:])
-        return [*within]
+        first, past = bisect_left(tokens.starts, token.start), bisect_right(tokens.ends, token.end)
+        return [*map(tokens.__getitem__, range(first, past))]
 
     def _implied(self, token: Token, field: str, text: str, typed: Typed) -> Set[str]:
         """Return the terms that a folded token implies.
@@ -217,21 +246,21 @@ class PaperText:
         If a word merely shares a stem with a typed word, remove its stem, so that it matches no term.
         """
         little, fields = terms - {*without_stopwords(terms)}, list[Field]()
-        for (name, text, tokens, _), folded in zip(self.fields, self._folded_fields, strict=True):
-            own, index = folded.tokens, folded.positions or {}
+        for unfolded, folded in zip(self.fields, self._folded_fields, strict=True):
+            tokens, text = folded.tokens, folded.text
             others = {
-                position
+                position: ""
                 for stem in typed
-                if stem in index
-                for position in index[stem]
-                if not _is_form(own[position], text, typed)
+                if stem in folded
+                for position in folded.positions(stem)
+                if not _is_form(tokens[position], text, typed)
             }
             if others:
-                own = [t._replace(stem="") if position in others else t for position, t in enumerate(own)]
+                tokens = tokens.with_stems(others)
             if little:
-                own = [*own, *(token for token in tokens if token.stem in little)]
-                own.sort(key=lambda token: token.start)
-            fields.append(folded if own is folded.tokens else Field(name, text, own))
+                stop_words = (token for token in unfolded.tokens if token.stem in little)
+                tokens = Tokens.of(sorted((*tokens, *stop_words), key=lambda token: token.start))
+            fields.append(folded if tokens is folded.tokens else Field(folded.name, text, tokens, {}))
         return fields
 
     def surface_form(self, term: str, typed: Typed = _ANY_FORM) -> str:
@@ -239,7 +268,7 @@ class PaperText:
 
         Words that merely share a stem with a typed word do not count.
         """
-        if " " not in term and not any(term in (field.positions or ()) for field in self._folded_fields):
+        if " " not in term and not any(term in field for field in self._folded_fields):
             return ""
         return self._spelling(term, "title", typed) or self._spelling(term, "abstract", typed)
 
@@ -258,19 +287,20 @@ class PaperText:
 
     def _find_whole_word(self, stem: str) -> str:
         first = ""
-        for name, text, *_ in self.fields:
-            for token in self._occurrences(stem, name, _ANY_FORM):
+        for field in self.fields:
+            for token in self._occurrences(stem, field.name, _ANY_FORM):
                 span = token.start, token.end
-                start, end = compound_span(text, *span)
+                start, end = compound_span(field.text, *span)
                 if span == (start, end):
-                    return text[start:end]
-                first = first or text[start:end]
+                    return field.text[start:end]
+                first = first or field.text[start:end]
         return first
 
     def _spelling(self, term: str, field: str, typed: Typed) -> str:
-        _, text, tokens, _ = self.fields[field != "title"]
+        own = self.fields[field != "title"]
+        text = own.text
         if " " in term:
-            for first, second in itertools.pairwise(tokens):
+            for first, second in itertools.pairwise(own.tokens):
                 if f"{first.stem} {second.stem}" == term and text[first.end : second.start] in (" ", "-"):
                     return text[first.start : second.end]
             return ""
@@ -279,11 +309,11 @@ class PaperText:
 
     def _occurrences(self, term: str, field: str, typed: Typed) -> Iterator[Token]:
         """Yield the words of a field that match or imply a term."""
-        _, text, tokens, positions = self._folded_fields[field != "title"]
-        for position in (positions or {}).get(term, ()):
-            token = tokens[position]
-            is_term = token.stem == term and _is_form(token, text, typed)
-            if is_term or term in self._implied(token, field, text, typed):
+        own = self._folded_fields[field != "title"]
+        for position in own.positions(term):
+            token = own.tokens[position]
+            is_term = token.stem == term and _is_form(token, own.text, typed)
+            if is_term or term in self._implied(token, field, own.text, typed):
                 yield token
 
 
@@ -352,16 +382,12 @@ def _weight(run: Sequence[Token], idf: Idf) -> float:
 
 def _runs(field: Field, terms: Set[str]) -> list[list[Token]]:
     """Return the runs of neighbouring terms. Runs do not cross brackets or punctuation, such as commas."""
-    _, text, tokens, index = field
-    if index is None:
-        positions = [position for position, token in enumerate(tokens) if token.stem in terms]
-    else:
-        positions = sorted([position for term in terms if term in index for position in index[term]])
+    tokens = field.tokens
     runs: list[list[Token]] = []
     last = -2
-    for position in positions:
+    for position in sorted([place for term in terms if term in field for place in field.positions(term)]):
         token = tokens[position]
-        is_next = position == last + 1 and not _BOUNDARY.search(text, tokens[last].end, token.start)
+        is_next = position == last + 1 and not _BOUNDARY.search(field.text, tokens.ends[last], token.start)
         if is_next and all(token.stem != other.stem for other in runs[-1]):
             runs[-1].append(token)
         else:

@@ -162,7 +162,7 @@ class MatchIndex:
         )
         self._row_of = {text.paper.id: row for row, text in enumerate(self._texts)}
         self._ids = np.array([*self._row_of], np.int64)
-        documents = [model.document(text.paper.title, text.paper.abstract) for text in self._texts]
+        documents = [text.document for text in self._texts]
         fields = [field for document in documents for field in document]
         expansions = model.abbreviations.expansions
         names = dict.fromkeys(term for field in fields for term in with_expansions(field, expansions))

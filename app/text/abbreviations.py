@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import re
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from app.text.tokenizer import Token, bigrams, content_stems, tokenise, without_stopwords
+from app.text.tokenizer import STOP_STEMS, Tokens, bigrams, content_stems
 
 MIN_PAPERS = 3  # papers that must define a short form in the same way
 # Of the papers that define a short form, at least this share must define it in the same way. "SLM" and "ASR"
@@ -235,23 +236,21 @@ class Abbreviations:
             words = [*known, *(word for word in words if word not in known)]
         return self.fold(words)
 
-    def fold_tokens(self, tokens: Sequence[Token]) -> list[Token]:
+    def fold_tokens(self, tokens: Tokens) -> Tokens:
         """Return the folded tokens, without stop words. A short form's token spans the whole long form."""
-        folded = [token for token in tokens if without_stopwords([token.stem])]
-        for table, starts in self._passes:
-            run = [token.stem for token in folded]
-            spans = _spans(run, starts)
-            merged = [Token(table[tuple(run[a:b])], folded[a].start, folded[b - 1].end) for a, b in spans]
-            folded = _replace_spans(folded, spans, merged)
-        return folded
+        content = [position for position, stem in enumerate(tokens.stems) if stem not in STOP_STEMS]
+        stems = [*map(tokens.stems.__getitem__, content)]
+        starts, ends = ([*map(column.__getitem__, content)] for column in (tokens.starts, tokens.ends))
+        for table, runs in self._passes:
+            if spans := _spans(stems, runs):
+                starts = _replace_spans(starts, spans, [starts[first] for first, _ in spans])
+                ends = _replace_spans(ends, spans, [ends[past - 1] for _, past in spans])
+                stems = _replace_spans(stems, spans, [table[tuple(stems[a:b])] for a, b in spans])
+        return Tokens(stems, array("I", starts), array("I", ends))
 
     def terms(self, text: str) -> list[str]:
         """Return the folded stems of a text, without stop words."""
         return self.fold(content_stems(text))
-
-    def tokens(self, text: str) -> list[Token]:
-        """Return the folded stems of a text with their positions, without stop words."""
-        return self.fold_tokens(tokenise(text))
 
 
 def _spans(text: Sequence[str], starts: Starts) -> list[tuple[int, int]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,6 +15,7 @@ import Stemmer
 from app.text.characters import fold_accents
 
 WORD = re.compile(r"[^\W_]+")
+_WORDS_AND_GAPS = re.compile(r"([^\W_]+)")
 _STOPWORDS = (
     "a an and are as at be by can for from has have how in into is it its of on or our that the their there "
     "these this those to towards via was we were what when where which while who with using"
@@ -40,9 +43,43 @@ class Token(NamedTuple):
     end: int
 
 
-def tokenise(text: str) -> list[Token]:
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The tokens of a text, in order. Columns take an eighth of the memory of a tuple for each token."""
+
+    stems: list[str]
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+    @classmethod
+    def of(cls, tokens: Iterable[Token]) -> Tokens:
+        """Return these tokens as columns."""
+        rows = list(tokens)
+        spans = array("I", (row.start for row in rows)), array("I", (row.end for row in rows))
+        return cls([row.stem for row in rows], *spans)
+
+    def __len__(self) -> int:
+        return len(self.stems)
+
+    def __getitem__(self, position: int) -> Token:
+        return Token(self.stems[position], self.starts[position], self.ends[position])
+
+    def __iter__(self) -> Iterator[Token]:
+        return map(Token, self.stems, self.starts, self.ends)
+
+    def with_stems(self, stems: Mapping[int, str]) -> Tokens:
+        """Return the tokens with other stems at some positions."""
+        changed = [*self.stems]
+        for position, stem in stems.items():
+            changed[position] = stem
+        return Tokens(changed, self.starts, self.ends)
+
+
+def tokenise(text: str) -> Tokens:
     """Return the stems of the words in a text with their positions. A word is a run of letters and digits."""
-    return [Token(_stem(m.group()), *m.span()) for m in WORD.finditer(fold_accents(text))]
+    parts = _WORDS_AND_GAPS.split(fold_accents(text))  # gap, word, gap, …, gap
+    ends = array("I", itertools.accumulate(map(len, parts)))
+    return Tokens([*map(_stem, parts[1::2])], ends[:-1:2], ends[1::2])
 
 
 def compound_span(text: str, start: int, end: int) -> tuple[int, int]:
@@ -65,7 +102,7 @@ def _is_hyphen(text: str, place: int) -> bool:
 
 
 def content_stems(text: str) -> list[str]:
-    """Return the stems of a text without stop words. This is many times faster than `tokenise`."""
+    """Return the stems of a text without stop words."""
     return without_stopwords(stem_all(text))
 
 
@@ -97,12 +134,12 @@ def is_same_word(first: str, second: str) -> bool:
     return not _bases(first).isdisjoint(_bases(second))
 
 
-_STOP_STEMS = frozenset(_stem(word) for word in _STOPWORDS.split())
+STOP_STEMS = frozenset(_stem(word) for word in _STOPWORDS.split())
 
 
 def without_stopwords(stems: Iterable[str]) -> list[str]:
     """Return the stems that are not stop words. So "text to image" and "text-image" give the same stems."""
-    return [stem for stem in stems if stem not in _STOP_STEMS]
+    return [stem for stem in stems if stem not in STOP_STEMS]
 
 
 def bigrams(stems: Sequence[str]) -> Iterator[str]:
