@@ -94,13 +94,13 @@ def test_concurrent_planning_is_exact(app: Application) -> None:
     assert len({(row.subscriber_id, row.edition) for row in rows}) == len(rows) == 31
 
 
-ON_SATURDAY = "Hugging Face lists few or no papers on a Saturday."
+ON_SATURDAY = "Hugging Face lists few or no papers on a Saturday"
 
 
 @pytest.mark.parametrize(
     ("zone", "hour", "due", "edition", "note"),
     [
-        ("UTC", 1, datetime(2026, 11, 21, 1, tzinfo=UTC), "2026-11-21", f" {ON_SATURDAY}"),
+        ("UTC", 1, datetime(2026, 11, 21, 1, tzinfo=UTC), "2026-11-21", f"; {ON_SATURDAY}"),
         ("America/New_York", 20, datetime(2026, 11, 21, 1, tzinfo=UTC), "2026-11-20", ""),
         (
             "Asia/Tokyo",
@@ -119,9 +119,9 @@ def test_weekend_is_that_of_the_subscriber(
         factories.add_subscriber(session, "bob@example.org", ["zebrafish"], due, zone=zone, hour=hour)
     plan(app, due)
     row = next(row for row in deliveries(app) if row.state is DeliveryState.SKIPPED)
-    missing = "no paper mentions “zebrafish”."
+    missing = "no paper mentions “zebrafish”"
     assert row.edition == edition
-    assert row.reason == f"none of 2 recent papers matched your interests: {missing}{note}"
+    assert row.reason == f"none of 2 recent papers matched an interest: {missing}{note}"
 
 
 def test_paper_is_not_sent_twice(app: Application) -> None:
@@ -132,7 +132,7 @@ def test_paper_is_not_sent_twice(app: Application) -> None:
     assert titles(app, first) == [AGENTS]
     assert (second.state, second.reason) == (
         DeliveryState.SKIPPED,
-        f"the one recent paper did not match your interests. {ON_SATURDAY}",
+        f"the one recent paper matched no interest; {ON_SATURDAY}",
     )
 
 

@@ -326,15 +326,15 @@ class DigestBuilder:
         a reason is given only if neither that day nor the current UTC day has papers.
         """
         if self._newest_day is None:
-            return "The archive is still empty: no source has delivered a paper yet."
+            return "the archive is still empty: no source has delivered a paper yet"
         if self._newest_day < self._since:
-            return f"The newest papers in the archive are from {self._newest_day:%-d %B %Y}."
+            return f"the newest papers in the archive are from {self._newest_day:%-d %B %Y}"
         reasons = [
             calendar.no_papers_reason(kind, edition_day)
             for kind in self._source_kinds
             if calendar.no_papers_reason(kind, self._today)
         ]
-        return " ".join(filter(None, dict.fromkeys(reasons)))
+        return "; ".join(filter(None, dict.fromkeys(reasons)))
 
 
 def _candidates(session: Session, since: date, today: date, now: datetime) -> list[PaperView]:

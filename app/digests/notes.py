@@ -23,26 +23,26 @@ def too_few_papers(count: int, request: RankingRequest) -> str:
 def nothing_matched(edition: str, ranked: Ranked, considered: int) -> str:
     """Return why there is no digest, such as missing words or days on which sources list no papers.
 
-    `considered` is the number of recently listed papers that the subscriber has not been sent.
+    Both the subscriber and operators read it, so it addresses neither. It ends without a full stop, like all
+    reasons. `considered` is the number of recently listed papers that the subscriber has not been sent.
     """
-    count, calendar_note = ranked.muted_count, ranked.pool.calendar_note(date.fromisoformat(edition))
-    muted = (
-        f"; {count} mention what you muted" if count > 1 else "; one mentions what you muted" if count else ""
-    )
+    count, pool = ranked.muted_count, ranked.pool
+    muted = f"{count} were muted" if count > 1 else "one was muted" if count else ""
+    calendar_note = pool.calendar_note(date.fromisoformat(edition))
     if not considered:
-        return join(f"no new papers{muted}.", calendar_note)
-    unmatched = f"none of {considered} recent papers matched your interests"
+        return join("no new papers", muted, calendar_note, separator="; ")
+    unmatched = f"none of {considered} recent papers matched an interest"
     if considered == 1:
-        unmatched = "the one recent paper did not match your interests"
-    words = dict.fromkeys(
-        word for interest in ranked.request.interests for word in ranked.pool.missing_words(interest.text)
-    )
+        unmatched = "the one recent paper matched no interest"
+    interests = [interest.text for interest in ranked.request.interests]
+    words = dict.fromkeys(word for text in interests for word in pool.missing_words(text))
     missing = ", ".join(f"“{word}”" for word in [*words][:MAX_MISSING_WORDS])
     causes = [f"no paper mentions {missing}"] if missing else []
-    causes += [ranked.pool.absent_fields_note(interest.text) for interest in ranked.request.interests]
-    cause = "; ".join(dict.fromkeys(filter(None, causes)))
-    sentence = f"{unmatched}{cause and f': {cause}'}{muted}."
-    return join(sentence, calendar_note, invalid_interests_note(ranked.request))
+    causes += dict.fromkeys(filter(None, map(pool.absent_fields_note, interests)))
+    unmatched += f": {'; '.join(causes)}" if causes else ""
+    invalid = ", ".join(ranked.request.invalid_interests)
+    left_out = f"left out, because it could not be understood: {invalid}" if invalid else ""
+    return join(unmatched, muted, calendar_note, left_out, separator="; ")
 
 
 def absent_fields_note(fields: Sequence[str], sources: Iterable[str]) -> str:
@@ -84,5 +84,6 @@ def added_note(site_name: str, contact: str) -> str:
     )
 
 
-def join(*sentences: str) -> str:
-    return " ".join(filter(None, sentences))
+def join(*texts: str, separator: str = " ") -> str:
+    """Join the texts that are not empty."""
+    return separator.join(filter(None, texts))

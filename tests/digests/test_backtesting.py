@@ -52,7 +52,7 @@ def test_each_day_uses_papers_listed_by_then(app: Application) -> None:
     assert [each.edition for each in editions] == ["2026-11-18", "2026-11-19", "2026-11-20"]
     assert papers_by_day(editions) == {"2026-11-18": [first, older], "2026-11-20": [second]}
     assert isinstance(editions[1].digest, Skip)
-    assert editions[1].digest.reason == "the one recent paper did not match your interests."
+    assert editions[1].digest.reason == "the one recent paper matched no interest"
 
 
 def test_backtest_agrees_with_planning(app: Application) -> None:

@@ -170,9 +170,9 @@ def test_digest_below_the_minimum_is_sent_before_papers_expire() -> None:
 @pytest.mark.parametrize(
     ("papers", "calendar_note", "reason"),
     [
-        (9, "", "none of 9 recent papers matched your interests."),
-        (1, "", "the one recent paper did not match your interests."),
-        (0, "Nothing is listed on a Saturday.", "no new papers. Nothing is listed on a Saturday."),
+        (9, "", "none of 9 recent papers matched an interest"),
+        (1, "", "the one recent paper matched no interest"),
+        (0, "nothing is listed on a Saturday", "no new papers; nothing is listed on a Saturday"),
     ],
 )
 def test_skip_reason(papers: int, calendar_note: str, reason: str) -> None:
@@ -185,7 +185,7 @@ def test_skip_reason_names_unknown_words() -> None:
     on = replace(
         build_pool({}, 9), missing_words=lambda text: ["lerning", "C++"] if text == "agents" else ["lerning"]
     )
-    reason = "none of 9 recent papers matched your interests: no paper mentions “lerning”, “C++”."
+    reason = "none of 9 recent papers matched an interest: no paper mentions “lerning”, “C++”"
     assert skip_of(RankingRequest((AGENTS, VIDEO)), on) == reason
 
 
@@ -200,11 +200,21 @@ def test_skip_reason_names_fields_that_no_paper_has() -> None:
         absent_fields_note=lambda text: notes_by_interest[text],
     )
     assert skip_of(RankingRequest((AGENTS, VIDEO)), on) == (
-        f"none of 9 recent papers matched your interests: no paper mentions “Zebrafish”; {note}."
+        f"none of 9 recent papers matched an interest: no paper mentions “Zebrafish”; {note}"
     )
     both = notes.absent_fields_note(["an organisation", "a category"], {"Blog", "arXiv", "HF"})
     assert both == "no recent paper has an organisation or a category (Blog, HF and arXiv give none)"
     assert notes.absent_fields_note(["a category"], map(str, range(9))).endswith("(the sources give none)")
+
+
+def test_skip_reason_suits_subscribers_and_operators() -> None:
+    """It addresses nobody and ends without a full stop, however many parts it has."""
+    on = build_pool({}, 9, calendar_note="nothing is listed on a Saturday")
+    reader = RankingRequest((AGENTS,), muted=frozenset({1, 2}), invalid_interests=('"open',))
+    assert skip_of(reader, on) == (
+        "none of 7 recent papers matched an interest; 2 were muted; nothing is listed on a Saturday; "
+        'left out, because it could not be understood: "open'
+    )
 
 
 def test_trending_papers_can_replace_an_empty_digest() -> None:
@@ -270,11 +280,9 @@ def test_muted_papers_are_excluded() -> None:
     on = build_pool({"agents": {1: 0.9, 2: 0.5}}, 3, trends={1: 0.9, 3: 0.6})
     reader = RankingRequest((AGENTS,), max_trending=3, profile={1: 0.9}, muted=frozenset({1}))
     assert paper_ids(composed_digest(reader, on)) == {"agents": [2], "": [3]}
-    assert (
-        skip_of(replace(reader, muted=frozenset({1, 2, 3})), on) == "no new papers; 3 mention what you muted."
-    )
+    assert skip_of(replace(reader, muted=frozenset({1, 2, 3})), on) == "no new papers; 3 were muted"
     reason = skip_of(replace(reader, muted=frozenset({1, 2}), already_sent=frozenset({2})), on)
-    assert reason == "the one recent paper did not match your interests; one mentions what you muted."
+    assert reason == "the one recent paper matched no interest; one was muted"
     trending = RankingRequest((), muted=frozenset({1}))
     assert paper_ids(composed_digest(trending, on)) == {"": [3, 2]}
 
@@ -292,7 +300,7 @@ def test_all_trending_papers_may_be_excluded() -> None:
     """The skip reason still counts the new papers."""
     on = build_pool({}, 2, excluded={"agents": frozenset({1, 2})})
     reader = RankingRequest((AGENTS,), when_empty=EmptyDigestPolicy.TRENDING)
-    assert skip_of(reader, on) == "none of 2 recent papers matched your interests."
+    assert skip_of(reader, on) == "none of 2 recent papers matched an interest"
 
 
 def test_reader_without_interests_gets_trending_papers() -> None:

@@ -135,7 +135,7 @@ def test_old_archive_is_named_as_the_reason(app: Application, now: datetime) -> 
     sunday = date(2026, 11, 22)
     with app.db.read() as session:
         digest = preview(DigestBuilder(app.digest_context, session, now, sunday), "vision")
-    assert digest == Skip(f"no new papers. The newest papers in the archive are from {day:%-d %B %Y}.")
+    assert digest == Skip(f"no new papers; the newest papers in the archive are from {day:%-d %B %Y}")
 
 
 def test_reason_for_an_empty_digest_names_words_that_no_paper_says(app: Application, now: datetime) -> None:

@@ -177,7 +177,7 @@ def test_fields_that_no_source_gives_are_named(client: TestClient) -> None:
     note = "no recent paper has a category (Hugging Face Daily Papers gives none)"
     fragment = preview_fragment(client, "cat:cs.CL", "video cat:cs", "org:nvidia", "org:contoso")
     assert fragment.count(f"none: {note}") == 2
-    assert f"No digest today: none of 5 recent papers matched your interests: {note}." in preview_fragment(
+    assert f"No digest today: none of 5 recent papers matched an interest: {note}." in preview_fragment(
         client, "cat:cs.CL"
     )
     assert "Papers from nvidia" in fragment
@@ -368,7 +368,7 @@ def test_larger_amounts_never_bring_fewer_papers(app: Application) -> None:
 
 
 def test_preview_of_an_empty_archive(client: TestClient) -> None:
-    assert "No digest today: no new papers. The archive is still empty: no source" in preview_fragment(
+    assert "No digest today: no new papers; the archive is still empty: no source" in preview_fragment(
         client, "language agents"
     )
 

@@ -22,15 +22,15 @@ ARXIV_HOLIDAYS = {
 
 
 def no_papers_reason(kind: SourceKind, day: date) -> str:
-    """Return a sentence that explains why a source has few or no papers on a day, or "" for other days."""
+    """Return why a source has few or no papers on a day, without a full stop, or "" for other days."""
     weekend = day.weekday() >= SATURDAY
     if kind is SourceKind.HUGGINGFACE and weekend:
-        return f"Hugging Face lists few or no papers on a {day:%A}."
+        return f"Hugging Face lists few or no papers on a {day:%A}"
     if kind in (SourceKind.ARXIV, SourceKind.ARXIV_FEED, SourceKind.ARXIV_OAI):
         if weekend:
-            return f"arXiv announces no papers on a {day:%A}."
+            return f"arXiv announces no papers on a {day:%A}"
         if day in ARXIV_HOLIDAYS:
-            return f"arXiv announces no papers on {day.day} {day:%B}: {ARXIV_HOLIDAYS[day]}."
+            return f"arXiv announces no papers on {day.day} {day:%B}: {ARXIV_HOLIDAYS[day]}"
     return ""
 
 

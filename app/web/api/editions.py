@@ -77,7 +77,7 @@ class ReasonOut(BaseModel):
     """The number of digests in a state for one reason."""
 
     state: DeliveryState
-    reason: str = Field(examples=["no new papers."])
+    reason: str = Field(examples=["no new papers"])
     digests: int = Field(examples=[12])
 
 

@@ -9,12 +9,12 @@ from app.types import SourceKind
 
 
 def test_weekends_and_holidays() -> None:
-    """The sentence is shown to readers."""
+    """The reason is part of a sentence that readers and operators see."""
     saturday, thanksgiving, friday = date(2026, 11, 21), date(2026, 11, 26), date(2026, 11, 20)
     assert "Saturday" in calendar.no_papers_reason(SourceKind.HUGGINGFACE, saturday)
     assert "Saturday" in calendar.no_papers_reason(SourceKind.ARXIV_FEED, saturday)
     assert calendar.no_papers_reason(SourceKind.ARXIV, thanksgiving) == (
-        "arXiv announces no papers on 26 November: Thanksgiving."
+        "arXiv announces no papers on 26 November: Thanksgiving"
     )
     assert calendar.no_papers_reason(SourceKind.HUGGINGFACE, thanksgiving) == ""
     assert calendar.no_papers_reason(SourceKind.ARXIV, friday) == ""

@@ -72,7 +72,7 @@ def test_overview_adds_up_and_says_why(
     now = clock.utcnow()
     today = now.date().isoformat()
     due = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    skips = [Skip(f"none of {number} recent papers matched your interests.") for number in (30, 31)]
+    skips = [Skip(f"none of {number} recent papers matched an interest") for number in (30, 31)]
     with app.db.write() as session:
         for number in people:
             subscriber = subscribers.get(session, number)
@@ -88,7 +88,7 @@ def test_overview_adds_up_and_says_why(
     page = sign_in().get("/admin").text
     shown = counts(page)
     assert (shown["due"], shown["skipped"], shown["sent"]) == (2, 2, 0)
-    assert re.search(r"none of … recent papers matched your interests.</td><td[^>]*><a [^>]*>2<", page)
+    assert re.search(r"none of … recent papers matched an interest</td><td[^>]*><a [^>]*>2<", page)
     assert "the relay is being moved" in page
     assert ("send", "resume_sending", "") in remedies(page)
     assert "there are no sources" in page
@@ -115,7 +115,7 @@ def add_ills(session: Session, reader: int, now: datetime) -> None:
     ledger.pause(session, "the relay is being moved", now)
     ledger.pause(session, "a wrong paper", now, "2026-11-18")
     ledger.hold_new(session, ["2026-11-20"], now)
-    ledger.add_entries(session, [ledger.Entry(reader, "2026-11-20", now, Skip("no new papers."))], now)
+    ledger.add_entries(session, [ledger.Entry(reader, "2026-11-20", now, Skip("no new papers"))], now)
     webhook_endpoints.add(session, "https://example.org/", ["sending.paused"], False, now)
     webhook_endpoints.disable_all(session, "it did not answer for three days", now)
     api_keys.create(session, "soon", ALL, now - timedelta(days=360))
@@ -433,7 +433,7 @@ def test_one_subscriber_with_every_digest_and_silence(
     with app.db.write() as session:
         source = factories.add_source(session, now)
         paper = factories.add_paper(session, source, "Diffusion Models", now.date(), now)
-        ledger.add_entries(session, [ledger.Entry(alice, "2026-11-18", now, Skip("no new papers."))], now)
+        ledger.add_entries(session, [ledger.Entry(alice, "2026-11-18", now, Skip("no new papers"))], now)
         sent = ledger.enqueue(
             session, subscriber_id=alice, kind=MailKind.DIGEST, edition="2026-11-19", due_at=now, now=now,
             digest=sample_digest.digest("2026-11-19"),
@@ -442,7 +442,7 @@ def test_one_subscriber_with_every_digest_and_silence(
     pipeline.send_pending(app, now, [sent])
     desk = sign_in()
     page = desk.get(f"/admin/subscribers/{alice}?paper={paper}").text
-    for text in ("no new papers.", "2026-11-19", ">sent<", "diffusion models", "Diffusion Models", "added"):
+    for text in ("no new papers", "2026-11-19", ">sent<", "diffusion models", "Diffusion Models", "added"):
         assert text in page, text
     assert "There is no paper 999" in desk.get(f"/admin/subscribers/{alice}?paper=999").text
     preview = desk.get(f"/admin/subscribers/{bob}/preview").text
@@ -462,7 +462,7 @@ def test_every_digest_and_silence_can_be_paged_through(
     now = clock.utcnow()
     with app.db.write() as session:
         for day in range(11, 18):
-            skipped = ledger.Entry(people[0], f"2026-11-{day}", now, Skip("no new papers."))
+            skipped = ledger.Entry(people[0], f"2026-11-{day}", now, Skip("no new papers"))
             ledger.add_entries(session, [skipped], now)
         session.add(Event(at=now, kind="paused", subscriber_id=people[0]))
     desk, start = sign_in(), f"/admin/subscribers/{people[0]}"
@@ -678,7 +678,7 @@ def test_waiting_digest_is_opened_as_it_would_be_sent(
             session,
             [
                 ledger.Entry(people[0], "2026-11-19", now, digest, give_up_at=now + timedelta(days=1)),
-                ledger.Entry(people[1], "2026-11-19", now, Skip("no new papers.")),
+                ledger.Entry(people[1], "2026-11-19", now, Skip("no new papers")),
             ],
             now,
         )

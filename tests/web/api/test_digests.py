@@ -92,7 +92,7 @@ def test_preview_limits_weights_as_sign_up_does(
 
 def test_preview_without_papers_gives_the_reason(call: Call) -> None:
     preview = call("POST", "/previews", scope=Scope.READ, json={"interests": [{"text": "agents"}]}).json()
-    assert "The archive is still empty" in preview["skipped"]
+    assert "the archive is still empty" in preview["skipped"]
     assert preview["sections"] == []
 
 
@@ -245,7 +245,7 @@ def test_backtest_returns_a_digest_or_a_reason_for_each_day(paper_ids: dict[str,
     response = call("POST", "/backtests", scope=Scope.READ, json=payload)
     assert response.status_code == 200, response.text
     yesterday, today = response.json()["items"]
-    assert (yesterday["skipped"], yesterday["sections"]) == ("no new papers.", [])
+    assert (yesterday["skipped"], yesterday["sections"]) == ("no new papers", [])
     assert (preview_titles(today), today["edition"], today["considered"]) == ([AGENTS], "2026-11-20", 2)
     earlier = call("POST", "/backtests", scope=Scope.READ, json=payload | {"at": "2026-11-20T01:00:00+14:00"})
     assert [day["edition"] for day in earlier.json()["items"]] == ["2026-11-18", "2026-11-19"]

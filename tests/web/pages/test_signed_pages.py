@@ -512,12 +512,12 @@ def test_history_explains_missing_digests(
     with app.db.write() as session:
         delivery = session.get_one(Delivery, add_digest(session, alice))
         delivery.subject, delivery.reason = "Seven papers", "550 secret relay talk"
-        silence = Skip("none of 31 recent papers matched your interests")
+        silence = Skip("none of 31 recent papers matched an interest")
         ledger.add_entries(session, [ledger.Entry(alice, "2026-11-19", now, silence)], now)
     page = client.get(link(Purpose.PREFERENCES, alice)).text
     assert "Seven papers" in page
     assert "/view/" in page
-    assert "skipped: none of 31 recent papers matched your interests" in page
+    assert "skipped: none of 31 recent papers matched an interest" in page
     assert "relay talk" not in page
 
 
