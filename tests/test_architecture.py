@@ -82,6 +82,7 @@ PURE = (
     "storage.compressed_json",
     "storage.retry_delays",
     "subscribers.address",
+    "subscribers.event_names",
     "subscribers.schedule",
     "text",
     "types",

@@ -18,6 +18,7 @@ from app.digests import reconciliation
 from app.errors import InvalidInput, NotFound
 from app.storage import audit_log
 from app.storage.models import SendingPause
+from app.subscribers import event_names
 from app.text import dates
 from app.text.in_words import count_of
 from app.types import MailKind
@@ -116,10 +117,16 @@ def show_notices(
         output.print_json([asdict(notice) for notice in notices])
         return
     cells = [
-        (output.format_time(each.at), each.kind, each.subscriber_id, each.email or "erased", each.detail)
+        (
+            output.format_time(each.at),
+            event_names.name_event(each.kind),
+            each.subscriber_id,
+            each.email or "erased",
+            each.detail,
+        )
         for each in notices
     ]
-    output.table(["time", "kind", "number", "address", "notice"], cells)
+    output.table(["time", "event", "number", "address", "notice"], cells)
 
 
 @sending.command("sample")

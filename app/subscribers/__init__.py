@@ -17,6 +17,7 @@ csv_transfer      import and export
 csv_format        columns, cells and rows of the CSV files
 bulk              add many subscribers in one transaction
 repository        find and lock rows, record events, set the next due date, enqueue service emails
+event_names       PURE: name events and changed preferences in the words of the preferences page
 schedule          PURE: when a subscriber's digests are due, in their time zone
 """
 

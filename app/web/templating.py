@@ -27,6 +27,7 @@ from app.relevance import query_language
 from app.settings import Settings
 from app.storage.database import ROOT
 from app.storage.models import Delivery, DeliveryState
+from app.subscribers import event_names
 from app.text.in_words import count_of, format_counts, sentence
 from app.types import DigestItem
 
@@ -67,6 +68,8 @@ def environment(settings: Settings) -> Environment:
         local=local,
         local_day=local_day,
         outcome=outcome,
+        name_event=event_names.name_event,
+        name_detail=event_names.name_detail,
         in_words=query_language.describe,
         marked=mark_title,
         day=lambda text: date.fromisoformat(text) if text else None,

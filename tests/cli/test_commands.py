@@ -567,7 +567,7 @@ def test_who_complained(run: Run, app: Application) -> None:
         ("complaint", "abuse"),
         ("bounce", "550 no such user"),
     ]
-    assert re.search(r"complaint +1 +alice@example.org +abuse", run("sending", "notices").stdout)
+    assert re.search(r"complained +1 +alice@example.org +abuse", run("sending", "notices").stdout)
 
 
 @pytest.mark.usefixtures("alice_is_due")
@@ -1000,7 +1000,7 @@ def test_change_a_subscriber(run: Run, app: Application) -> None:
     """What is not given stays. Each change is in the audit log."""
     run("subscribers", "add", "alice@example.org", "--interest", "robots", "--mute", "games")
     assert "next digest" in run("subscribers", "set", "1", "--hour", "9", "--interest", "agents").stdout
-    assert re.search("changed +hour, interests", run("subscribers", "why", "1").stdout)
+    assert re.search("preferences changed +time of day, interests", run("subscribers", "why", "1").stdout)
     shown = parse_output(run("subscribers", "show", "1", "--json"))
     assert (shown["hour"], shown["interests"], shown["muted"]) == (9, ["agents"], ["games"])
     assert "at least one option" in run("subscribers", "set", "1", code=1).stderr

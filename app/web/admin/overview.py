@@ -175,7 +175,6 @@ def _page(
         sources=sources.list_sources(app, operator.key).items,
         fleet=workers.get_workers(app, operator.key), idle=registry.NONE,
         meanings=reconciliation.MEANINGS,
-        changes={"bounce": "bounced", "complaint": "complained", "declined": "declined the sign-up"},
     )  # fmt: skip
 
 

@@ -274,7 +274,7 @@ def test_who_complained(app: Application, sign_in: Callable[..., Desk], people: 
         session.add(Event(at=clock.utcnow(), kind="complaint", subscriber_id=people[0], detail="abuse"))
     shown = sign_in().get("/admin/deliverability").text
     assert f'<a href="/admin/subscribers/{people[0]}">' in shown
-    assert ">complaint</td>" in shown
+    assert ">complained</td>" in shown
 
 
 @pytest.mark.parametrize("kind", SourceKind)
@@ -1092,7 +1092,10 @@ def test_operator_changes_interests(
     with app.db.read() as session:
         after = subscribers.preferences_of(session, subscribers.get(session, people[0])).interests
     assert after == (Interest("speech"), Interest("diffusion models", 2.0, 3))
-    assert '<td data-label="Event">changed</td><td data-label="Detail">interests</td>' in desk.get(at).text
+    assert (
+        '<td data-label="Event">preferences changed</td><td data-label="Detail">interests</td>'
+        in desk.get(at).text
+    )
     assert "Write at least one interest." in desk.post(f"{at}/interests", interests=" \n").text
     refused = desk.post(f"{at}/interests", interests='"unclosed')
     assert refused.status_code == 422

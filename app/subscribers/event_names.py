@@ -1,0 +1,63 @@
+"""PURE. Name a subscriber's events and changed preferences in the words of the preferences page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+# The kinds that `count_changes` counts also follow a number, as in "3 subscribed again".
+EVENTS = {
+    "signed_up": "signed up",
+    "signup_asked": "sign-up requested",
+    "signup_refused": "sign-up refused",
+    "confirmed": "confirmed",
+    "added": "added",
+    "declined": "declined the sign-up",
+    "link_asked": "link requested",
+    "link_refused": "link refused",
+    "first_asked": "first digest requested",
+    "changed": "preferences changed",
+    "paused": "paused",
+    "resumed": "resumed",
+    "unsubscribed": "unsubscribed",
+    "came_back": "subscribed again",
+    "address_asked": "change of address requested",
+    "address_changed": "address changed",
+    "new_links": "new links created",
+    "export_asked": "download of data requested",
+    "erasure_asked": "erasure requested",
+    "erased": "erased",
+    "bounce": "bounced",
+    "soft_bounce": "bounced temporarily",
+    "complaint": "complained",
+    "opt_out": "opted out",
+    "refused_us": "our mail was refused",
+    "trusted_again": "suppression lifted",
+}
+PREFERENCES = {
+    "cadence": "how often",
+    "weekday": "day of the week",
+    "hour": "time of day",
+    "zone": "time zone",
+    "min_papers": "minimum papers",
+    "max_papers": "maximum papers",
+    "when_empty": "when no papers match",
+    "max_trending": "trending beyond the interests",
+    "paper_updates": "updates on earlier papers",
+    "muted": "muted",
+    "interests": "interests",
+}
+
+
+def name_event(kind: str) -> str:
+    """Return the name of a kind of event. Unnamed kinds are spelt with spaces."""
+    return EVENTS.get(kind, kind.replace("_", " "))
+
+
+def name_detail(kind: str, detail: str) -> str:
+    """Return the detail of an event. That of a change lists the changed preferences."""
+    return name_preferences(detail.split(", ")) if kind == "changed" else detail
+
+
+def name_preferences(names: Iterable[str]) -> str:
+    """Return a list of preferences, such as "time of day, interests"."""
+    return ", ".join(PREFERENCES.get(name, name.replace("_", " ")) for name in names)

@@ -1,0 +1,41 @@
+"""Test that operators read events and preferences in the words of the pages."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import app
+from app.bounces import recording
+from app.subscribers import Preferences, event_names, repository
+
+
+def test_each_event_has_a_name() -> None:
+    """No kind is shown as it is stored if that has an underscore or is not a word for people."""
+    sources = [path.read_text("utf-8") for path in Path(app.__file__).parent.rglob("*.py")]
+    recorded = {kind for text in sources for kind in re.findall(r'record_event\(\w+, "(\w+)"', text)}
+    kinds = recorded | set(repository.CHANGES) | {repository.LINKS_REPLACED, repository.ADDRESS_CHANGED}
+    kinds |= {recording.SOFT, recording.OPT_OUT, recording.SENDER_REJECTION, recording.TRUSTED}
+    assert len(kinds) > 20
+    assert {kind for kind in kinds if kind not in event_names.EVENTS} == set()
+
+
+def test_each_preference_has_a_name() -> None:
+    assert [field.name for field in fields(Preferences)] == list(event_names.PREFERENCES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "detail", "name"),
+    [
+        ("changed", "cadence, hour, max_trending", "how often, time of day, trending beyond the interests"),
+        ("changed", "a_removed_one", "a removed one"),
+        ("paused", "until 2026-12-01", "until 2026-12-01"),
+        ("bounce", "550 no_such_user", "550 no_such_user"),
+    ],
+)
+def test_detail(kind: str, detail: str, name: str) -> None:
+    """Only the names of preferences are replaced."""
+    assert event_names.name_detail(kind, detail) == name
