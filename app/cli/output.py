@@ -28,7 +28,7 @@ from app.text import dates
 from app.text.in_words import sentence
 from app.types import Digest, Skip
 
-_TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d)?")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 _DAYS_AGO = {"today": 0, "yesterday": 1}
 
 
@@ -43,13 +43,15 @@ def _parse_day(text: str) -> date:
     )
 
 
-def _parse_time(text: str) -> datetime:
-    """Parse the value of an option that is a time, in UTC."""
-    with suppress(ValueError):
-        if _TIME.fullmatch(text):
-            return datetime.fromisoformat(text).replace(tzinfo=UTC)
+def parse_time(text: str) -> datetime:
+    """Parse the value of an option that is a time. Without an offset, it is in UTC."""
+    with suppress(ValueError, OverflowError):
+        if _TIME.fullmatch(text.strip()):
+            moment = datetime.fromisoformat(text.strip())
+            return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     raise typer.BadParameter(
-        f"“{text}” is not a time. Write YYYY-MM-DD or YYYY-MM-DDTHH:MM, such as 2026-11-20T08:00 (in UTC)."
+        f"“{text}” is not a time. Write YYYY-MM-DD or YYYY-MM-DDTHH:MM, such as 2026-11-20T08:00 (in UTC). "
+        "Seconds and an offset from UTC may follow: 2026-11-20T08:00:30+01:00."
     )
 
 
@@ -63,9 +65,9 @@ At = Annotated[
     datetime | None,
     typer.Option(
         "--at",
-        parser=_parse_time,
-        metavar="YYYY-MM-DD[THH:MM]",
-        help="An earlier time, in UTC. Default: now.",
+        parser=parse_time,
+        metavar="YYYY-MM-DD[THH:MM[:SS]]",
+        help="An earlier time. Without an offset such as +01:00, it is in UTC. Default: now.",
     ),
 ]
 MinPapers = Annotated[int, typer.Option(help="The minimum number of papers in a digest.")]

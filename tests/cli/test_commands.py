@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 from app import clock, pipeline, subscribers
 from app.application import Application
 from app.cli import backup, cli, preview
-from app.cli.output import table
+from app.cli.output import parse_time, table
 from app.delivery import ledger
 from app.digests import after_restore
 from app.papers import source_registry
@@ -228,8 +228,23 @@ def test_days_and_times_by_name(run: Run) -> None:
     for command in (("explain", "alice@example.org", "1"), ("backtest", "agents")):
         printed = usage_error(run(*command, "--at", "noon", code=2))
         assert "“noon” is not a time. Write YYYY-MM-DD or YYYY-MM-DDTHH:MM, such as" in printed
+        assert "2026-11-20T08:00:30+01:00" in printed
+        usage_error(run(*command, "--at", "0001-01-01T00:00+01:00", code=2))
     for moment in ("2026-11-20", "2026-11-20T08:00"):
         assert "No paper has been ingested" in run("backtest", "agents", "--at", moment, code=1).stderr
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "2026-11-20T08:00:30", "2026-11-20 08:00:30", "2026-11-20T08:00:30Z", "2026-11-20T08:00:30.000000Z",
+        "2026-11-20T09:00:30+01:00",
+    ],
+)  # fmt: skip
+def test_times_with_seconds_and_zones(moment: str) -> None:
+    """So the times of the API can be used as they are."""
+    assert parse_time(moment) == datetime(2026, 11, 20, 8, 0, 30, tzinfo=UTC)
+    assert parse_time(moment).tzinfo is UTC
 
 
 def test_polling_reports_failed_sources(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
