@@ -11,12 +11,11 @@ import typer
 from app import clock, pipeline, subscribers
 from app.cli import output
 from app.delivery import suppression
-from app.digests import ranking
-from app.digests.explanation_text import format_score
+from app.digests.explanation_text import format_score, list_scores
 from app.digests.explanation_types import Explanation, InterestMatch
 from app.relevance import scoring
-from app.storage.models import DeliveryState, Subscriber, SubscriberState, Suppression
-from app.text.in_words import count_of
+from app.storage.models import Subscriber, SubscriberState, Suppression
+from app.subscribers import event_names
 from app.types import Skip
 
 MAILS_SHOWN, EVENTS_SHOWN = 20, 10
@@ -62,7 +61,8 @@ def explain(
     not sent, and the papers that the subscriber would get now.
 
     With --at, the listings, votes, feedback, sent emails and the subscriber's state are as of that time.
-    The subscriber's preferences and interests are the current ones.
+    The subscriber's preferences and interests are the current ones. If they have changed since then, the
+    output begins with a note.
     """
     if not paper:
         print_history(subscriber, as_json=as_json)
@@ -73,7 +73,10 @@ def explain(
         output.print_json(asdict(explanation))
         return
     when = f"at {output.format_time(at)}" if at else "now"
-    output.out().print(f"[bold]{output.escaped(explanation.verdict)}[/]\n")
+    output.out().print(f"[bold]{output.escaped(explanation.verdict)}[/]")
+    if explanation.note:
+        output.out().print(f"[yellow]{output.escaped(explanation.note)}[/]")
+    output.out().print()
     output.table(["", ""], _facts(explanation))
     if explanation.deliveries:
         columns = ["delivery", "edition", "state", "sent", "score then", "reason then"]
@@ -82,8 +85,8 @@ def explain(
             sent, score = output.format_time(past.sent_at), f"{past.score:.3f}"
             rows.append((past.delivery_id, past.edition, past.state, sent, score, past.reason))
         output.table(columns, rows, title="\nIn the ledger")
-    if numbers := list(_numbers(explanation)):
-        output.table(["", ""], numbers, title=f"\nThe paper, {when}")
+    if scores := list(list_scores(explanation)):
+        output.table(["", ""], scores, title=f"\nThe paper, {when}")
     if explanation.interests:
         _print_interests(explanation.interests, when)
         output.out().print(f"[dim]{LEGEND}{RANK_LEGEND if explanation.rank else ''}[/]")
@@ -137,7 +140,10 @@ def print_history(subscriber: str, *, as_json: bool) -> None:
         for mail in mails
     ]
     output.table(["due", "edition", "state", "reason or subject"], rows, title="\nMails, newest first")
-    happened = [(output.format_time(event.at), event.kind, event.detail) for event in events]
+    happened = []
+    for event in events:
+        detail = event_names.name_detail(event.kind, event.detail)
+        happened.append((output.format_time(event.at), event_names.name_event(event.kind), detail))
     output.table(["at", "event", "detail"], happened, title="\nEvents, newest first")
 
 
@@ -158,32 +164,6 @@ def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     yield "papers per digest", f"{subscriber.min_papers} to {subscriber.max_papers}"
     if subscriber.next_due_at:
         yield "next digest", output.format_time(subscriber.next_due_at)
-
-
-def _numbers(explanation: Explanation) -> Iterator[tuple[str, str]]:
-    """Yield the scores. If the paper has not been sent, first yield the reasons that rule it out."""
-    sent = (past.created_at for past in explanation.deliveries if past.state is DeliveryState.SENT)
-    if all(created_at > explanation.at for created_at in sent):
-        if explanation.ineligible_reason:
-            yield "not a candidate", explanation.ineligible_reason
-        if explanation.skip_reason:
-            yield "no digest", explanation.skip_reason
-    if explanation.profile:
-        yield "profile", f"{format_score(explanation.profile.relevance)}: {explanation.profile.reason}"
-    if rank := explanation.rank:
-        scores, floor = rank.breakdown, format_score(explanation.floor)
-        yield "relevance", f"{format_score(scores.relevance)}; at least {floor} is needed"
-        yield "strength", format_score(scores.strength)
-        if scores.trend.score:
-            yield "trend", f"{format_score(scores.trend.score)}: {scores.trend.words}"
-        yield "freshness", format_score(scores.freshness)
-        pinned = f" + {ranking.PINNED:g}, because the paper is pinned" if scores.pinned else ""
-        yield "score", f"{scores.score:.3f} = strength × (1 + {ranking.TREND} × trend) × freshness{pinned}"
-        if rank.position:
-            relevant = count_of(rank.relevant_papers, "relevant paper")
-            yield "rank", f"{rank.position} of {relevant}, of {count_of(rank.candidates, 'candidate')}"
-        if (similarity := format_score(rank.similarity)) > format_score(0):
-            yield "similarity", f"{similarity} to “{rank.similar_to}”, which is selected earlier"
 
 
 def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:

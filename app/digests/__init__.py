@@ -12,7 +12,7 @@ notes             PURE: the headings and notes of a digest, such as why none was
 compose           PURE: compose sections, notes and cards, or a skip with its reason
 explanation       explain why a subscriber was or was not sent a paper
 explanation_types the types that make up an explanation
-explanation_text  write the one-sentence summary of an explanation
+explanation_text  write an explanation: its sentence, a note on changed preferences, the scores
 backtesting       compute the digests that interests would have produced on recent days
 hiding            hide a paper, and take it out of unsent digests
 operator_changes  change papers for an operator, and record the changes in the audit log

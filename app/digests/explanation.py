@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import asdict, replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 from sqlmodel import Session, col, select
 
@@ -20,6 +20,7 @@ from app.digests.explanation_types import (
     OutrankedBy,
     PaperNow,
     PastDelivery,
+    PreferenceChange,
     RankPosition,
     SubscriberNow,
 )
@@ -28,11 +29,13 @@ from app.digests.selection import Selection, SelectionOutcome
 from app.errors import NotFound
 from app.papers import canonical_rows, paper_views
 from app.relevance.cut_offs import FLOOR
-from app.storage.models import Delivery, Listing, Paper, Source, Subscriber
+from app.storage.models import Delivery, Listing, Paper, Source, Subscriber, SubscriberState
 from app.subscribers import schedule
 from app.text import sanitize
-from app.types import Digest, DigestItem, MailKind, Match, PaperView, Section, Skip
+from app.types import Digest, DigestItem, Interest, MailKind, Match, PaperView, Section, Skip
 
+# Preferences that do not affect which papers are sent.
+_SCHEDULE = {"weekday", "hour", "zone", "paper_updates"}
 MAX_HIGHER_RANKED = 10  # papers with higher scores that an explanation lists
 
 
@@ -45,6 +48,7 @@ def explain(
     (default: now). Preferences and interests are always current. Raise NotFound if there is no such
     subscriber or paper.
     """
+    stored_since = now.date() - timedelta(days=context.settings.retention_days)
     now = at or now
     with context.db.read() as session:
         row = subscribers.find(session, subscriber)
@@ -52,6 +56,9 @@ def explain(
         subscriber_now = replace(subscriber_now, next_due_at=None) if at else subscriber_now
         paper_now, view = _paper(session, paper)
         deliveries = _past_deliveries(context, session, row.id or 0, view.id)
+        delivery = explanation_text.explained_delivery(deliveries, now)
+        explained_at = delivery.created_at if delivery else now
+        changes = _preference_changes(session, row.id or 0, explained_at, subscriber_now.state)
         builder = DigestBuilder(context, session, now)
         builder.rewind_to(now)
         since = builder.earliest_possible_delivery
@@ -61,21 +68,19 @@ def explain(
     digest = compose.compose(schedule.edition(row.zone, planning.newest_due(row, now)), ranked)
     sections = digest.sections if isinstance(digest, Digest) else ()
     cards = {item.paper_id: _card(each, item, score) for each in sections for item, score in each.scored}
-    interests = []
-    for interest in request.interests:
-        details = builder.interests.details(interest.text, view)
-        weighted = ranking.relevance_of(interest.weight * ranking.evidence_of([details.relevance]))
-        interests.append(InterestMatch(interest, details, weighted.item()))
+    interests = tuple(_interest_match(builder, interest, view) for interest in request.interests)
     profile = ranked.profile
     ineligible_reason = _ineligible_reason(builder, digest_request, request.since, paper_now, now.date())
     facts = Explanation(
         verdict="",
+        note=explanation_text.describe_changes(changes, explained_at, stored_since),
         at=now,
+        changes_since=changes,
         subscriber=subscriber_now,
         paper=paper_now,
         deliveries=deliveries,
         floor=FLOOR,
-        interests=tuple(interests),
+        interests=interests,
         profile=Match(profile[view.id], request.profile_reason(view.id)) if view.id in profile else None,
         ineligible_reason=ineligible_reason,
         rank=None if ineligible_reason else _rank_position(ranked, builder.pool.papers[view.id]),
@@ -83,6 +88,12 @@ def explain(
         skip_reason=digest.reason if isinstance(digest, Skip) else "",
     )
     return replace(facts, verdict=explanation_text.summarize(facts))
+
+
+def _interest_match(builder: DigestBuilder, interest: Interest, paper: PaperView) -> InterestMatch:
+    details = builder.interests.details(interest.text, paper)
+    weighted = ranking.relevance_of(interest.weight * ranking.evidence_of([details.relevance]))
+    return InterestMatch(interest, details, weighted.item())
 
 
 def _subscriber(session: Session, row: Subscriber, at: datetime) -> SubscriberNow:
@@ -97,6 +108,22 @@ def _subscriber(session: Session, row: Subscriber, at: datetime) -> SubscriberNo
         min_papers=row.min_papers,
         max_papers=row.max_papers,
     )
+
+
+def _preference_changes(
+    session: Session, subscriber_id: int, since: datetime, state: SubscriberState | None
+) -> tuple[PreferenceChange, ...]:
+    """Return the changes after `since` to preferences that affect which papers are sent, oldest first."""
+    # The first confirmation stores the preferences. A later one, after unsubscribing, replaces them.
+    is_first = state in (None, SubscriberState.PENDING)
+    changes = []
+    for event in subscribers.preference_events(session, subscriber_id, since):
+        names = tuple(name for name in event.detail.split(", ") if name not in _SCHEDULE)
+        if event.kind == "changed" and names:
+            changes.append(PreferenceChange(event.at, names))
+        elif event.kind == "confirmed" and not is_first:
+            changes.append(PreferenceChange(event.at, ()))
+    return tuple(changes)
 
 
 def _paper(session: Session, name: str) -> tuple[PaperNow, PaperView]:

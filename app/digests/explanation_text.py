@@ -1,14 +1,24 @@
-"""Write the one sentence that explains why a paper was or was not sent."""
+"""Write an explanation: the sentence on why a paper was or was not sent, a note, and the scores."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
 
 from app.delivery import ledger
 from app.digests import ranking
-from app.digests.explanation_types import Explanation, OutrankedBy, PastDelivery, RankPosition, SubscriberNow
+from app.digests.explanation_types import (
+    Explanation,
+    OutrankedBy,
+    PastDelivery,
+    PreferenceChange,
+    RankPosition,
+    SubscriberNow,
+)
 from app.digests.selection import SelectionOutcome
 from app.storage.models import DeliveryState, SubscriberState
+from app.subscribers import event_names
 from app.text.in_words import count_of
 
 NEAR_DUPLICATE = 0.5  # at this similarity or above, two papers are described as saying much the same
@@ -16,8 +26,8 @@ NEAR_DUPLICATE = 0.5  # at this similarity or above, two papers are described as
 
 def summarize(facts: Explanation) -> str:
     """Return one sentence that explains why the paper was sent, will be sent, or is not sent."""
-    past = [_delivery_sentence(delivery) for delivery in facts.deliveries if delivery.created_at <= facts.at]
-    if sentence := next(filter(None, past), "") or _subscriber_sentence(facts.subscriber):
+    delivery = explained_delivery(facts.deliveries, facts.at)
+    if sentence := _delivery_sentence(delivery) if delivery else _subscriber_sentence(facts.subscriber):
         return sentence
     if facts.ineligible_reason:
         return f"Not sent: {facts.ineligible_reason}."
@@ -34,8 +44,65 @@ def summarize(facts: Explanation) -> str:
     return f"Not in the next digest: {_no_room_reason(facts, facts.rank)}."
 
 
+def explained_delivery(deliveries: Sequence[PastDelivery], at: datetime) -> PastDelivery | None:
+    """Return the newest delivery until `at` that sent the paper, may have sent it, or will send it."""
+    return next(
+        (
+            delivery
+            for delivery in deliveries
+            if delivery.created_at <= at
+            and (delivery.possibly_delivered or delivery.state not in ledger.UNDELIVERED)
+        ),
+        None,
+    )
+
+
+def describe_changes(changes: Sequence[PreferenceChange], explained_at: datetime, stored_since: date) -> str:
+    """Return a note that the preferences changed after `explained_at`, or "" if they did not.
+
+    Changes before `stored_since` may have been deleted.
+    """
+    if changes:
+        names = dict.fromkeys(name for change in changes for name in change.preferences)
+        named = [event_names.name_preferences(names)] if names else []
+        named += ["all of them, by a new sign-up"] if any(not each.preferences for each in changes) else []
+        first = f"first at {changes[0].at:%Y-%m-%d %H:%M} UTC"
+        note = f"The subscriber's preferences have changed since then ({', '.join(named)}; {first})."
+    elif explained_at.date() < stored_since:
+        note = f"The preferences may have been different then: changes before {stored_since} are not stored."
+    else:
+        return ""
+    return f"{note} The scores use the current ones."
+
+
+def list_scores(facts: Explanation) -> Iterator[tuple[str, str]]:
+    """Yield the paper's scores with their names. If it was not sent, first yield what rules it out."""
+    sent = (past.created_at for past in facts.deliveries if past.state is DeliveryState.SENT)
+    if all(created_at > facts.at for created_at in sent):
+        if facts.ineligible_reason:
+            yield "not a candidate", facts.ineligible_reason
+        if facts.skip_reason:
+            yield "no digest", facts.skip_reason
+    if facts.profile:
+        yield "profile", f"{format_score(facts.profile.relevance)}: {facts.profile.reason}"
+    if rank := facts.rank:
+        scores, floor = rank.breakdown, format_score(facts.floor)
+        yield "relevance", f"{format_score(scores.relevance)}; at least {floor} is needed"
+        yield "strength", format_score(scores.strength)
+        if scores.trend.score:
+            yield "trend", f"{format_score(scores.trend.score)}: {scores.trend.words}"
+        yield "freshness", format_score(scores.freshness)
+        pinned = f" + {ranking.PINNED:g}, because the paper is pinned" if scores.pinned else ""
+        yield "score", f"{scores.score:.3f} = strength × (1 + {ranking.TREND} × trend) × freshness{pinned}"
+        if rank.position:
+            relevant = count_of(rank.relevant_papers, "relevant paper")
+            yield "rank", f"{rank.position} of {relevant}, of {count_of(rank.candidates, 'candidate')}"
+        if (similarity := format_score(rank.similarity)) > format_score(0):
+            yield "similarity", f"{similarity} to “{rank.similar_to}”, which is selected earlier"
+
+
 def _delivery_sentence(delivery: PastDelivery) -> str:
-    """Return a sentence on what happened to a digest with the paper, or "" if it was not delivered."""
+    """Return a sentence on a digest with the paper that was delivered, may have been, or will be."""
     digest = f"the digest {delivery.edition}"
     if delivery.state is DeliveryState.SENT:
         under = f", under “{delivery.interest}”" if delivery.interest else ""
@@ -43,8 +110,6 @@ def _delivery_sentence(delivery: PastDelivery) -> str:
         return f"Sent on {sent_on} in {digest}{under}: {delivery.reason}."
     if delivery.state is DeliveryState.UNCERTAIN or delivery.possibly_delivered:
         return f"It may have been sent in {digest}: {delivery.state_reason or 'the relay’s reply was lost'}."
-    if delivery.state in ledger.UNDELIVERED:
-        return ""
     if delivery.hold_reason:
         return f"It is in {digest}, which is held back: {delivery.hold_reason}."
     at = f"at {delivery.next_attempt_at:%Y-%m-%d %H:%M} UTC" if delivery.next_attempt_at else "later"

@@ -110,11 +110,21 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
+class PreferenceChange:
+    """A change of preferences since the explained time. The scores use the changed preferences."""
+
+    at: datetime
+    preferences: tuple[str, ...]  # names, as in the API; empty if a new sign-up replaced all of them
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """The explanation in one sentence, with every fact and number behind it."""
 
     verdict: str
+    note: str  # how the preferences may differ from those at the explained time; empty if they do not
     at: datetime
+    changes_since: tuple[PreferenceChange, ...]  # since `at` or the digest with the paper, oldest first
     subscriber: SubscriberNow
     paper: PaperNow
     deliveries: tuple[PastDelivery, ...]  # newest first

@@ -93,6 +93,7 @@ from app.subscribers.repository import (
     get_for_update,
     history,
     mails,
+    preference_events,
     preferences_of,
     state_at,
 )

@@ -301,6 +301,13 @@ def events(session: Session, subscriber_id: int, limit: int) -> Sequence[Event]:
     return session.exec(own.order_by(col(Event.id).desc()).limit(limit)).all()
 
 
+def preference_events(session: Session, subscriber_id: int, since: datetime) -> Sequence[Event]:
+    """Return the events after `since` at which a subscriber's preferences were stored, oldest first."""
+    stored = select(Event).where(Event.subscriber_id == subscriber_id, Event.at > since)
+    stored = stored.where(col(Event.kind).in_(("changed", "confirmed")))
+    return session.exec(stored.order_by(col(Event.at), col(Event.id))).all()
+
+
 def history(session: Session, subscriber_id: int, limit: int = 14) -> list[Delivery]:
     """Return a subscriber's latest digests, including skipped ones, newest first."""
     digests = select(Delivery).where(

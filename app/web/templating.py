@@ -20,6 +20,7 @@ from jinja2.ext import Extension
 from markupsafe import Markup
 from starlette.types import Scope
 
+from app.digests.explanation_text import format_score
 from app.mail import marked_words
 from app.mail.marked_words import MarkedTexts
 from app.papers import bibliography
@@ -64,6 +65,7 @@ def environment(settings: Settings) -> Environment:
     templates.filters.update(
         count_of=count_of,
         format_counts=format_counts,
+        format_score=format_score,
         sentence=sentence,
         local=local,
         local_day=local_day,

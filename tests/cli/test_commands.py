@@ -433,6 +433,11 @@ def test_explain(run: Run, alice_is_due: None) -> None:
         run("explain", "--help").stdout.split()
     )
     assert "no paper 99 in the archive" in run("explain", "1", "99", code=1).stderr
+    run("subscribers", "set", "1", "--interest", "diffusion")
+    verdict, note, blank, *_ = run("explain", "1", "1", "--at", "2026-01-01").stdout.splitlines()
+    assert verdict.startswith("Not sent: ")
+    assert "have changed since then (interests; first at" in note
+    assert blank == ""
     assert "between 1991-08-14" in run("explain", "1", "1", "--at", "0001-01-01", code=1).stderr
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from app.storage.models import (
     Subscriber,
     SubscriberState,
 )
-from app.subscribers import Preferences, stored_interests
+from app.subscribers import Preferences, repository, stored_interests
 from app.types import EmptyDigestPolicy, Interest, PaperRecord, ParseResult
 from tests.conftest import NOW
 from tests.support import factories, sample_archive
@@ -526,3 +526,72 @@ def test_muted_paper_names_the_muted_text(app: Application, papers: dict[str, in
 def test_scores_are_rounded_down(score: float, text: str) -> None:
     """The last digits of a number in 32 bits do not count."""
     assert explanation_text.format_score(score) == text
+
+
+MINUTE = timedelta(minutes=1)
+
+
+def change_alice(app: Application, at: datetime, **preferences: Any) -> None:
+    """Let Alice change her preferences."""
+    with app.db.write() as session:
+        alice = subscribers.find(session, ALICE)
+        changed = replace(subscribers.preferences_of(session, alice), **preferences)
+        subscribers.change(session, alice.id or 0, changed, at)
+
+
+def test_changed_preferences_are_noted(app: Application, papers: dict[str, int]) -> None:
+    """The note names the changes after the explained time that affect the papers, and when they began."""
+    paper, interests = papers[TITLES[0]], (Interest("video"),)
+    change_alice(app, NOW, hour=9)
+    assert (explain(app, paper, at=NOW - MINUTE).note, explain(app, paper).note) == ("", "")
+    change_alice(app, NOW + MINUTE, interests=interests, hour=8)
+    change_alice(app, NOW + 2 * MINUTE, muted=("blockchain",))
+    before = explain(app, paper, at=NOW)
+    assert before.note == (
+        "The subscriber's preferences have changed since then (interests, muted; first at 2026-11-20 09:31 "
+        "UTC). The scores use the current ones."
+    ).replace("09:31", f"{NOW + MINUTE:%H:%M}")
+    assert [(each.at, each.preferences) for each in before.changes_since] == [
+        (NOW + MINUTE, ("interests",)),
+        (NOW + 2 * MINUTE, ("muted",)),
+    ]
+    assert explain(app, paper, at=NOW + MINUTE).changes_since == before.changes_since[1:]
+    assert explain(app, paper, now=NOW + 3 * MINUTE).note == ""
+
+
+def test_preferences_changed_since_the_digest_are_noted(app: Application, papers: dict[str, int]) -> None:
+    """The sentence is about the digest, and the scores are about the present."""
+    [paper, *_] = sorted(planned_papers(app))
+    assert explain(app, paper, now=NOW + MINUTE).note == ""
+    with app.db.write() as session:
+        [delivery] = deliveries(session)
+        delivery.state, delivery.sent_at = DeliveryState.SENT, NOW
+    change_alice(app, NOW + MINUTE, interests=(Interest("video"),))
+    explanation = explain(app, paper, now=NOW + 2 * MINUTE)
+    assert explanation.verdict.startswith("Sent on 2026-11-20")
+    assert "have changed since then (interests; first at" in explanation.note
+
+
+def test_preferences_of_a_new_sign_up_are_noted(app: Application, papers: dict[str, int]) -> None:
+    """They may replace all former preferences. Those of the first sign-up replace none."""
+    paper = papers[TITLES[0]]
+    for days in (2, 4):
+        with app.db.write() as session:
+            alice = subscribers.find(session, ALICE)
+            repository.record_event(session, "confirmed", alice, NOW + timedelta(days=days))
+    note = explain(app, paper, now=NOW + timedelta(days=5), at=NOW + timedelta(days=3)).note
+    assert "changed since then (all of them, by a new sign-up; first at 2026-11-24" in note
+    before = explain(app, paper, at=NOW - timedelta(days=1))
+    assert before.subscriber.state in (None, SubscriberState.PENDING)
+    assert before.note == ""
+
+
+@pytest.mark.parametrize(("days", "is_noted"), [(0, False), (1, True)])
+def test_deleted_changes_are_noted(
+    app: Application, papers: dict[str, int], days: int, is_noted: bool
+) -> None:
+    """Events are deleted after PAPERBOY_RETENTION_DAYS, so changes before may be missing."""
+    later = NOW + timedelta(days=app.settings.retention_days + days)
+    note = explain(app, papers[TITLES[0]], now=later, at=NOW).note
+    assert ("changes before 2026-11-21 are not stored" in note) == is_noted
+    assert bool(note) == is_noted

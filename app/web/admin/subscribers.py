@@ -11,6 +11,7 @@ from sqlmodel import col, select
 from app import clock, pipeline
 from app.application import Application
 from app.delivery import suppression
+from app.digests.explanation_text import list_scores
 from app.digests.explanation_types import Explanation
 from app.errors import Conflict, InvalidAddress, InvalidInput, NotFound, TooManyRequests
 from app.storage.models import Delivery, Event, SubscriberState
@@ -298,6 +299,7 @@ def _page(
     return page(
         request, "admin/subscriber.html", operator, status=status, subscriber=subscriber, mails=mails,
         events=events, at=at, suppressed=suppressed, message=message, problem=problem, paper=paper,
-        explanation=explanation, new_address=new_address, to=to,
+        explanation=explanation, scores=[*list_scores(explanation)] if explanation else [],
+        new_address=new_address, to=to,
         interests="\n".join(each.text for each in subscriber.interests) if interests is None else interests,
     )  # fmt: skip

@@ -174,7 +174,8 @@ def explain(
     """Explain why a subscriber did or did not get a paper, with every number used to rank it.
 
     Listings, votes, feedback, planned papers and the subscriber's state are those at the given time. The
-    preferences and interests are the current ones.
+    preferences and interests are the current ones: `note` and `changes_since` tell whether they have changed
+    since that time, or since the digest with the paper.
     """
     return pipeline.explain(app, now, str(subscriber_id), paper, at)
 

@@ -17,6 +17,7 @@ from app import clock, main, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
 from app.delivery.ledger import daily_limits
+from app.digests.explanation_text import list_scores
 from app.doctor import configuration, daily_report, operator_mail
 from app.papers import source_registry
 from app.settings import Settings
@@ -31,7 +32,7 @@ from app.storage.models import (
     Source,
     SubscriberState,
 )
-from app.subscribers import Preferences
+from app.subscribers import Preferences, repository
 from app.types import Interest, MailKind, Rejection, Skip, SourceKind
 from app.web.admin import deliverability, editions, next_digests, overview, records
 from app.web.admin import subscribers as subscribers_page
@@ -388,6 +389,23 @@ def test_state_of_a_source_is_the_same_everywhere(app: Application, sign_in: Cal
     assert "<dd>failed once: a.test: HTTP 500</dd>" in desk.get("/admin/sources/2").text
 
 
+def test_explanation_has_the_scores_of_the_command(
+    app: Application, people: list[int], sign_in: Callable[..., Desk]
+) -> None:
+    """The page and `paperboy explain` name them alike."""
+    now, alice = clock.utcnow(), people[0]
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        paper = factories.add_paper(session, source, "Diffusion Models", now.date(), now)
+    text = html.unescape(sign_in().get(f"/admin/subscribers/{alice}?paper={paper}").text)
+    scores = dict(list_scores(pipeline.explain(app, now, str(alice), str(paper))))
+    assert {"relevance", "strength", "score", "rank"} <= scores.keys()
+    for name, score in scores.items():
+        assert f"<dt>{name.capitalize()}</dt><dd>{score}</dd>" in text
+    for name in ("Agreement", "Cut-off", "Relevance", "Weighted", "Strength"):
+        assert f'<td data-label="{name}" class="number">' in text
+
+
 def test_changes_are_made_and_recorded(
     app: Application, sign_in: Callable[..., Desk], people: list[int]
 ) -> None:
@@ -445,6 +463,15 @@ def test_one_subscriber_with_every_digest_and_silence(
     for text in ("no new papers", "2026-11-19", ">sent<", "diffusion models", "Diffusion Models", "added"):
         assert text in page, text
     assert "There is no paper 999" in desk.get(f"/admin/subscribers/{alice}?paper=999").text
+    with app.db.write() as session:
+        changed = Preferences(hour=9, max_trending=2, interests=(Interest("video"),))
+        subscribers.change(session, alice, changed, clock.utcnow())
+        repository.record_event(session, "first_asked", subscribers.get(session, alice), clock.utcnow())
+    page = desk.get(f"/admin/subscribers/{alice}?paper={paper}").text
+    for text in ("first digest requested", "preferences changed", "time of day, ", "trending beyond the"):
+        assert text in page, text
+    assert "max_trending" not in page
+    assert "preferences have changed since then" in page
     preview = desk.get(f"/admin/subscribers/{bob}/preview").text
     assert "Diffusion Models" in preview
     assert desk.post(f"/admin/subscribers/{bob}/test", to="not an address").status_code == 422
