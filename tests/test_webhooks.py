@@ -286,7 +286,7 @@ def test_endpoint_is_disabled_after_three_days(
     findings = {each.check: each for each in service_state.check(app.db, app.models, at)}
     finding = findings[f"webhook 1 ({webhook_endpoints.origin(receiver.url)})"]
     assert finding.urgent
-    assert "was disabled at 2026-11-2" in finding.message
+    assert "it was disabled at 2026-11-2" in finding.message
     assert "HTTP 404" in finding.message
 
     receiver.status = 200

@@ -52,7 +52,7 @@ def doctor_command(
         for finding in findings:
             colour = _COLOURS[finding.level]
             name, message = output.escaped(finding.check), output.escaped(finding.message)
-            console.print(f"[{colour}]{finding.level:7}[/] [bold]{name}[/] {message}")
+            console.print(f"[{colour}]{finding.level:7}[/] [bold]{name}:[/] {message}")
             if finding.fix:
                 console.print(f"        → {output.escaped(finding.fix)}")
     if any(finding.level is Level.ERROR for finding in findings):

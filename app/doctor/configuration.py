@@ -36,12 +36,14 @@ def unknown_settings(environ: Mapping[str, str], env_file: Path) -> Iterator[Fin
                 fix = (
                     f"did you mean {similar[0]}?" if similar else "remove it; .env.example lists all settings"
                 )
-                yield warning(f"setting {name}", f"is set in {origin}, but Paperboy has no such setting", fix)
+                yield warning(
+                    f"setting {name}", f"it is set in {origin}, but Paperboy has no such setting", fix
+                )
 
 
 def check(settings: Settings) -> Iterator[Finding]:
     """Check for settings that are valid but may not work or may be unsafe."""
-    yield ok("settings", "all settings are valid")
+    yield ok("settings", "all are valid")
     if settings.base_url.startswith("https://"):
         yield ok("base_url", f"links begin with {settings.base_url}")
     else:
@@ -60,7 +62,7 @@ def check(settings: Settings) -> Iterator[Finding]:
         if not getattr(settings, name):
             yield warning(
                 name,
-                "is empty: many countries require newsletters to name their sender",
+                "it is not set, and many countries require newsletters to name their sender",
                 f"set PAPERBOY_{name.upper()}",
             )
     yield from _check_files(settings)
@@ -68,7 +70,7 @@ def check(settings: Settings) -> Iterator[Finding]:
         yield from _check_key(key)
     minutes = settings.compose_ahead_minutes
     if settings.dkim_keys and not minutes:
-        message = "is 0: emails are signed only when they are due, so large editions are late"
+        message = "emails are signed only when they are due, so large editions are late"
         yield warning("compose_ahead_minutes", message, "set PAPERBOY_COMPOSE_AHEAD_MINUTES to 10")
     else:
         when = f"{count_of(minutes, 'minute')} before they are due" if minutes else "when they are due"
@@ -139,8 +141,8 @@ def _check_key(setting: str) -> Iterator[Finding]:
         yield error(check_name, str(fault), fix)
         return
     if key.algorithm is dkim.Algorithm.RSA and key.bits < dkim.GOOD_BITS:
-        message = f"has {key.bits} bits: some providers ignore signatures made with such short keys"
+        message = f"it has {key.bits} bits: some providers ignore signatures made with such short keys"
         fix = "create a key with `paperboy key dkim new.pem --selector new`; add it to PAPERBOY_DKIM_KEYS"
         yield warning(check_name, message, fix)
     elif not is_open:
-        yield ok(check_name, f"signs with selector {selector}: {key.algorithm}, {key.bits} bits")
+        yield ok(check_name, f"it can sign: {key.algorithm}, {key.bits} bits")

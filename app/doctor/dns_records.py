@@ -22,7 +22,7 @@ def check(settings: Settings, resolver: dns.resolver.Resolver | None = None) -> 
     """Check the DNS records of our sender domain and of the relay, within ten seconds."""
     domain = settings.mail_domain
     if not configuration.is_public_domain(domain):
-        yield ok("dns", f"not checked: {domain} is not a public domain")
+        yield ok("dns", f"no records were checked, because {domain} is not a public domain")
         return
     lookup = DnsLookup(resolver)
     try:
@@ -44,7 +44,7 @@ def check(settings: Settings, resolver: dns.resolver.Resolver | None = None) -> 
         try:
             yield from check_records(settings, lookup)
         except DnsError as fault:
-            yield warning(name, f"could not be looked up: {fault}", "run the doctor again")
+            yield warning(name, f"the records could not be looked up: {fault}", "run the doctor again")
 
 
 def _check_mx(domain: str, lookup: DnsLookup) -> Finding:

@@ -90,7 +90,7 @@ def check(mail: Mail) -> Iterator[Finding]:
         "mail parts": "text and HTML, both with the unsubscribe link",
         "mail lines": "ASCII lines that end in CRLF and have at most 998 octets",
         "mail size": f"{len(mail.received.raw):,} octets; {html:,} bytes of HTML when decoded",
-        "mail content": "loads no pictures, fonts or trackers when it is opened",
+        "mail content": "the email loads no pictures, fonts or trackers when it is opened",
     }
     problems = [
         *_header_problems(mail),
@@ -111,25 +111,29 @@ def _header_problems(mail: Mail) -> Iterator[Finding]:
     domain, sender = mail.settings.mail_domain, mail.received.sender
     for name in REQUIRED_HEADERS:
         if (count := len(mail.header_values(name))) != 1:
-            message = f"has {count} {name} headers instead of one" if count else f"has no {name} header"
+            message = (
+                f"the email has {count} {name} headers instead of one"
+                if count
+                else f"the email has no {name} header"
+            )
             yield _problem("headers", message)
     if parseaddr(mail.header("From"))[1] != mail.settings.from_address:
-        message = f"is from “{mail.header('From')}” instead of {mail.settings.from_address}"
+        message = f"the email is from “{mail.header('From')}” instead of {mail.settings.from_address}"
         yield _problem("headers", message)
     if not mail.header("Message-ID").endswith(f"@{domain}>"):
-        message = f"has a Message-ID that is not on {domain}: {mail.header('Message-ID')}"
+        message = f"the email has a Message-ID that is not on {domain}: {mail.header('Message-ID')}"
         yield _problem("headers", message)
     try:
         parsedate_to_datetime(mail.header("Date"))
     except ValueError:
-        yield _problem("headers", f"has an invalid Date: “{mail.header('Date')}”")
+        yield _problem("headers", f"the email has an invalid Date: “{mail.header('Date')}”")
     try:
         mail.signer.delivery_of(sender)
     except LinkForged:
-        message = f"has the return path “{sender}”, which we did not sign: its bounces cannot be recognised"
+        message = f"we did not sign the return path “{sender}”, so bounces of the email cannot be recognised"
         yield _problem("return path", message)
     if sender.rpartition("@")[2] != domain:
-        message = f"has the return path “{sender}”, which is not on {domain}: SPF does not count for DMARC"
+        message = f"the return path “{sender}” is not on {domain}, so SPF does not count for DMARC"
         yield _problem("return path", message)
 
 
@@ -156,20 +160,26 @@ def _signature_problems(mail: Mail) -> Iterator[Finding]:
     signatures = {tags.get("s", ""): (index, tags) for index, tags in enumerate(_signature_tags(mail))}
     for key in dkim.load(mail.settings.dkim_keys):
         if key.selector not in signatures:
-            yield _problem("signatures", f"is not signed by key {key.selector}")
+            yield _problem("signatures", f"the email is not signed by key {key.selector}")
             continue
         index, tags = signatures[key.selector]
         signature = f"signature by key {key.selector}"
         if not _verifies(mail.received.raw, index, key):
-            yield _problem("signatures", f"has an invalid {signature}: the signed content was changed")
+            yield _problem(
+                "signatures", f"the email has an invalid {signature}: the signed content was changed"
+            )
             continue
         if missing := sorted(MUST_BE_SIGNED - set(tags.get("h", "").lower().split(":"))):
-            yield _problem("signatures", f"has a {signature} that does not cover {', '.join(missing)}")
+            yield _problem(
+                "signatures", f"the email has a {signature} that does not cover {', '.join(missing)}"
+            )
         if "l" in tags:
-            message = f"has a {signature} with a length (l=): anyone can append to the email"
+            message = f"the email has a {signature} with a length (l=): anyone can append to the email"
             yield _problem("signatures", message)
         if tags.get("d", "").lower() != domain.lower():
-            message = f"has a {signature} for {tags.get('d')}, which is not the From domain {domain}"
+            message = (
+                f"the email has a {signature} for {tags.get('d')}, which is not the From domain {domain}"
+            )
             yield _problem("signatures", message)
 
 
@@ -194,33 +204,37 @@ def _content_problems(mail: Mail) -> Iterator[Finding]:
     html = mail.part("html")
     kinds = [part.get_content_type() for part in mail.message.iter_parts()]
     if mail.message.get_content_type() != "multipart/alternative" or kinds != ["text/plain", "text/html"]:
-        message = f"has the parts {', '.join(kinds) or 'none'} instead of text/plain and text/html"
+        message = f"the email has the parts {', '.join(kinds) or 'none'} instead of text/plain and text/html"
         yield _problem("parts", message)
     for text, name in ((mail.part("plain"), "text"), (html, "HTML")):
         if not text.strip():
-            yield _problem("parts", f"has an empty {name} part")
+            yield _problem("parts", f"the email has an empty {name} part")
         elif not mail.unsubscribe_url or mail.unsubscribe_url not in text:
-            yield _problem("parts", f"has a {name} part without the unsubscribe link")
+            yield _problem("parts", f"the email has a {name} part without the unsubscribe link")
     parser = _ExternalContentParser()
     parser.feed(html)
     for content in dict.fromkeys(parser.external):
-        message = f"loads {content} when it is opened, which can be used for tracking"
+        message = f"the email loads {content} when it is opened, which can be used for tracking"
         yield _problem("content", message)
 
 
 def _size_problems(mail: Mail) -> Iterator[Finding]:
     raw, html_size = mail.received.raw, len(mail.part("html").encode())
     if re.search(rb"\r(?!\n)|(?<!\r)\n", raw):
-        yield _problem("lines", "has a bare CR or LF: many servers refuse such lines")
+        yield _problem("lines", "the email has a bare CR or LF: many servers refuse such lines")
     longest = max(map(len, re.split(rb"\r?\n", raw)))
     if longest > LONGEST_LINE:
-        yield _problem("lines", f"has a line of {longest:,} octets; the limit is {LONGEST_LINE}")
+        yield _problem("lines", f"the email has a line of {longest:,} octets; the limit is {LONGEST_LINE}")
     if not raw.isascii() or b"\0" in raw:
-        yield _problem("lines", "has unencoded non-ASCII octets, which some servers do not accept")
+        yield _problem("lines", "the email has unencoded non-ASCII octets, which some servers do not accept")
     if html_size >= LARGEST_HTML:
-        yield _problem("size", f"has {html_size:,} bytes of HTML: Gmail clips an email at about 102,000")
+        yield _problem(
+            "size", f"the email has {html_size:,} bytes of HTML: Gmail clips an email at about 102,000"
+        )
     if len(raw) > LARGE_MAIL:
-        yield _problem("size", f"has {len(raw):,} octets; relays are only checked for {LARGE_MAIL:,}")
+        yield _problem(
+            "size", f"the email has {len(raw):,} octets; relays are only checked for {LARGE_MAIL:,}"
+        )
 
 
 class _ExternalContentParser(HTMLParser):

@@ -114,7 +114,7 @@ def check_connection(connection: RelayConnection, settings: Settings, now: datet
     if connection.sender_rejection:
         yield error(
             "relay sender",
-            f"refuses our return path: {connection.sender_rejection}",
+            f"the relay refuses our return path: {connection.sender_rejection}",
             "let the relay accept this machine and return paths on the domain of PAPERBOY_FROM_ADDRESS, or "
             "set PAPERBOY_SMTP_USERNAME and PAPERBOY_SMTP_PASSWORD",
         )
@@ -123,16 +123,16 @@ def check_connection(connection: RelayConnection, settings: Settings, now: datet
     size = connection.extensions.get("SIZE", "").strip()
     limit = int(size) if size.isascii() and size.isdigit() else 0
     if 0 < limit < LARGE_MAIL:
-        message = f"accepts emails up to {limit:,} octets; a full digest may have {LARGE_MAIL:,}"
+        message = f"it accepts emails up to {limit:,} octets; a full digest may have {LARGE_MAIL:,}"
         yield error("relay size", message, "raise the relay's limit (Postfix: message_size_limit)")
     else:
         yield ok(
-            "relay size", f"accepts emails up to {limit:,} octets" if limit else "announces no size limit"
+            "relay size", f"it accepts emails up to {limit:,} octets" if limit else "it announces no limit"
         )
     if "PIPELINING" not in connection.extensions:
         yield warning(
             "relay speed",
-            "does not announce PIPELINING: each email takes four round trips instead of one",
+            "it does not announce PIPELINING: each email takes four round trips instead of one",
             "use a relay with PIPELINING, such as Postfix, without a firewall that filters SMTP commands",
         )
 
@@ -152,16 +152,16 @@ def _check_tls(connection: RelayConnection, settings: Settings, now: datetime) -
             advice = "set PAPERBOY_SMTP_SECURITY to starttls to verify certificates" if needs_advice else ""
             yield ok("relay TLS", message, advice)
     elif connection.is_local:
-        yield ok("relay TLS", "not used, and not needed: the relay is on this machine")
+        yield ok("relay TLS", "it is not used, and not needed: the relay is on this machine")
     else:
         yield warning(
             "relay TLS",
-            "not used: others on the network can read emails and use the links in them",
+            "it is not used: others on the network can read emails and use the links in them",
             "let the relay offer STARTTLS, and set PAPERBOY_SMTP_SECURITY to starttls (tls on port 465)",
         )
     if settings.smtp_username and not connection.tls and not connection.is_local:
         yield warning(
             "relay password",
-            "is sent unencrypted: others on the network can send mail in your name",
+            "it is sent unencrypted: others on the network can send mail in your name",
             "set PAPERBOY_SMTP_SECURITY to starttls or tls, and then choose a new password",
         )

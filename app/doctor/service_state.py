@@ -126,10 +126,13 @@ def _check_keys(session: Session, now: datetime) -> Iterator[Finding]:
         name, subject = shlex.quote(key.name), str(key.id)
         if key.expires_at <= now:
             fix = f"run `paperboy key revoke {name}`, and `paperboy key create {name}` if it is still used"
-            message, remedy = "has expired", Remedy(RemedyAction.REVOKE_KEY, subject)
+            message, remedy = (
+                f"it expired on {key.expires_at:%Y-%m-%d}",
+                Remedy(RemedyAction.REVOKE_KEY, subject),
+            )
         else:
             fix = f"run `paperboy key rotate {name}` if it is still used, else `paperboy key revoke {name}`"
-            message = f"expires on {key.expires_at:%Y-%m-%d}"
+            message = f"it expires on {key.expires_at:%Y-%m-%d}"
             remedy = Remedy(RemedyAction.REPLACE_KEY, subject)
         yield warning(f"key {key.name}", message, fix, remedy=remedy)
 
@@ -138,19 +141,19 @@ def _check_webhooks(session: Session) -> Iterator[Finding]:
     for endpoint in webhook_endpoints.all_endpoints(session):
         name = f"webhook {webhook_endpoints.label(endpoint)}"
         if endpoint.disabled_at and endpoint.error:
-            message = f"was disabled at {endpoint.disabled_at:%Y-%m-%d %H:%M} UTC: {endpoint.error}"
+            message = f"it was disabled at {endpoint.disabled_at:%Y-%m-%d %H:%M} UTC: {endpoint.error}"
             fix = f"find out why, then run `paperboy webhooks enable {endpoint.id}`, or remove the webhook"
             remedy = Remedy(RemedyAction.ENABLE_WEBHOOK, str(endpoint.id))
             yield warning(name, message, fix, urgent=True, remedy=remedy)
         elif endpoint.error:
             fix = "check the server that receives the events; failed events are retried for three days"
-            yield warning(name, f"did not accept the last event: {endpoint.error}", fix)
+            yield warning(name, f"it did not accept the last event: {endpoint.error}", fix)
 
 
 def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
     sources = source_registry.all_sources(session)
     if not sources:
-        yield warning("sources", "there are no sources", "run `paperboy ingest`, or `paperboy sources add`")
+        yield warning("sources", "there are none", "run `paperboy ingest`, or `paperboy sources add`")
     for source in sources:
         name, polled_at = f"source {source.name}", source.polled_at
         poll = Remedy(RemedyAction.POLL_SOURCE, str(source.id))
@@ -159,21 +162,26 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
         if source.paused:
             fix = f"run `paperboy sources resume {shlex.quote(source.name)}` to poll it again"
             resume = Remedy(RemedyAction.RESUME_SOURCE, str(source.id))
-            yield warning(name, "is paused", fix, remedy=resume)
+            yield warning(name, "it is paused", fix, remedy=resume)
         elif _has_failed(source):
             times = "once" if source.failures == 1 else f"{source.failures} times in a row"
-            message = f"failed {times}: {source.last_error or 'the reason is unknown'}"
+            message = f"it failed {times}: {source.last_error or 'the reason is unknown'}"
             fix = "Paperboy polls it again; if it keeps failing, check its address and the network"
             yield (error if source.failures > 2 else warning)(name, message, fix, remedy=poll)
         elif source.next_poll_at and polled_at and now - polled_at > STALE:
-            message = f"was last polled at {polled_at:%Y-%m-%d %H:%M} UTC"
+            message = f"it was last polled at {polled_at:%Y-%m-%d %H:%M} UTC"
             fix = "make sure that `paperboy serve` or `paperboy worker` is running"
             yield warning(name, message, fix, remedy=poll)
         elif message := source_history.describe_silence(session, source, now):
             fix = "look at its page; if there are new papers, run `paperboy sources list` and report a bug"
             yield warning(name, message, fix, urgent=True, remedy=poll)
         else:
-            yield ok(name, f"was polled at {polled_at:%Y-%m-%d %H:%M} UTC" if polled_at else "not polled yet")
+            yield ok(
+                name,
+                f"it was polled at {polled_at:%Y-%m-%d %H:%M} UTC"
+                if polled_at
+                else "it has not been polled yet",
+            )
 
 
 def _has_failed(source: Source) -> bool:
@@ -192,7 +200,9 @@ def check_warm_up(db: Database, settings: Settings, now: datetime) -> Iterator[F
             with db.read() as session:
                 status = ledger.warm_up_status(session, warm_up, now)
     if status and status.waiting:
-        fix = "nothing to do: the limit grows; if receivers know the domain, set PAPERBOY_WARM_UP_START="
+        fix = (
+            "nothing to do: the limit grows; if receivers know the domain, leave PAPERBOY_WARM_UP_START empty"
+        )
         yield warning("warm-up", status.describe(), fix)
     elif status:
         yield ok("warm-up", status.describe())
@@ -225,9 +235,9 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
         if job_runs.has_failed(run, apart_from=failed_sources if run.job == polling.JOB else ()):
             fix = f"for details, run `paperboy runs {run.id}`, or see GET /api/v1/runs/{run.id} or the log"
             urgent = run.job != picture_fetching.JOB  # nothing waits for pictures
-            yield warning(f"job {run.job}", f"failed at {when}: {run.error}", fix, urgent=urgent)
+            yield warning(f"job {run.job}", f"it failed at {when}: {run.error}", fix, urgent=urgent)
         else:
-            yield ok(f"job {run.job}", f"last ran at {when}")
+            yield ok(f"job {run.job}", f"it last ran at {when}")
 
     late = planning.lateness(session, now)
     if late > LATE:
@@ -252,7 +262,7 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
         )
         yield error("ledger", f"since yesterday: {faults}", fix)
     else:
-        yield ok("ledger", "has exactly one entry for each digest that has been due since yesterday")
+        yield ok("ledger", "it has exactly one entry for each digest that has been due since yesterday")
 
 
 def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:
@@ -261,7 +271,7 @@ def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:
     lost = [status for status in statuses if status.lost]
     for status in lost:
         fix = "find out why it died, and restart it; its emails are recovered, and it stays listed for a day"
-        yield warning(f"worker {status.name}", f"was lost at {status.seen_at:%Y-%m-%d %H:%M} UTC", fix)
+        yield warning(f"worker {status.name}", f"it was lost at {status.seen_at:%Y-%m-%d %H:%M} UTC", fix)
     if alive := len(statuses) - len(lost):
         yield ok("workers", f"{alive} {'processes are' if alive > 1 else 'process is'} running jobs")
     elif lost:
@@ -271,9 +281,7 @@ def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:
         since = f"since {each.since:%Y-%m-%d %H:%M} UTC"
         if each.state == "failed" and now - each.newest < RECENTLY:
             fix = f"run `paperboy jobs list_jobs task={each.job} status=failed`; the log says why"
-            yield warning(
-                f"failed {each.job}", f"this job has failed {count_of(each.count, 'time')} {since}", fix
-            )
+            yield warning(f"failed {each.job}", f"it has failed {count_of(each.count, 'time')} {since}", fix)
         elif each.state == "waiting" and now - each.since > LATE:
             fix = "start more workers, unless a long job of this name is running"
             yield warning(f"waiting {each.job}", f"no worker has taken this job {since}", fix)
@@ -291,13 +299,13 @@ def _check_models(session: Session, models: model_store.ModelStore) -> Iterator[
     current = next((version for version in versions if version.in_use), None)
     for version in model_store.rejected_versions(versions):
         message = (
-            f"model {version.id} from {version.trained_at:%Y-%m-%d %H:%M} UTC is not used: {version.fault}"
+            f"number {version.id} from {version.trained_at:%Y-%m-%d %H:%M} UTC is not used: {version.fault}"
         )
         fix = "run `paperboy model train` to train a new model"
         yield warning("model", message, fix, remedy=Remedy(RemedyAction.TRAIN_MODEL))
     if current:
         trained = f"trained on {current.archive.papers} papers at {current.trained_at:%Y-%m-%d %H:%M} UTC"
-        yield ok("model", f"model {current.id} is in use, {trained}")
+        yield ok("model", f"number {current.id} is in use, {trained}")
     elif models.needs_training(session):
         message = "the bundled model is in use, although the archive is large enough to train a model"
         yield warning("model", message, "run `paperboy model train`", remedy=Remedy(RemedyAction.TRAIN_MODEL))

@@ -50,13 +50,15 @@ def prune(session: Session, before: datetime) -> int:
 
 
 def describe_silence(session: Session, source: Source, now: datetime) -> str:
-    """Return a text such as "has listed no paper since 2026-11-20: …", or "" if a source is not silent."""
+    """Return a text such as "it has listed no paper since 2026-11-20: …", or "" if a source is not silent."""
     days = listings.listing_days(session, source.id or 0, (now - HISTORY).date())
     if not is_silent(days, now.date()):
         return ""
     empty = (now.date() - days[-1]).days - 1
     expected = sum(1 - chance for chance in _chances_of_no_paper(days, now.date()))
-    return f"has listed no paper since {days[-1]}: usually, {expected:.0f} of these {empty} days have papers"
+    return (
+        f"it has listed no paper since {days[-1]}: usually, {expected:.0f} of these {empty} days have papers"
+    )
 
 
 def is_silent(days: Sequence[date], today: date) -> bool:

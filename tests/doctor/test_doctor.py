@@ -313,12 +313,12 @@ def test_missing_or_corrupt_model(app: Application, now: datetime) -> None:
     assert check_database(app, now)["model"].level is Level.WARNING
     pipeline.train(app, now)
     in_use = check_database(app, now)["model"]
-    assert in_use.message.startswith(f"model 1 is in use, trained on {model_store.MIN_PAPERS} papers")
+    assert in_use.message.startswith(f"number 1 is in use, trained on {model_store.MIN_PAPERS} papers")
     with app.db.write() as session:
         session.exec(select(TrainedModel)).one().data = b"gone"
     torn, instead = (
         each for each in service_state.check(app.db, model_store.ModelStore(), now) if each.check == "model"
     )
     assert (torn.level, torn.fix) == (Level.WARNING, "run `paperboy model train` to train a new model")
-    assert "model 1 from 2026-11-20 09:30 UTC is not used: The stored bytes" in torn.message
+    assert "number 1 from 2026-11-20 09:30 UTC is not used: The stored bytes" in torn.message
     assert (instead.level, "bundled" in instead.message) == (Level.WARNING, True)

@@ -210,7 +210,7 @@ def test_missing_signature(mail: Mail) -> None:
     problems = problems_in(
         mail, lambda raw: re.sub(rb"DKIM-Signature:.*\r\n(?:[ \t].*\r\n)*", b"", raw, count=1)
     )
-    assert problems["mail signatures"].startswith("is not signed by key")
+    assert problems["mail signatures"].startswith("the email is not signed by key")
     assert ";" not in problems["mail signatures"]
 
 

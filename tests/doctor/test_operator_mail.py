@@ -108,7 +108,7 @@ def test_alert_once_per_cause(service: Application, mail_server: MailServer, now
     text = text_of(mail_server.messages[0].parsed())
     assert "the relay refused 20 of the last 20 emails" in text
     assert "→ run `paperboy sending resume`" in text
-    assert "source The lab: failed 3 times in a row" in text
+    assert "source The lab: it failed 3 times in a row" in text
     assert subjects(now + 6 * MINUTE) == []
     with service.db.write() as session:
         ledger.resume(session)

@@ -28,7 +28,10 @@ class FindingOut(BaseModel):
     model_config = ConfigDict(from_attributes=True)
     check: str = Field(examples=["source The lab"])
     level: Level
-    message: str = Field(examples=["failed 3 times in a row: status 404"])
+    message: str = Field(
+        examples=["it failed 3 times in a row: status 404"],
+        description="What was found, to follow the check and a colon.",
+    )
     fix: str = Field(description="Advice on how to resolve a warning or an error.")
     urgent: bool = Field(description="Whether operators get an alert by mail.")
     remedy: RemedyOut | None

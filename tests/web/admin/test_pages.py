@@ -92,7 +92,7 @@ def test_overview_adds_up_and_says_why(
     assert re.search(r"none of … recent papers matched an interest</td><td[^>]*><a [^>]*>2<", page)
     assert "the relay is being moved" in page
     assert ("send", "resume_sending", "") in remedies(page)
-    assert "there are no sources" in page
+    assert "<strong>sources:</strong> there are none" in page
     assert 'href="/admin/sources">Add a source</a>' in page
     assert "No process is running jobs: start <code>paperboy serve</code>" in page
 
@@ -156,7 +156,7 @@ def test_findings_are_resolved_by_their_buttons(
 
 def attention(page: str) -> list[tuple[str, str]]:
     """Return the check and the text of each finding on the overview."""
-    found = re.findall(r'<li class="(?:warning|error)"><strong>(.*?)</strong>(.*?)</li>', page, re.DOTALL)
+    found = re.findall(r'<li class="(?:warning|error)"><strong>(.*?):</strong>(.*?)</li>', page, re.DOTALL)
     return [(html.unescape(check), html.unescape(re.sub(r"<[^>]+>", " ", text))) for check, text in found]
 
 
@@ -185,7 +185,7 @@ def test_overview_lists_settings_that_may_not_work(app: Application, sign_in: Ca
     page = sign_in().get("/admin").text
     (text,) = (text for check, text in attention(page) if check == "from_address")
     assert "whose domain is not public" in text
-    assert "set PAPERBOY_FROM_ADDRESS to an address on your own domain" in text
+    assert "Set PAPERBOY_FROM_ADDRESS to an address on your own domain." in text
     assert '<a class="button quiet small" href="/admin/settings">Look at the settings</a>' in page
     assert "from_address" not in str(daily_report.build(app, clock.utcnow()))
 

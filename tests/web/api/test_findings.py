@@ -44,7 +44,7 @@ def test_findings_are_those_of_the_doctor(app: Application, call: Call) -> None:
     attention = call("GET", "/findings?level=warning&level=error").json()["items"]
     assert attention == [each for each in items if each["level"] != Level.OK]
     by_check = {each["check"]: each for each in attention}
-    assert by_check["source The lab"]["message"] == "failed 3 times in a row: status 404"
+    assert by_check["source The lab"]["message"] == "it failed 3 times in a row: status 404"
     assert by_check["sending"]["urgent"]
     assert "the relay is being moved" in by_check["sending"]["message"]
     assert by_check["job prune"]["fix"].startswith("for details, run `paperboy runs")
