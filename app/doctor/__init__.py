@@ -1,6 +1,7 @@
 """Check this installation. A finding that reports a problem also says how to fix it.
 
 findings          the result of a check
+local_checks      the list of the checks that need no network
 configuration     the settings: names, addresses, folders, DKIM keys
 service_state     the database and its records: sources, jobs, late digests, pauses, keys, models
 bounces           the mailbox, folder or webhook through which bounce notices arrive
@@ -20,23 +21,20 @@ oneclick          the one-click link and the unsubscribe address of the test dig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from pathlib import Path
 
 import dns.resolver
 
-from app.doctor import bounces, configuration, dns_records, relay, service_state, test_mail, web_reachability
+from app.doctor import bounces, dns_records, local_checks, relay, test_mail, web_reachability
 from app.doctor.configuration import unknown_settings
 from app.doctor.findings import Finding, Level, error
+from app.doctor.local_checks import Check
 from app.doctor.test_mail import TemporaryService
 from app.papers.sources import http_client
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage.database import Database
-
-Check = Callable[[], Iterable[Finding]]
 
 
 def run_checks(
@@ -55,11 +53,9 @@ def run_checks(
     """
     database = Database(settings.database_url)
     checks: dict[str, Check] = {
-        "settings": lambda: configuration.check(settings),
-        "database": lambda: service_state.check(database, model_store.ModelStore(), now),
-        "disk": lambda: service_state.check_disk(database, Path(settings.journal_dir)),
-        "warm-up": lambda: service_state.check_warm_up(database, settings, now),
-        "bounces": lambda: bounces.check(settings, database, now),
+        **local_checks.settings_checks(settings, database, now),
+        **local_checks.service_checks(settings, database, model_store.ModelStore(), now),
+        "mailbox": lambda: bounces.check_mailbox(settings.bounce_mailbox),
         "relay": lambda: relay.check(settings, now),
         "dns": lambda: dns_records.check(settings, resolver),
     }

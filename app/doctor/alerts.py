@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from sqlmodel import Session, col, select
 
 from app.application import Application
-from app.doctor import operator_mail
+from app.doctor import local_checks, operator_mail
 from app.doctor.findings import Finding
 from app.storage import job_runs, locks
 from app.storage.database import insert_or_ignore
@@ -28,7 +28,7 @@ def send_alerts(app: Application, now: datetime) -> None:
     with locks.hold(app.db, "alerts", now, operator_mail.LEASE) as acquired:
         if not acquired:
             return
-        findings = operator_mail.findings_of(app, now)
+        findings = local_checks.all_findings(app, now)
         urgent = {finding.check[:MAX_CAUSE]: finding for finding in findings if finding.urgent}
         with app.db.write() as session:
             causes = _new_causes(session, urgent, now)

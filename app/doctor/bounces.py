@@ -1,4 +1,7 @@
-"""Check that bounce notices can be read from a mailbox or a folder, or received by webhook."""
+"""Check that bounce notices can be read from a mailbox or a folder, or received by webhook.
+
+Only `check_mailbox` uses the network.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +27,23 @@ TIMEOUT = 4.0  # seconds to wait for each reply from the mail server
 MAX_COUNTED = 1000
 
 
+def check_mailbox(url: str) -> Iterator[Finding]:
+    """Connect to the mailbox, if there is one. Count the waiting notices without reading them."""
+    if not url:
+        return
+    try:
+        with Mailbox(url, TIMEOUT) as mailbox:
+            count = len(mailbox.pending(MAX_COUNTED))
+    except MailboxError as fault:
+        fix = "check PAPERBOY_BOUNCE_MAILBOX: host, name, password (percent-encoded) and folder"
+        yield error("bounce_mailbox", f"the mailbox cannot be used: {fault}", fix)
+    else:
+        yield ok("bounce_mailbox", f"the mailbox can be read; emails waiting: {count}")
+
+
 def check(settings: Settings, database: Database, now: datetime) -> Iterator[Finding]:
-    """Check the mailbox, folder and webhooks. Count the waiting notices without reading them."""
+    """Check that bounces are processed. Count the notices in the folder without reading them."""
     if settings.bounce_mailbox:
-        try:
-            with Mailbox(settings.bounce_mailbox, TIMEOUT) as mailbox:
-                count = len(mailbox.pending(MAX_COUNTED))
-        except MailboxError as fault:
-            fix = "check PAPERBOY_BOUNCE_MAILBOX: host, name, password (percent-encoded) and folder"
-            yield error("bounce_mailbox", f"cannot be used: {fault}", fix)
-        else:
-            yield ok("bounce_mailbox", f"can be read; emails waiting: {count}")
         yield from check_encryption(settings.bounce_mailbox)
     if settings.bounce_folder:
         name = settings.bounce_folder
@@ -59,11 +68,11 @@ def _check_webhooks(settings: Settings, database: Database) -> Iterator[Finding]
     if settings.bounce_mailbox or settings.bounce_folder:
         return
     if has_key:
-        yield ok("bounces", "a relay can report bounces by webhook: a key with the “bounces” scope exists")
+        yield ok("bounces", "a relay can report them by webhook: a key with the “bounces” scope exists")
     else:
         yield warning(
             "bounces",
-            "bounces are not processed: mail to deleted mailboxes continues and harms your reputation",
+            "none are processed, so mail to deleted mailboxes continues and harms your reputation",
             "set PAPERBOY_BOUNCE_MAILBOX or PAPERBOY_BOUNCE_FOLDER, or use your relay's webhooks: "
             "`paperboy key create relay --scope bounces` creates a key for them",
         )
@@ -78,7 +87,7 @@ def check_encryption(url: str) -> Iterator[Finding]:
     except ValueError:
         is_loopback = host == "localhost"
     if parts.scheme == "imap" and not is_loopback:
-        message = "is sent unencrypted to a server that does not prove its identity"
+        message = "it is sent unencrypted to a server that does not prove its identity"
         yield warning("bounce_mailbox password", message, "begin PAPERBOY_BOUNCE_MAILBOX with imaps://")
 
 
@@ -87,17 +96,17 @@ def _check_signatures(settings: Settings) -> Iterator[Finding]:
 
     Warn if the configured relay signs its webhooks, but the signatures are not verified.
     """
-    check_name, is_reported = "webhook signatures", False
+    check_name, is_reported = "bounce webhooks", False
     for relay, host, value, name in (
         ("Amazon SNS", ".amazonaws.com", settings.sns_topics, "PAPERBOY_SNS_TOPICS"),
         ("SendGrid", ".sendgrid.net", settings.sendgrid_key, "PAPERBOY_SENDGRID_KEY"),
         ("Mailgun", ".mailgun.org", settings.mailgun_key, "PAPERBOY_MAILGUN_KEY"),
     ):
         if value:
-            yield ok(check_name, f"webhooks from {relay} are accepted only with its signature")
+            yield ok(check_name, f"those from {relay} are accepted only with its signature")
         elif settings.smtp_host.endswith(host):
             message = (
-                f"webhooks are accepted without {relay}'s signature: the API key alone is enough to send them"
+                f"they are accepted without {relay}'s signature: the API key alone is enough to send them"
             )
             yield warning(check_name, message, f"set {name} (see .env.example)")
         else:
@@ -105,7 +114,8 @@ def _check_signatures(settings: Settings) -> Iterator[Finding]:
         is_reported = True
     if not is_reported:
         message = (
-            "not verified: anyone with the API key can report bounces of emails whose Message-ID they know"
+            "signatures are not verified: anyone with the API key can report bounces of emails whose "
+            "Message-ID they know"
         )
         yield ok(check_name, message)
 

@@ -13,8 +13,8 @@ from app.application import Application
 from app.bounces import rates
 from app.delivery import ledger
 from app.digests import reconciliation
-from app.doctor import operator_mail
-from app.doctor.findings import Level
+from app.doctor import local_checks, operator_mail
+from app.doctor.findings import Finding, Level
 from app.errors import InvalidInput
 from app.papers import listings, source_registry, sources
 from app.storage import job_runs, locks
@@ -57,7 +57,9 @@ def send_daily_report(app: Application, now: datetime) -> None:
 def build(app: Application, now: datetime, day: date | None = None) -> OperatorReport:
     """Return the report about a UTC day; the default is yesterday. Raise InvalidInput for a future day.
 
-    The findings and the states of subscribers and sources are as of `now`.
+    The findings and the states of subscribers and sources are as of `now`. Findings of the settings have a
+    section of their own and are not counted in the subject: they change only when an operator changes them,
+    and some are accepted for good.
     """
     today = now.astimezone(UTC).date()
     day = day or today - DAY
@@ -65,7 +67,8 @@ def build(app: Application, now: datetime, day: date | None = None) -> OperatorR
         raise InvalidInput(f"the day must be from {FIRST_DAY} to {today}, which is today in UTC", "day")
     begin = datetime.combine(day, time(), UTC)
     end = begin + DAY
-    findings = [finding for finding in operator_mail.findings_of(app, now) if finding.level is not Level.OK]
+    findings = _not_ok(local_checks.service_findings(app, now))
+    of_settings = tuple(operator_mail.lines_of(_not_ok(local_checks.settings_findings(app, now))))
     with app.db.read() as session:
         balance = reconciliation.reconcile(session, now, day.isoformat())
         counts = balance.as_dict()
@@ -73,6 +76,7 @@ def build(app: Application, now: datetime, day: date | None = None) -> OperatorR
         reasons = ledger.commonest_reasons(session, day.isoformat())
         sections = (
             ReportSection("Needs attention now", tuple(operator_mail.lines_of(findings)) or ("Nothing.",)),
+            *([ReportSection("Settings to check", of_settings)] if of_settings else ()),
             ReportSection(
                 f"Digests of {day}",
                 (
@@ -90,6 +94,10 @@ def build(app: Application, now: datetime, day: date | None = None) -> OperatorR
     return OperatorReport(
         f"{app.settings.site_name}, {day}: {count_of(counts['sent'], 'digest')} sent{attention}", sections
     )
+
+
+def _not_ok(findings: Iterable[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.level is not Level.OK]
 
 
 def _rates(by_receiver: Sequence[rates.ReceiverRate]) -> Iterable[str]:

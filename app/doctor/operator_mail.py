@@ -8,13 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import structlog
 
 from app.application import Application
 from app.delivery.smtp import connection_pool
-from app.doctor import configuration, service_state
 from app.doctor.findings import Finding
 from app.errors import DeliveryError
 from app.types import OperatorReport, SendOutcome
@@ -40,22 +38,6 @@ def send(app: Application, report: OperatorReport, now: datetime, to: Sequence[s
     if len(refusals) == len(addresses):
         raise DeliveryError(f"no operator got the email: {refusals[0]}", permanent=False)
     return len(addresses) - len(refusals)
-
-
-def findings_of(app: Application, now: datetime) -> Iterable[Finding]:
-    """Run the checks that need no network: the database and its records, the warm-up and the disk."""
-    yield from service_state.check(app.db, app.models, now)
-    yield from service_state.check_warm_up(app.db, app.settings, now)
-    yield from service_state.check_disk(app.db, Path(app.settings.journal_dir))
-
-
-def findings_with_settings(app: Application, now: datetime) -> Iterable[Finding]:
-    """Run the checks that need no network, and then those of the settings.
-
-    Reports and alerts leave out the settings, which change only when an operator changes them.
-    """
-    yield from findings_of(app, now)
-    yield from configuration.check(app.settings)
 
 
 def lines_of(findings: Sequence[Finding]) -> Iterable[str]:

@@ -21,7 +21,8 @@ from tests.support.imap_server import ImapServer
 def run_check(settings: Settings, now: datetime, **changed: object) -> dict[str, Finding]:
     """Return the findings by check, with some settings changed."""
     database = Database(settings.database_url)
-    findings = list(bounces.check(settings.model_copy(update=changed), database, now))
+    settings = settings.model_copy(update=changed)
+    findings = [*bounces.check_mailbox(settings.bounce_mailbox), *bounces.check(settings, database, now)]
     database.dispose()
     assert all(finding.fix for finding in findings if finding.level is not Level.OK)
     return {finding.check: finding for finding in findings}
@@ -51,10 +52,10 @@ def test_webhook_signatures(
     app: Application, now: datetime, changed: dict[str, str], level: Level, text: str
 ) -> None:
     """They are reported only if there is a key for webhooks."""
-    assert "webhook signatures" not in run_check(app.settings, now, **changed)
+    assert "bounce webhooks" not in run_check(app.settings, now, **changed)
     with app.db.write() as session:
         api_keys.create(session, "relay", [Scope.BOUNCES], now)
-    finding = run_check(app.settings, now, **changed)["webhook signatures"]
+    finding = run_check(app.settings, now, **changed)["bounce webhooks"]
     assert (finding.level, text in finding.message) == (level, True)
 
 
@@ -64,7 +65,7 @@ def test_webhook_signatures_of_each_relay(app: Application, now: datetime) -> No
         api_keys.create(session, "relay", [Scope.BOUNCES], now)
     keys = {"sns_topics": ("arn:x",), "sendgrid_key": "x", "smtp_host": "smtp.eu.mailgun.org"}
     findings = bounces.check(app.settings.model_copy(update=keys), app.db, now)
-    levels = [finding.level for finding in findings if finding.check == "webhook signatures"]
+    levels = [finding.level for finding in findings if finding.check == "bounce webhooks"]
     assert levels == [Level.OK, Level.OK, Level.WARNING]
 
 

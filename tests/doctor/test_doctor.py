@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import socket
 from collections.abc import Iterator
@@ -94,6 +95,7 @@ def test_healthy_service_has_only_good_findings(
         "search_dir",
         "dkim key s1",
         "compose_ahead_minutes",
+        "bounce_folder",
         "database",
         "source Hugging Face Daily Papers",
         "job refresh",
@@ -101,7 +103,6 @@ def test_healthy_service_has_only_good_findings(
         "clock",
         "ledger",
         "model",
-        "bounce_folder",
         "relay",
         "relay TLS",
         "relay size",
@@ -124,6 +125,14 @@ def test_healthy_service_has_only_good_findings(
         "one-click",
         "unsubscribe mail",
     ]
+
+
+def test_messages_read_well_after_the_check() -> None:
+    """A finding is shown as "check: message", so a message begins with its own subject."""
+    sources = [path.read_text("utf-8") for path in Path(doctor.__file__).parent.glob("*.py")]
+    starts = r"is|are|has|have|was|can|cannot|does|did|failed|last|accepts|announces|refuses|signs|not"
+    calls = rf'(?:(?:ok|warning|error|_problem)\([^,()]+, *|message = \(?)\s*f?"((?:{starts}) .*)'
+    assert [start for text in sources for start in re.findall(calls, text)] == []
 
 
 def test_doctor_changes_nothing(app: Application, now: datetime, name_server: NameServer) -> None:

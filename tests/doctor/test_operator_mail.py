@@ -79,6 +79,41 @@ def test_daily_report(service: Application, mail_server: MailServer, now: dateti
     assert runs == [{"mails": 2}, {"mails": 2}]
 
 
+def test_report_lists_settings_apart(
+    service: Application, mail_server: MailServer, now: datetime, tmp_path: Path
+) -> None:
+    """They come after what needs attention now, and the subject does not count them."""
+    report = daily_report.build(service, now)
+    headings = [section.heading for section in report.sections]
+    assert headings[:2] == ["Needs attention now", "Settings to check"]
+    attention, of_settings = (section.lines for section in report.sections[:2])
+    assert "bounces: none are processed, so mail to deleted mailboxes continues" in str(of_settings)
+    assert "from_address: emails are sent from" in str(of_settings)
+    assert "from_address" not in str(attention)
+    assert report.subject.endswith(f", {len(attention) // 2} needs attention")
+    valid = {
+        "base_url": "https://news.example.org", "from_address": "digest@news.paperboy.io",
+        "postal_address": "1 Main Street", "contact_address": "ada@example.org",
+        "bounce_folder": str(tmp_path), "compose_ahead_minutes": 10,
+    }  # fmt: skip
+    proper = main.build(service.settings.model_copy(update=valid))
+    assert "Settings to check" not in [each.heading for each in daily_report.build(proper, now).sections]
+    proper.db.dispose()
+
+
+def test_alert_about_settings_that_stop_the_mail(
+    service: Application, mail_server: MailServer, now: datetime, tmp_path: Path
+) -> None:
+    """A folder that disappears is an error. Warnings, which may be accepted for good, cause no alert."""
+    app = main.build(service.settings.model_copy(update={"bounce_folder": str(tmp_path / "unmounted")}))
+    alerts.send_alerts(app, now)
+    subjects = {mail.parsed()["Subject"] for mail in mail_server.messages}
+    assert subjects == {"Paperboy needs attention: bounce_folder"}
+    alerts.send_alerts(app, now + MINUTE)
+    assert len(mail_server.messages) == len(OPERATORS)
+    app.db.dispose()
+
+
 def test_report_that_the_relay_refuses_is_sent_later(
     service: Application, mail_server: MailServer, now: datetime
 ) -> None:

@@ -13,7 +13,7 @@ from app import clock
 from app.application import Application
 from app.delivery import ledger
 from app.digests import reconciliation
-from app.doctor import operator_mail
+from app.doctor import local_checks
 from app.doctor.findings import Finding, Level, RemedyAction
 from app.errors import Conflict, NotFound
 from app.storage import worker_registry as registry
@@ -58,12 +58,19 @@ ACTION_PAGES = {  # by the first word of the check
     "complaints": ActionPage("/admin/deliverability#people", "See who complained"),
     "receiver": ActionPage("/admin/deliverability", "See the rates"),
     "warm-up": ActionPage("/admin/deliverability", "See the limits"),
+    "bounces": ActionPage(
+        "/admin/keys",
+        "Create a key for webhooks",
+        "Set PAPERBOY_BOUNCE_MAILBOX or PAPERBOY_BOUNCE_FOLDER, or let your relay send webhooks with a "
+        "key that may report bounces.",
+    ),
     "ledger": ActionPage("/admin/editions", "Look at the editions"),
     "sending": ActionPage("/admin/editions/{}", "Look at the waiting emails"),
     **dict.fromkeys(
         (
             "base_url", "from_address", "postal_address", "contact_address", "journal_dir", "search_dir",
-            "database", "dkim", "compose_ahead_minutes",
+            "database", "dkim", "compose_ahead_minutes", "bounce_mailbox", "bounce_folder",
+            "bounce",
         ),
         ActionPage("/admin/settings", "Look at the settings"),
     ),
@@ -168,7 +175,7 @@ def _page(
         created=created, balances=balances, reasons=reasons, charts=[digests, *_charts(others)],
         findings=[
             _view(each, operator)
-            for each in operator_mail.findings_with_settings(app, now)
+            for each in local_checks.all_findings(app, now)
             if each.level is not Level.OK
         ],
         statistics=statistics.get_statistics(app, operator.key, now, days=7),

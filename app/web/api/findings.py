@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.doctor import operator_mail
+from app.doctor import local_checks
 from app.doctor.findings import Level, RemedyAction
 from app.web.api.auth import CanRead, Now, Paperboy
 
@@ -52,7 +52,7 @@ def list_findings(
     Repeat `level` to select several: `level=warning&level=error` selects those on the first admin page.
     `paperboy doctor` also checks the relay, the DNS and a test digest.
     """
-    findings = operator_mail.findings_with_settings(app, now)
+    findings = local_checks.all_findings(app, now)
     return FindingList(
         items=[FindingOut.model_validate(each) for each in findings if not level or each.level in level]
     )

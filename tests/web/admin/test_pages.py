@@ -18,7 +18,7 @@ from app.application import Application
 from app.delivery import ledger, suppression
 from app.delivery.ledger import daily_limits
 from app.digests.explanation_text import list_scores
-from app.doctor import configuration, daily_report, operator_mail
+from app.doctor import local_checks
 from app.papers import source_registry
 from app.settings import Settings
 from app.storage import api_keys, audit_log, job_runs, webhook_endpoints
@@ -176,26 +176,40 @@ def test_findings_with_a_button_name_no_command(
     assert any("Find out whether they arrived." in text for _, text in shown)
     seen = dict(attention(sign_in(Scope.READ).get("/admin").text))
     assert "paperboy sending resume --edition 2026-11-20" in seen["sending 2026-11-20"]
-    fixes = {each.check: each.fix for each in operator_mail.findings_of(app, now)}
+    fixes = {each.check: each.fix for each in local_checks.all_findings(app, now)}
     assert "`paperboy sending resume`" in fixes["sending"], "commands and the API still say how"
 
 
 def test_overview_lists_settings_that_may_not_work(app: Application, sign_in: Callable[..., Desk]) -> None:
-    """Each has advice and a link to the settings. The daily report leaves them out."""
+    """Each has advice and a link to the settings. One is that bounces are not processed."""
     page = sign_in().get("/admin").text
-    (text,) = (text for check, text in attention(page) if check == "from_address")
+    text = dict(attention(page))["from_address"]
     assert "whose domain is not public" in text
     assert "Set PAPERBOY_FROM_ADDRESS to an address on your own domain." in text
     assert '<a class="button quiet small" href="/admin/settings">Look at the settings</a>' in page
-    assert "from_address" not in str(daily_report.build(app, clock.utcnow()))
+    bounces = dict(attention(page))["bounces"]
+    assert "none are processed" in bounces
+    assert "Set PAPERBOY_BOUNCE_MAILBOX" in bounces
+    assert "Create a key for webhooks" in bounces
 
 
-def test_findings_about_settings_lead_to_the_settings(settings: Settings, tmp_path: Path) -> None:
+def test_findings_about_settings_lead_to_the_settings(app: Application, tmp_path: Path) -> None:
     """Each check that can warn has the link. The check `settings` is always OK."""
-    unusual = settings.model_copy(update={"dkim_keys": (f"s:{tmp_path / 'missing.pem'}",)})
-    checks = {finding.check.partition(" ")[0] for finding in configuration.check(unusual)}
-    assert {"base_url", "dkim", "journal_dir"} < checks
-    pages = {overview.ACTION_PAGES[check].url for check in checks - {"settings"}}
+    missing = str(tmp_path / "missing")
+    unusual = app.settings.model_copy(
+        update={"dkim_keys": (f"s:{missing}",), "bounce_folder": missing, "bounce_mailbox": "imap://a.test"}
+    )
+    now = clock.utcnow()
+    with app.db.write() as session:
+        api_keys.create(session, "relay", [Scope.BOUNCES], now)
+    checks = {
+        finding.check.partition(" ")[0]
+        for settings in (app.settings, unusual)
+        for check in local_checks.settings_checks(settings, app.db, now).values()
+        for finding in check()
+    }
+    assert {"base_url", "dkim", "journal_dir", "bounces", "bounce", "bounce_folder"} < checks
+    pages = {overview.ACTION_PAGES[check].url for check in checks - {"settings", "bounces"}}
     assert pages == {"/admin/settings"}
 
 

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from app import main, pipeline
 from app.application import Application
 from app.delivery import ledger
-from app.doctor import Level, daily_report, operator_mail, service_state
+from app.doctor import Level, daily_report, local_checks, service_state
 from app.storage import job_runs
 from app.storage.models import Scope
 from tests.conftest import NOW
@@ -38,7 +38,7 @@ def problems(app: Application) -> None:
 def test_findings_are_those_of_the_doctor(app: Application, call: Call) -> None:
     """The doctor's checks of the service are among them, with the same words. Levels can be selected."""
     items = call("GET", "/findings").json()["items"]
-    assert items == [asdict(each) for each in operator_mail.findings_with_settings(app, NOW)]
+    assert items == [asdict(each) for each in local_checks.all_findings(app, NOW)]
     checked = [asdict(each) for each in service_state.check(app.db, app.models, NOW)]
     assert checked == items[: len(checked)]
     attention = call("GET", "/findings?level=warning&level=error").json()["items"]

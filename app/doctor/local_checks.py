@@ -1,0 +1,52 @@
+"""The checks that need no network, so they run at any time: for the pages, the API, alerts and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from pathlib import Path
+
+from app.application import Application
+from app.doctor import bounces, configuration, service_state
+from app.doctor.findings import Finding
+from app.relevance import model_store
+from app.settings import Settings
+from app.storage.database import Database
+
+Check = Callable[[], Iterable[Finding]]
+
+
+def service_checks(
+    settings: Settings, db: Database, models: model_store.ModelStore, now: datetime
+) -> dict[str, Check]:
+    """Return the checks of what the service has recorded, and of the disk."""
+    return {
+        "database": lambda: service_state.check(db, models, now),
+        "disk": lambda: service_state.check_disk(db, Path(settings.journal_dir)),
+        "warm-up": lambda: service_state.check_warm_up(db, settings, now),
+    }
+
+
+def settings_checks(settings: Settings, db: Database, now: datetime) -> dict[str, Check]:
+    """Return the checks of the settings, including whether bounces are processed."""
+    return {
+        "settings": lambda: configuration.check(settings),
+        "bounces": lambda: bounces.check(settings, db, now),
+    }
+
+
+def service_findings(app: Application, now: datetime) -> list[Finding]:
+    """Run the checks of the service."""
+    checks = service_checks(app.settings, app.db, app.models, now)
+    return [finding for check in checks.values() for finding in check()]
+
+
+def settings_findings(app: Application, now: datetime) -> list[Finding]:
+    """Run the checks of the settings."""
+    checks = settings_checks(app.settings, app.db, now)
+    return [finding for check in checks.values() for finding in check()]
+
+
+def all_findings(app: Application, now: datetime) -> list[Finding]:
+    """Run all checks that need no network. The findings of the settings come last."""
+    return [*service_findings(app, now), *settings_findings(app, now)]
