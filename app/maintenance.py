@@ -159,18 +159,18 @@ def prune(app: Application, now: datetime) -> Counter[str]:
                     batch = prune_batch(session, old)
                 run.counts.update(batch)
                 left = bool(batch.total())
-        run.counts["signatures"] = _drop_signatures(app, now - SIGNATURES_SINCE)
+        run.counts["signatures"] = _drop_sender_data(app, now - SIGNATURES_SINCE)
     return run.counts
 
 
-def _drop_signatures(app: Application, since: datetime) -> int:
-    """Drop the signatures of sent digests that were created after `since`. Return their number."""
+def _drop_sender_data(app: Application, since: datetime) -> int:
+    """Drop what only senders needed of sent emails created after `since`. Return the number of signatures."""
     count = 0
     with app.db.read() as session:
         first_id = ledger.first_id_since(session, since)
     while first_id and not app.stopping.is_set():
         with app.db.write() as session:
-            dropped, first_id = ledger.drop_signatures(session, first_id)
+            dropped, first_id = ledger.drop_sender_data(session, first_id)
         count += dropped
     return count
 

@@ -89,7 +89,7 @@ class PaperText:
 
     @property
     def document(self) -> Document:
-        """Return the terms of the paper, as `RelevanceModel.document` does. They share the memory of fields."""
+        """Return the terms of the paper, as `RelevanceModel.document` does, without copying them."""
         title, abstract = self._folded_fields
         return title.tokens.stems, abstract.tokens.stems
 

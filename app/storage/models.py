@@ -387,7 +387,7 @@ class PaperSnapshot(Row, table=True):
     paper_id: int = Field(index=True)
     fields: dict[str, Any] = Field(
         default_factory=dict, sa_type=JSON
-    )  # a DigestItem without its id, reason and marks; or a reason and its marks
+    )  # a DigestItem without its id, reason, marks and defaults; or a reason and its marks
     created_at: datetime = Field(sa_type=UtcDateTime, index=True)
 
 
@@ -447,7 +447,8 @@ class DigestContent(Row, table=True):
     # True if `digest` has news about earlier papers, so that such digests are found without reading them all.
     has_updates: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     signature: str = Field(default="", sa_type=Text)  # DKIM-Signature header lines, if signed ahead
-    # The fingerprint of the signed content. Empty before signing ahead; "-" if it is not signed ahead.
+    # The fingerprint of the signed content. Empty before signing ahead; "-" if it is not signed ahead, or if
+    # the signature was dropped after the digest was sent.
     signature_fingerprint: str = Field(default="", max_length=64)
 
 

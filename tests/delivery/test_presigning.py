@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlmodel import select
+from sqlmodel import col, select
 
 from app import main, maintenance, pipeline
 from app.application import Application
@@ -66,19 +66,24 @@ def test_presigned_digests_are_sent_without_signing(
         assert mail.data.decode().startswith(ahead[mail.recipient.partition("@")[0]])
 
 
-def test_pruning_drops_used_signatures(
+def test_pruning_drops_what_only_senders_needed(
     signer: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of emails that still wait are kept."""
+    """The signatures and senders of sent emails are dropped, and those of waiting emails are kept."""
     monkeypatch.setattr(retention, "BATCH_SIZE", 2)
     enqueue_mails(signer, now, *NAMES, due_at=now + HOUR)
     presigning.sign_ahead(signer.sender, now)
     with signer.db.write() as session:
         waiting = session.get_one(Delivery, 2)
-        waiting.next_attempt_at = now + 2 * HOUR
+        waiting.next_attempt_at, waiting.lease_owner = now + 2 * HOUR, "worker 7"
     assert pipeline.send_pending(signer, now + HOUR) == {"sent": 2}
     assert maintenance.prune(signer, now + HOUR)["signatures"] == 2
     assert sorted(map(bool, signatures(signer).values())) == [False, False, True]
+    with signer.db.read() as session:
+        contents = session.exec(select(DigestContent).order_by(col(DigestContent.delivery_id))).all()
+        deliveries = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
+        assert [content.signature_fingerprint == "-" for content in contents] == [True, False, True]
+        assert [delivery.lease_owner for delivery in deliveries] == ["", "worker 7", ""]
     assert maintenance.prune(signer, now + HOUR)["signatures"] == 0
 
 

@@ -27,7 +27,7 @@ paper_history      the digests that contain a paper
 signatures         DKIM signatures made before a digest is due
 queries            totals, editions, waiting emails
 after_restore      hold emails that may have been sent since the backup was made
-retention          delete deliveries and events after their retention period, and used signatures
+retention          delete deliveries and events after their retention period, and used signatures daily
 """
 
 from app.delivery.ledger.after_restore import ID_GAP, copy_since, hold_waiting, skip_ids
@@ -97,7 +97,7 @@ from app.delivery.ledger.queries import (
 from app.delivery.ledger.receiver_backoffs import active as backoffs
 from app.delivery.ledger.recovery import has_work, recover
 from app.delivery.ledger.removal import leave_out
-from app.delivery.ledger.retention import drop_signatures, first_id_since, prune_deliveries, prune_events
+from app.delivery.ledger.retention import drop_sender_data, first_id_since, prune_deliveries, prune_events
 from app.delivery.ledger.sender_ledger import SenderLedger
 from app.delivery.ledger.signatures import Signature, lock_unsigned, store_signatures
 from app.delivery.ledger.snapshots import RestoredDigest, SnapshotStore, paper_ids, prune_snapshots, store

@@ -1,4 +1,4 @@
-"""Delete deliveries and events after their retention period, and signatures that were used.
+"""Delete deliveries and events after their retention period, and what only senders needed of sent emails.
 
 Each transaction changes at most a few thousand rows.
 """
@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Delete, delete, select, update
 from sqlmodel import Session, col
 
+from app.delivery.ledger.signatures import NOT_AHEAD
 from app.storage.database import in_array
 from app.storage.models import Delivery, DeliveryState, DigestContent, Event
 
@@ -44,8 +45,8 @@ def first_id_since(session: Session, since: datetime) -> int:
     return session.execute(ids).scalar() or 0
 
 
-def drop_signatures(session: Session, first_id: int) -> tuple[int, int]:
-    """Drop the signatures of a batch of sent digests, starting at `first_id`.
+def drop_sender_data(session: Session, first_id: int) -> tuple[int, int]:
+    """Drop the signature and the sender's name from a batch of sent emails, starting at `first_id`.
 
     Return the number of dropped signatures, and the first id of the next batch (0 if there is none). If a
     sent email is ever resent, it is signed again, which gives the same bytes as long as the key is the same.
@@ -54,9 +55,14 @@ def drop_signatures(session: Session, first_id: int) -> tuple[int, int]:
     batch = select(number, col(Delivery.state)).where(number >= first_id).order_by(number).limit(BATCH_SIZE)
     rows = session.execute(batch).all()
     sent = [delivery_id for delivery_id, state in rows if state is DeliveryState.SENT]
-    content = in_array(session, col(DigestContent.delivery_id), sent)
-    dropped = update(DigestContent).where(content, col(DigestContent.signature) != "").values(signature="")
-    count = session.connection().execute(dropped).rowcount if sent else 0
+    count = 0
+    if sent:
+        of_sent = in_array(session, number, sent), col(Delivery.lease_owner) != ""
+        session.connection().execute(update(Delivery).where(*of_sent).values(lease_owner=""))
+        content = in_array(session, col(DigestContent.delivery_id), sent)
+        signed = update(DigestContent).where(content, col(DigestContent.signature) != "")
+        dropped = signed.values(signature="", signature_fingerprint=NOT_AHEAD)
+        count = session.connection().execute(dropped).rowcount
     return count, rows[-1][0] + 1 if len(rows) == BATCH_SIZE else 0
 
 

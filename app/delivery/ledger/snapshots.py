@@ -37,6 +37,8 @@ OWN_FIELDS = ("paper_id", "reason", "marks")  # fields of an item that are not i
 REASON_FIELDS = ("reason", "marks")
 COLUMNS = ("cards", "papers", "why", "marks", "scores")
 SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in OWN_FIELDS)
+# Snapshots omit these, to save a tenth of their size. So a default must not change later.
+_DEFAULTS = {field.name: field.default for field in fields(DigestItem)}
 MIN_SHARING = 5  # readers in a shard; for fewer, copies in their digests take less space than a snapshot
 A_DAY = timedelta(days=1)
 MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 15_000, 25_000  # for reading
@@ -139,7 +141,8 @@ def _snapshot(content: DigestItem | _ReasonText) -> dict[str, Any]:
     """Return the column values of a snapshot of an item or of a shared reason."""
     if isinstance(content, DigestItem):
         paper_id, *values = _snapshot_values(content)
-        return {"paper_id": paper_id, "fields": dict(zip(SHARED_FIELDS, values, strict=True))}
+        named = zip(SHARED_FIELDS, values, strict=True)
+        return {"paper_id": paper_id, "fields": {name: of for name, of in named if of != _DEFAULTS[name]}}
     paper_id, *values = content
     return {"paper_id": paper_id, "fields": dict(zip(REASON_FIELDS, values, strict=True))}
 

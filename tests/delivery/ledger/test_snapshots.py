@@ -94,6 +94,18 @@ def test_a_digest_is_restored_unchanged(app: Application, now: datetime) -> None
     )  # fmt: skip
 
 
+def test_a_snapshot_omits_empty_fields(app: Application, now: datetime) -> None:
+    """They are restored as the defaults of an item."""
+    item = sample_digest.pick(1, "Bees", comments=0, votes=7, organization="")
+    digest = Digest("2026-11-20", (Section("bees", (item,)),))
+    (content,) = store(app, now, digest)
+    with app.db.read() as session:
+        stored = session.get_one(PaperSnapshot, content["sections"][0]["cards"][0]).fields
+    assert stored.keys().isdisjoint({"comments", "organization"})
+    assert (stored["title"], stored["votes"]) == ("Bees", 7)
+    assert restore(app, content)[0].digest == digest
+
+
 def test_a_snapshot_is_stored_once_a_day(app: Application, now: datetime) -> None:
     """The number of readers and of planning runs does not matter."""
     count = len(sample_digest.digest().picks)
