@@ -34,7 +34,8 @@ Text = Annotated[
     Field(
         max_length=1000,
         examples=['"language agents" -game'],
-        description="Words, “phrases” in quotation marks, -exclusions, author:name, org:NVIDIA, cat:cs.CL.",
+        description="Words, “phrases” in quotation marks, -exclusions, author:name, org:NVIDIA, cat:cs.CL. "
+        "The words of a phrase must occur together and in this order; plurals and other forms of them count.",
     ),
 ]
 

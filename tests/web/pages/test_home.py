@@ -52,6 +52,16 @@ def count_rows(app: Application, table: type) -> int:
 # --- reading
 
 
+def test_forms_say_what_a_phrase_matches(client: TestClient) -> None:
+    """Its words must occur together, but in any form, because stems are compared (see relevance/filters)."""
+    page = client.get("/").text
+    assert "the words of a <q>quoted phrase</q> together and in this order" in page
+    assert "Plurals and other forms of the words count, too." in page
+    assert "exactly as written" not in page
+    schema = client.get("/api/openapi.json").json()["components"]["schemas"]["InterestIn"]
+    assert "plurals and other forms of them count" in schema["properties"]["text"]["description"]
+
+
 def test_front_page_without_papers(client: TestClient) -> None:
     answer = client.get("/")
     assert answer.status_code == 200
