@@ -309,6 +309,11 @@ class Section:
     scores: tuple[float, ...] = ()  # of the items, for this subscriber; empty if all scores are 0
 
     @property
+    def is_beyond_interests(self) -> bool:
+        """Return True if the items match no interest and are included because they trend."""
+        return not self.interest and not self.heading
+
+    @property
     def scored(self) -> list[tuple[DigestItem, float]]:
         """The items, each with its score."""
         return list(zip(self.picks, self.scores or itertools.repeat(0.0), strict=False))
@@ -344,6 +349,11 @@ class Digest:
     def picks(self) -> tuple[DigestItem, ...]:
         """Return the items of all sections, in order."""
         return tuple(item for section in self.sections for item in section.picks)
+
+    @property
+    def trending_count(self) -> int:
+        """Return the number of items that match no interest and are included because they trend."""
+        return sum(len(section.picks) for section in self.sections if section.is_beyond_interests)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the digest as plain values, with each score in its item."""

@@ -13,7 +13,7 @@ from app import clock, pipeline, subscribers
 from app.cli import output
 from app.relevance import suggestions
 from app.subscribers import Preferences
-from app.text.in_words import count_of
+from app.text.in_words import count_of_recent
 from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Digest, Interest, Skip
 
 
@@ -69,7 +69,5 @@ def print_digest(digest: Digest) -> None:
             for line in (people, item.summary, reasons, item.url):
                 if line:
                     console.print(Padding(output.escaped(line), (0, 0, 0, 2), expand=False))
-    summary = (
-        f"{len(digest.picks)} of {count_of(digest.considered, 'recent paper')}, edition {digest.edition}."
-    )
-    console.print(f"\n{summary} {output.escaped(digest.note)}".rstrip())
+    summary = count_of_recent(len(digest.picks), digest.considered, digest.trending_count)
+    console.print(f"\n{summary}, edition {digest.edition}. {output.escaped(digest.note)}".rstrip())

@@ -7,7 +7,7 @@ import importlib.metadata
 import itertools
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache
 from hashlib import blake2b
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import escape
 
-from app import links
+from app import links, types
 from app.errors import DeliveryError, InvalidSettings
 from app.links import LinkSigner, Purpose
 from app.mail import (
@@ -30,7 +30,7 @@ from app.mail import (
     subject_and_preview,
     text_limits,
 )
-from app.mail.fragments import Fragments, Line, SectionLayout, Shell, Subject, TemplatePieces
+from app.mail.fragments import EncodedSection, Fragments, Line, Shell, Subject, TemplatePieces
 from app.mail.message import SOFT_BREAK
 from app.mail.render import Renderer
 from app.mail.subject_and_preview import PREVIEW_TITLES
@@ -199,7 +199,7 @@ class Composer:
     def _parts(self, request: MailRequest, digest: Digest, step: int) -> BodyParts:
         """Return the text and HTML parts of a digest, using the text limits in LIMIT_STEPS[step]."""
         layout = self._fragments.layout(digest.sections, step)
-        cards = [card for _, section_cards in layout for card in section_cards]
+        cards = [card for section in layout for card in section.cards]
         if not cards:
             raise DeliveryError("no paper in this digest can be shown", permanent=not request.unreadable)
         subject = self._fragments.subject(tuple(card.title for card in cards[:2]), len(cards))
@@ -211,7 +211,8 @@ class Composer:
         shell = self._fragments.shell(
             request.edition, len(in_preview), bool(note.text), bool(updates.text), has_marks, is_odd
         )
-        intro = self._fragments.intro(len(cards), digest.considered)
+        trending = sum([len(section.cards) for section in layout if section.is_beyond_interests])
+        intro = self._fragments.intro(len(cards), digest.considered, trending)
         if _PLAIN_ADDRESS.fullmatch(request.email):
             address = request.email.encode() + SOFT_BREAK
             reader = Line(address, address)
@@ -268,12 +269,12 @@ class Composer:
         return state.hexdigest()
 
 
-def _join_sections(layout: SectionLayout, token: bytes) -> tuple[list[bytes], list[bytes]]:
+def _join_sections(layout: Sequence[EncodedSection], token: bytes) -> tuple[list[bytes], list[bytes]]:
     """Return the sections as text with numbered papers, and as HTML with the token in all feedback links."""
     text: list[bytes] = []
     html: list[bytes] = []
     numbers = itertools.count(1)
-    for heading, cards in layout:
+    for heading, cards, _ in layout:
         text.append(heading.text)
         html.append(heading.html)
         for card in cards:
@@ -313,7 +314,7 @@ def _program_fingerprint(templates: Path) -> blake2b:
     versions = [importlib.metadata.version(name) for name in ("mjml-python", "jinja2")]
     state = blake2b(repr(versions).encode(), digest_size=16)
     modules = (card_facts, dkim, fragments, marked_words, message, render, subject_and_preview, text_limits)
-    used = (characters, direction, in_words, shortening, wrapping, query_language, links)
+    used = (characters, direction, in_words, shortening, wrapping, query_language, links, types)
     code = [Path(str(module.__file__)) for module in (*modules, *used)]
     for path in [Path(__file__), *code, *sorted(templates.rglob("*.*"))]:
         state.update(path.read_bytes())

@@ -20,6 +20,7 @@ from app.links import TOKEN_CHARS, LinkSigner, Purpose
 from app.mail import bulk_headers, marked_words, message, render, subject_and_preview, text_limits
 from app.mail.render import DigestCard, Fragment, Renderer
 from app.mail.text_limits import LIMIT_STEPS, TextLimits
+from app.text.in_words import count_of_recent
 from app.types import DigestItem, MailKind, PaperUpdate, Section
 
 # Together, the caches use at most a few hundred megabytes, regardless of the number of readers.
@@ -75,7 +76,12 @@ class EncodedCard(NamedTuple):
     has_marks: bool
 
 
-SectionLayout = list[tuple[Line, list[EncodedCard]]]  # each section's heading and cards
+class EncodedSection(NamedTuple):
+    """The heading of a section, and its cards."""
+
+    heading: Line
+    cards: list[EncodedCard]
+    is_beyond_interests: bool
 
 
 class Shell(NamedTuple):
@@ -104,9 +110,9 @@ class Fragments:
         for name, size in sizes.items():
             setattr(self, name, lru_cache(size)(getattr(self, name)))
 
-    def layout(self, sections: Sequence[Section], step: int) -> SectionLayout:
+    def layout(self, sections: Sequence[Section], step: int) -> list[EncodedSection]:
         """Return the sections with their displayable cards, using the text limits in LIMIT_STEPS[step]."""
-        layout, cached_by_id = list[tuple[Line, list[EncodedCard]]](), self._cards_by_item[2 * step].get
+        layout, cached_by_id = list[EncodedSection](), self._cards_by_item[2 * step].get
         for section in sections:
             cards = [
                 # Look up by identity, because the ledger restores the same object for many readers.
@@ -118,7 +124,8 @@ class Fragments:
             if usable := [card for card in cards if card]:
                 if not layout and (lead := self._lead(section, cards, step)):
                     usable[0] = lead
-                layout.append((self._heading(section.interest, section.heading), usable))
+                heading = self._heading(section.interest, section.heading)
+                layout.append(EncodedSection(heading, usable, section.is_beyond_interests))
         return layout
 
     def _lead(self, section: Section, cards: Sequence[EncodedCard | None], step: int) -> EncodedCard | None:
@@ -195,9 +202,10 @@ class Fragments:
         """Encode the reason in the preview of a digest with only one paper."""
         return _encode_html(subject_and_preview.preview_reason(reason))
 
-    def intro(self, count: int, considered: int) -> Line:
+    @staticmethod
+    def intro(count: int, considered: int, trending: int) -> Line:
         """Encode the line that states the number of papers."""
-        text = self._renderer.intro(count, considered)
+        text = count_of_recent(count, considered, trending)
         return Line(_encode_html(text), message.quoted_printable_lines(text))
 
     def note(self, note: str) -> Line:

@@ -39,7 +39,7 @@ from app.settings import Settings
 from app.storage.database import ROOT
 from app.text.characters import safe_line
 from app.text.direction import is_rtl, with_ltr_mark
-from app.text.in_words import count_of
+from app.text.in_words import count_of, count_of_recent
 from app.text.wrapping import wrap
 from app.types import Digest, DigestItem, MailKind, MailRequest, OperatorReport, PaperUpdate, RenderedMail
 
@@ -131,7 +131,7 @@ class Renderer:
     def _digest(self, request: MailRequest, digest: Digest, limits: TextLimits) -> RenderedMail:
         items: list[DigestItem] = []
         sections: list[Fragment] = []
-        left_out, has_marks = request.unreadable, False
+        left_out, has_marks, trending = request.unreadable, False, 0
         for section in digest.sections:
             cards = []
             for item in section.picks:
@@ -149,6 +149,7 @@ class Renderer:
                 else:
                     items.append(fitted)
                     has_marks |= marked.has_marks
+            trending += len(cards) if section.is_beyond_interests else 0
             if cards:
                 sections += [self.heading(section.interest, section.heading), *cards]
         if not items:
@@ -160,7 +161,7 @@ class Renderer:
             subject=subject.text,
             preview_titles=[preview_title(item.title) for item in items[subject.named :][:PREVIEW_TITLES]],
             preview_reason=preview_reason(items[0].reason),
-            intro=self.intro(len(items), digest.considered),
+            intro=count_of_recent(len(items), digest.considered, trending),
             note=note_fragment(digest.note),
             updates=self.updates(digest.updates),
             sections=Fragment(
@@ -175,10 +176,6 @@ class Renderer:
         return RenderedMail(subject.text, shell.text, str(shell.html), for_lists, left_out)
 
     # --- fragments of digests
-
-    def intro(self, count: int, considered: int) -> str:
-        """Return the line that states the number of papers."""
-        return self._render("digest/intro.txt", {"count": count, "considered": considered}).strip()
 
     def heading(self, interest: str, heading: str) -> Fragment:
         """Return the heading of a section."""
@@ -331,7 +328,7 @@ def template_environment(folder: Path) -> SandboxedEnvironment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    templates.filters.update(count_of=count_of, wrapped=wrap, closed=with_ltr_mark)
+    templates.filters.update(wrapped=wrap, closed=with_ltr_mark)
     templates.tests.update(rtl=is_rtl)
     return templates
 

@@ -14,6 +14,17 @@ def count_of(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def count_of_recent(count: int, considered: int, trending: int) -> str:
+    """Return how many of the recent papers are in a digest: "7 of 40 recent papers (5 matching, 2 trending)".
+
+    `trending` is the number of the digest's papers that match no interest.
+    """
+    words = count_of(count, "paper")
+    if considered > count:
+        words = f"{count} of {count_of(considered, 'recent paper')}"
+    return f"{words} ({count - trending or 'none'} matching, {trending} trending)" if trending else words
+
+
 def format_counts(counts: Mapping[str, int]) -> str:
     """Return the counts of a job run that are not 0, such as "1 paper new, 12 listings"."""
     names = {name: name.replace("_", " ") for name in counts}

@@ -29,7 +29,7 @@ from app.settings import Settings
 from app.storage.database import ROOT
 from app.storage.models import Delivery, DeliveryState
 from app.subscribers import event_names
-from app.text.in_words import count_of, format_counts, sentence
+from app.text.in_words import count_of, count_of_recent, format_counts, sentence
 from app.types import DigestItem
 
 STATIC = Path(__file__).parent / "static"
@@ -58,6 +58,7 @@ def environment(settings: Settings) -> Environment:
     templates.globals.update(
         site=settings,
         asset=_fingerprinted(),
+        count_of_recent=count_of_recent,
         interest_of=query_language.query_for,
         most_papers=bibliography.MAX_PAPERS,
         most_file_bytes=bibliography.MAX_FILE_BYTES,

@@ -50,7 +50,9 @@ def test_preview_while_typing(url: str, page: Page) -> None:
     expect(preview.get_by_role("listitem")).to_have_count(5)
     expect(preview.get_by_role("heading", level=3)).to_have_text(["agents", "Trending beyond your interests"])
     expect(preview.get_by_role("mark")).to_have_text(["Agents"] * 4, ignore_case=True)
-    expect(page.get_by_role("status")).to_have_text("Today’s digest would have 5 papers. See them")
+    expect(page.get_by_role("status")).to_have_text(
+        "Today’s digest would have 5 papers (4 matching, 1 trending). See them"
+    )
     expect(page.get_by_role("list", name="Papers per interest")).to_contain_text(
         "4 in the 2 days known so far"
     )

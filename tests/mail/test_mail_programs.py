@@ -144,7 +144,7 @@ def test_unstyled_mail_starts_with_the_preview_text(mails: dict[str, str]) -> No
         "digest": [
             f"Also in this digest: {also}",
             "Paperboy",
-            "Friday, 20 November 2026 · 8 of 214 recent papers",
+            "Friday, 20 November 2026 · 8 of 214 recent papers (5 matching, 3 trending)",
         ],
         "a week": [f"Why: {best.reason}", "«Paperboy»", "Week 47 of 2026 · 1 paper"],
         "alone": ["Paperboy", "Friday, 20 November 2026 · 1 paper", "שיטה"],

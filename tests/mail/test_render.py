@@ -107,7 +107,7 @@ def test_both_parts_contain_every_field(renderer: Renderer, now: datetime) -> No
     assert "code ★\N{NO-BREAK SPACE}2.2k" in mail.text  # on one line
     for words in (
         sample_digest.digest().note,
-        "8 of 214 recent papers",
+        "8 of 214 recent papers (5 matching, 3 trending)",
         "Friday, 20 November 2026",
     ):
         assert words in outline.words
@@ -448,7 +448,7 @@ def test_unrenderable_paper_is_left_out(renderer: Renderer, now: datetime, inval
     digest = replace(whole, sections=(replace(first, picks=picks), *others))
     mail = renderer.render(mail_request(now, digest, unreadable=2))
     assert mail.left_out == 3
-    assert "7 of 214 recent papers\n" in mail.text
+    assert "7 of 214 recent papers (4 matching, 3 trending)\n" in mail.text
     assert "Learning Where to Stop" not in mail.html
     assert "FoldLight" in mail.html
 

@@ -17,6 +17,21 @@ def test_count_of(number: int, words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("count", "considered", "trending", "words"),
+    [
+        (7, 40, 2, "7 of 40 recent papers (5 matching, 2 trending)"),
+        (5, 40, 0, "5 of 40 recent papers"),
+        (2, 40, 2, "2 of 40 recent papers (none matching, 2 trending)"),
+        (3, 3, 1, "3 papers (2 matching, 1 trending)"),
+        (1, 0, 0, "1 paper"),
+    ],
+)
+def test_count_of_recent(count: int, considered: int, trending: int, words: str) -> None:
+    """Trending papers, which match no interest, are counted separately."""
+    assert in_words.count_of_recent(count, considered, trending) == words
+
+
+@pytest.mark.parametrize(
     ("counts", "words"),
     [
         ({"rows": 1, "papers_new": 1, "rejected": 0}, "1 row, 1 paper new"),

@@ -16,7 +16,7 @@ from app import clock, main, subscribers
 from app.application import Application
 from app.errors import TooManyRequests
 from app.links import Purpose
-from app.storage.models import Delivery, Event, FormSubmission, InterestQuery, Subscriber
+from app.storage.models import Delivery, Event, FormSubmission, InterestQuery, Source, Subscriber
 from app.subscribers import Preferences
 from app.types import Interest
 from app.web import forms, preview, templating
@@ -296,6 +296,17 @@ def test_author_interests_are_described_in_words(app: Application, client: TestC
         )
     fragment = preview_fragment(client, 'author:"Hongtao Wu"')
     assert re.findall(">(Papers by [^<]+)<", fragment) == ["Papers by Hongtao Wu"] * 2
+
+
+@pytest.mark.usefixtures("sample_papers")
+def test_preview_counts_trending_papers_separately(app: Application, client: TestClient) -> None:
+    """They match no interest."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        (source,) = session.exec(select(Source))
+        factories.add_paper(session, source, "Beekeeping", now.date(), now, upvotes=90)
+    fragment = preview_fragment(client, "language agents")
+    assert "Today’s digest would have 5 of 6 recent papers (4 matching, 1 trending)." in fragment
 
 
 @pytest.mark.usefixtures("sample_papers")
