@@ -299,13 +299,17 @@ class DigestItem:
     marks: Marks | None = None  # None if the reason is given in words
 
 
+BEYOND_INTERESTS_HEADING = "Trending beyond your interests"
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """The items under one interest or, if `interest` is empty, items that match no interest."""
 
     interest: str
     picks: tuple[DigestItem, ...]
-    heading: str = ""  # only if `interest` is empty and the items are there for a reason other than a trend
+    # Only if `interest` is empty. If this is empty, too, the heading is BEYOND_INTERESTS_HEADING.
+    heading: str = ""
     scores: tuple[float, ...] = ()  # of the items, for this subscriber; empty if all scores are 0
 
     @property

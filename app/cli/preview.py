@@ -14,7 +14,7 @@ from app.cli import output
 from app.relevance import suggestions
 from app.subscribers import Preferences
 from app.text.in_words import count_of_recent
-from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Digest, Interest, Skip
+from app.types import BEYOND_INTERESTS_HEADING, DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Digest, Interest, Skip
 
 
 def preview(
@@ -60,7 +60,7 @@ def preview(
 def print_digest(digest: Digest) -> None:
     console = output.out()
     for section in digest.sections:
-        heading = section.interest or section.heading or "Trending beyond your interests"
+        heading = section.interest or section.heading or BEYOND_INTERESTS_HEADING
         console.print(f"\n[bold]{output.escaped(heading)}[/]")
         for item in section.picks:
             console.print(f"\n  [bold]{output.escaped(item.title)}[/]")

@@ -41,7 +41,16 @@ from app.text.characters import safe_line
 from app.text.direction import is_rtl, with_ltr_mark
 from app.text.in_words import count_of, count_of_recent
 from app.text.wrapping import wrap
-from app.types import Digest, DigestItem, MailKind, MailRequest, OperatorReport, PaperUpdate, RenderedMail
+from app.types import (
+    BEYOND_INTERESTS_HEADING,
+    Digest,
+    DigestItem,
+    MailKind,
+    MailRequest,
+    OperatorReport,
+    PaperUpdate,
+    RenderedMail,
+)
 
 FOLDER = ROOT / "templates" / "email"
 _INCLUDE = re.compile(r'<mj-include path="([a-z_]+\.mjml)" />')
@@ -179,8 +188,8 @@ class Renderer:
 
     def heading(self, interest: str, heading: str) -> Fragment:
         """Return the heading of a section."""
-        values = {"interest": describe(safe_line(interest)), "heading": safe_line(heading)}
-        html, text = self._both("digest/section", values)
+        words = describe(safe_line(interest)) or safe_line(heading) or BEYOND_INTERESTS_HEADING
+        html, text = self._both("digest/section", {"heading": words})
         return Fragment(Markup(html + "\n"), f"\n\n{text}\n")  # noqa: S704 - the output of a template
 
     def card(self, card: DigestCard, feedback_links: Mapping[str, str]) -> Fragment:

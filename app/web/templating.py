@@ -30,7 +30,7 @@ from app.storage.database import ROOT
 from app.storage.models import Delivery, DeliveryState
 from app.subscribers import event_names
 from app.text.in_words import count_of, count_of_recent, format_counts, sentence
-from app.types import DigestItem
+from app.types import BEYOND_INTERESTS_HEADING, DigestItem
 
 STATIC = Path(__file__).parent / "static"
 _INDENTED = re.compile(r"^[ \t]+", re.MULTILINE)
@@ -58,6 +58,7 @@ def environment(settings: Settings) -> Environment:
     templates.globals.update(
         site=settings,
         asset=_fingerprinted(),
+        beyond_interests=BEYOND_INTERESTS_HEADING,
         count_of_recent=count_of_recent,
         interest_of=query_language.query_for,
         most_papers=bibliography.MAX_PAPERS,

@@ -22,7 +22,16 @@ from app.mail.bulk_headers import sender_id
 from app.mail.render import Renderer
 from app.settings import Settings
 from app.text.shortening import shorten_at_clause
-from app.types import Digest, DigestItem, MailKind, MailRequest, Marks, RenderedMail, Section
+from app.types import (
+    BEYOND_INTERESTS_HEADING,
+    Digest,
+    DigestItem,
+    MailKind,
+    MailRequest,
+    Marks,
+    RenderedMail,
+    Section,
+)
 from tests.support import sample_digest
 
 pytestmark = pytest.mark.once
@@ -121,17 +130,19 @@ def test_both_parts_contain_every_field(renderer: Renderer, now: datetime) -> No
         ("retrieval", "", "retrieval"),
         ('author:"Hongtao Wu"', "", "Papers by Hongtao Wu"),
         ("cat:cs.CL", "", "Papers in cs.CL"),
-        ("", "", "Trending beyond your interests"),
+        ("", "", BEYOND_INTERESTS_HEADING),
         ("", "Trending now", "Trending now"),
     ],
 )
 def test_section_heading_is_the_same_in_both_parts(
     renderer: Renderer, interest: str, heading: str, words: str
 ) -> None:
-    """The text part has it in capitals."""
+    """The text part has it in capitals. Templates don't repeat the default heading."""
     rendered = renderer.heading(interest, heading)
     assert re.findall(r">([^<]+)<", rendered.html) == [words]
     assert rendered.text.split("\n") == ["", "", words.upper(), ""]
+    templates = (path for path in render.FOLDER.parent.rglob("*.*") if path.suffix != ".md")
+    assert not [path for path in templates if BEYOND_INTERESTS_HEADING in path.read_text()]
 
 
 def test_rendering_is_deterministic(settings: Settings, signer: LinkSigner, now: datetime) -> None:
