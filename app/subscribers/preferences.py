@@ -9,6 +9,7 @@ from app.errors import InvalidInterest, InvalidPreference
 from app.relevance import query_language
 from app.settings import Settings
 from app.subscribers import schedule
+from app.text.in_words import count_of
 from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest
 
 # However many interests an operator adds. PAPERBOY_MAX_INTERESTS limits what subscribers add themselves.
@@ -52,7 +53,7 @@ def problems(
     `stored` contains the texts of interests that may have overlong words, because they are already stored.
     """
     least, most = preferences.min_papers, preferences.max_papers
-    bounds = f"Choose a number from 1 to {MAX_PAPERS}."
+    bounds, limit = f"Choose a number from 1 to {MAX_PAPERS}.", count_of(max_interests, "interest")
     rules = (
         ("weekday", 0 <= preferences.weekday <= 6, "Choose a day of the week."),
         ("hour", 0 <= preferences.hour <= 23, "Choose an hour from 0 to 23."),
@@ -76,7 +77,7 @@ def problems(
         (
             "interests",
             len(preferences.interests) <= max_interests,
-            f"You can have at most {max_interests} interests. Fewer, more specific interests work better.",
+            f"You can have at most {limit}. Fewer, more specific interests work better.",
         ),
         (
             "interests",

@@ -815,6 +815,24 @@ def test_warm_up_sentence(app: Application, settings: Settings, days: int, sente
     assert f"<p>{expected}</p>" in page
 
 
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (1, "The only notice of the last 30 days. A"),
+        (2, "The newest 2 notices of the last 30 days: complaints, then bounces. A"),
+    ],
+)
+def test_deliverability_counts_notices(
+    app: Application, sign_in: Callable[..., Desk], people: list[int], count: int, words: str
+) -> None:
+    """One notice is singular."""
+    with app.db.write() as session:
+        session.add_all(
+            Event(at=clock.utcnow(), kind="complaint", subscriber_id=reader) for reader in people[:count]
+        )
+    assert words in sign_in().get("/admin/deliverability").text
+
+
 def test_suppressions(app: Application, sign_in: Callable[..., Desk], people: list[int]) -> None:
     """An address is looked up, suppressed and lifted."""
     desk, path = sign_in(), "/admin/deliverability"

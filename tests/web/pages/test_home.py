@@ -274,6 +274,16 @@ def test_form_can_be_sent_without_a_script(client: TestClient) -> None:
     assert re.search(r"<button [^>]*>Send</button>", answer.text)
 
 
+@pytest.mark.parametrize(
+    ("pause", "words"), [(1, "1 second"), (40, "40 seconds"), (91, "2 minutes"), (3600, "60 minutes")]
+)
+def test_challenge_says_how_long_to_wait(client: TestClient, pause: int, words: str) -> None:
+    """A pause counts down to one second, which is singular."""
+    client.app.state.form_throttle.admit = lambda *_: Challenge("{}", 1, "proof", pause)  # type: ignore[attr-defined]
+    page = client.post("/subscribe", data=FORM).text
+    assert f"Please wait <strong>{words}</strong>, then press the button." in page
+
+
 def test_mails_to_one_address_are_limited(app: Application, client: TestClient) -> None:
     """The limit holds for any client and for known and unknown addresses."""
     answers = [client.post("/manage", data={"email": "new@example.org"}).status_code for _ in range(6)]

@@ -62,6 +62,21 @@ def test_word_is_muted_by_post_only(
 
 
 @pytest.mark.parametrize(
+    ("count", "label"), [(31, "Or the other author"), (32, "Or one of the other 2 authors")]
+)
+def test_long_author_list_is_completed_by_a_field(
+    app: Application, client: TestClient, alice: int, link: Link, now: datetime, count: int, label: str
+) -> None:
+    """The label counts the authors who are not in the list."""
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        authors = [f"Author {number}" for number in range(count)]
+        paper = factories.add_paper(session, source, TITLE, now.date(), now, authors=authors)
+    page = client.get(action_path(link, alice, "follow", paper)).text
+    assert f'<label for="other">{label} <' in page
+
+
+@pytest.mark.parametrize(
     ("data", "problem"),
     [({}, "Choose a word, or type one."), ({"other": "the"}, "cannot be muted")],
 )
