@@ -415,6 +415,15 @@ def test_sender_id_follows_the_rule_of_gmail(domain: str) -> None:
     assert sender_id(domain) != sender_id(f"other.{domain}")
 
 
+def test_link_to_preferences_suits_all_who_get_it(renderer: Renderer, now: datetime) -> None:
+    """It answers a request for the link, a sign-up with a registered address, and mail to unsubscribe."""
+    mail = renderer.render(mail_request(now, kind=MailKind.MANAGE))
+    for part in (mail.text, mail.html):
+        words = " ".join(part.split())
+        assert "Nothing about your subscription has changed. You do not need to sign up again" in words
+        assert "sign-up form" not in words
+
+
 @pytest.mark.parametrize(
     ("kind", "purposes"),
     [

@@ -195,7 +195,7 @@ def test_repeated_sign_up_mails_the_preferences_link(
     with app.db.read() as session:
         assert session.exec(select(Delivery.kind)).all() == [MailKind.MANAGE]
     text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
-    assert "nothing has changed" in " ".join(text.split())
+    assert "Nothing about your subscription has changed" in " ".join(text.split())
     path = re.search(r"https://paperboy\.test(/preferences/\S+)", text)
     assert path is not None
     assert client.get(path[1]).status_code == 200
