@@ -66,7 +66,7 @@ class Purpose(StrEnum):
 
     CONFIRM = "confirm"
     DECLINE = "decline"  # "I did not ask for this"
-    SUBSCRIPTION = "subscription"  # in digests, which get forwarded; its page can mail a PREFERENCES link
+    SUBSCRIPTION = "subscription"  # in digests, which get forwarded; its page can send a PREFERENCES link
     PREFERENCES = "preferences"
     UNSUBSCRIBE = "unsubscribe"
     PAUSE = "pause"

@@ -54,7 +54,7 @@ def main() -> None:
     show(by_source)
     unmatched = sum(not sources for sources in support.values())
     single = sum(len(sources) == 1 for sources in support.values())
-    print(f"{len(support)} phrases: {unmatched} match no mail, {single} match one source only")
+    print(f"{len(support)} phrases: {unmatched} match no email, {single} match one source only")
     if "--wrong" in sys.argv:
         print(*wrong, sep="\n")
 

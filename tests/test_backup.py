@@ -103,7 +103,7 @@ def restored_services() -> Iterator[list[Application]]:
 
 
 def received(mail_server: MailServer) -> list[tuple[str, str]]:
-    """Return the recipient and the title of each paper that was mailed."""
+    """Return the recipient and the title of each paper that was sent."""
     return [
         (mail.recipient, title)
         for mail in mail_server.messages

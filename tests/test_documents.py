@@ -51,6 +51,19 @@ def test_make_targets_exist(document: str) -> None:
     assert named <= targets()
 
 
+TEMPLATES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "templates").rglob("*.*"))]
+
+
+@pytest.mark.parametrize("text", [*DOCUMENTS, *TEMPLATES, ".env.example", "compose.yaml"])
+def test_a_single_message_is_called_an_email(text: str) -> None:
+    """“Mail” is mail in general. Names in code are exempt, and so are titles of files."""
+    code = r"(?s)```.*?```|`[^`]*`|\{[{%#].*?[#%}]\}|<[^>]*>|\]\([^)]*\)"
+    prose = re.sub(code, "", (ROOT / text).read_text(encoding="utf-8"))
+    another_noun = r"(?!\s(?:catcher|client|kind|message|program|provider|relay|rule|scanner|server|system))"
+    nouns = rf"\bmails\b|\be-mails?\b|\b(?:a|an|one|each|every|another|per)\s(?:#\s)?mail\b{another_noun}"
+    assert re.findall(rf"(?i){nouns}|\bmail (?:me|them|new)\b", prose) == []
+
+
 @pytest.mark.parametrize("document", [*DOCUMENTS, "compose.yaml", "Dockerfile"])
 def test_settings_exist(document: str) -> None:
     text = (ROOT / document).read_text()

@@ -24,7 +24,7 @@ subscriber_files    subscribers import, export
 changes       list the changes made by operators
 deliveries    list the emails in the ledger
 runs          list the job runs
-report        show the daily report, or mail it to the operators
+report        show the daily report, or send it to the operators
 settings      show the settings in effect, without secrets
 backup        backup, restore, move
 keys          key create, list, rotate, revoke, secret, dkim

@@ -1,4 +1,4 @@
-"""report: show the daily report, or mail it to the operators."""
+"""report: show the daily report, or send it to the operators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.text.in_words import count_of
 
 def report(
     send: Annotated[
-        bool, typer.Option("--send", help="Mail the report to PAPERBOY_ADMIN_ADDRESSES; do not print it.")
+        bool, typer.Option("--send", help="Send the report to PAPERBOY_ADMIN_ADDRESSES; do not print it.")
     ] = False,
     day: output.Day = None,
     as_json: output.AsJson = False,

@@ -28,7 +28,7 @@ PaperUpdates = Annotated[
     bool | None, typer.Option(help="Report in digests when earlier papers are withdrawn or get code.")
 ]
 NewAddress = Annotated[
-    str | None, typer.Option(help="A new address. Links to confirm it are mailed to both addresses.")
+    str | None, typer.Option(help="A new address. Links to confirm it are sent to both addresses.")
 ]
 IsConfirmed = Annotated[
     bool, typer.Option("--email-confirmed", help="The owner confirmed the address elsewhere: use it at once.")

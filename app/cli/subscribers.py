@@ -142,7 +142,7 @@ def send_test(
     subscriber: SubscriberName,
     to: Annotated[str, typer.Option(help="Your own address. The links in the email do not work.")],
 ) -> None:
-    """Mail yourself the digest that a subscriber would get now. The subscriber gets nothing."""
+    """Send yourself the digest that a subscriber would get now. The subscriber gets nothing."""
     now, to = clock.utcnow(), subscribers.normalise_address(to)
     with output.open_application() as app:
         with app.db.read() as session:

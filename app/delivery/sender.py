@@ -45,7 +45,7 @@ class Sender:
     settings: Settings
     composer: Composer
     snapshots: ledger.SnapshotStore
-    stopping: Event  # set at shutdown; no mail is started afterwards
+    stopping: Event  # set at shutdown; no email is started afterwards
     on_failed: ledger.OnFailed
 
     def send(self, time: Timeline, ids: Collection[int] | None) -> Counter[str]:

@@ -20,7 +20,7 @@ PREFIX = "pb_"  # so that scanners recognise a key that leaked into logs or a re
 MAX_NAME = 100
 DAYS, MAX_DAYS = 365, 3650  # the default and the maximum number of days until a key expires
 COMMANDS = "cli"  # the name of the command line in the audit log
-BY_MAIL = ", by mail"  # the suffix of the names of keys that a mailed link created
+BY_MAIL = ", by mail"  # the suffix of the names of keys that a sign-in link created
 LINK_NAME = "sign-in link to"
 OVERLAP = timedelta(days=1)  # a key still works this long after it has been replaced
 _SECRET_BYTES = 32
@@ -75,7 +75,7 @@ def create(
 
 
 def _refuse_reserved(name: str) -> None:
-    """Raise InvalidInput for names that the service itself uses, in the audit log and for mailed links."""
+    """Raise InvalidInput for names that the service itself uses, in the audit log and for sign-in links."""
     if name.startswith(LINK_NAME):  # such a key could be redeemed for one with all scopes
         raise InvalidInput(f"a key’s name cannot begin with “{LINK_NAME}”, which is reserved", field="name")
     if name.casefold() == COMMANDS:
@@ -241,7 +241,7 @@ def rotate(
 def expiring_keys(session: Session, before: datetime) -> list[ApiKey]:
     """Return the keys that are not revoked and expire before a time, soonest first.
 
-    Leave out replaced keys and keys of mailed links, which are meant to expire.
+    Leave out replaced keys and keys of sign-in links, which are meant to expire.
     """
     statement = select(ApiKey).where(col(ApiKey.revoked_at).is_(None)).order_by(col(ApiKey.id))
     newest = {key.name: key for key in session.exec(statement)}

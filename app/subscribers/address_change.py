@@ -38,7 +38,7 @@ LIFETIME: timedelta = LIFETIMES[Purpose.ADDRESS]
 
 
 def request_change(session: Session, subscriber_id: int, email: str, now: datetime) -> int | None:
-    """Store the new address, and mail a link to the old one. Return the id of the email.
+    """Store the new address, and send a link to the old one. Return the id of the email.
 
     Return None if such an email was sent less than an hour ago: its link also confirms this request. Raise
     InvalidAddress if the address is invalid or unchanged, or Conflict if the subscription is not active.
@@ -130,11 +130,11 @@ def new_address(session: Session, subscriber_id: int, now: datetime) -> str | No
 def confirm_change(
     session: Session, subscriber_id: int, delivery_id: int, email: str, visitor: str, now: datetime
 ) -> int | None:
-    """Confirm a change of address with the link mailed to the old or to the new address.
+    """Confirm a change of address with the link sent to the old or to the new address.
 
-    `email` is the new address that the page showed. With the link mailed to the old address, store a form
+    `email` is the new address that the page showed. With the link sent to the old address, store a form
     submission whose processing emails the new address. Return its id, or None if this step has already been
-    confirmed. With the link mailed to the new address, change the address and return None. Raise Conflict if
+    confirmed. With the link sent to the new address, change the address and return None. Raise Conflict if
     the change cannot be confirmed.
     """
     change = open_change(session, subscriber_id, delivery_id, now)

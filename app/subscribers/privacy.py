@@ -43,7 +43,7 @@ def unsubscribe(session: Session, subscriber_id: int, now: datetime) -> Subscrib
 
 
 def new_links(session: Session, subscriber_id: int, now: datetime) -> int:
-    """Invalidate all links sent to a subscriber so far, mail new ones, and return the id of that email.
+    """Invalidate all links sent to a subscriber so far, send new ones, and return the id of that email.
 
     Old unsubscribe links still work. Raise Conflict like `require_new_links`.
     """
@@ -57,10 +57,10 @@ def new_links(session: Session, subscriber_id: int, now: datetime) -> int:
 
 
 def require_new_links(session: Session, subscriber: Subscriber, now: datetime) -> None:
-    """Raise Conflict if a subscriber cannot be mailed new links.
+    """Raise Conflict if a subscriber cannot be sent new links.
 
     That is the case if the subscriber was erased or has not confirmed, if the address is suppressed, or if
-    new links were mailed in the last hour.
+    new links were sent in the last hour.
     """
     require_not_erased(subscriber)
     if subscriber.state is State.PENDING:
@@ -68,11 +68,11 @@ def require_new_links(session: Session, subscriber: Subscriber, now: datetime) -
     if suppression.is_suppressed(session, subscriber.email):
         raise Conflict("Nothing was changed, because this address is suppressed: it gets no mail.")
     if was_mailed_recently(session, subscriber, MailKind.NEW_LINKS, now):
-        raise Conflict("New links were mailed less than an hour ago. Use those, or try again later.")
+        raise Conflict("New links were sent less than an hour ago. Use those, or try again later.")
 
 
 def request_export(session: Session, subscriber_id: int, now: datetime) -> int | None:
-    """Mail a link to download the stored data. Digests lack this link, because they may be forwarded."""
+    """Send a link to download the stored data. Digests lack this link, because they may be forwarded."""
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
     record_event(session, "export_asked", subscriber, now)
@@ -82,7 +82,7 @@ def request_export(session: Session, subscriber_id: int, now: datetime) -> int |
 
 
 def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int | None:
-    """Mail a link to erase the subscriber. Digests lack this link, because they may be forwarded."""
+    """Send a link to erase the subscriber. Digests lack this link, because they may be forwarded."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
         raise Conflict("This subscriber has already been erased.")

@@ -1,4 +1,4 @@
-"""Sign up, confirm, decline, and request a link by mail.
+"""Sign up, confirm, decline, and request a link by email.
 
 Submitting a form only stores a row, so neither the response nor its timing depends on whether the address
 belongs to a subscriber. `process` then decides what to send: a confirmation, the link to the preferences, or
@@ -116,7 +116,7 @@ def _answer_sign_up(
 
 
 def _answer_link(session: Session, request: FormSubmission, now: datetime, confirmable: timedelta) -> _Answer:
-    """Mail the link to the preferences or, if the sign-up is not confirmed yet, the confirmation."""
+    """Send the link to the preferences or, if the sign-up is not confirmed yet, the confirmation."""
     subscriber = _find(session, request.email)
     if subscriber is None or suppression.is_suppressed(session, request.email):
         record_event(session, "link_refused", None, now)
@@ -276,7 +276,7 @@ def add(session: Session, email: str, preferences: Preferences, now: datetime) -
 def invite(
     session: Session, email: str, preferences: Preferences, now: datetime, confirmable: timedelta
 ) -> int:
-    """Add a pending subscriber and mail them a request to confirm. Return their id.
+    """Add a pending subscriber and send them a request to confirm. Return their id.
 
     The email is given up after `confirmable`, when its link expires.
 

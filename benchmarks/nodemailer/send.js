@@ -1,6 +1,6 @@
-// Hand mails over to a relay as nodemailer does it: pooled connections, each mail signed by DKIM.
+// Hand emails over to a relay as nodemailer does it: pooled connections, each email signed by DKIM.
 //
-// argv: port, connections, file with one {to, subject, text, html} a line, private key, how many mails.
+// argv: port, connections, file with one {to, subject, text, html} a line, private key, how many emails.
 // It says "ready" once all is loaded, waits for a line, and then tells what it took.
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";

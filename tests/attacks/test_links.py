@@ -63,7 +63,7 @@ def links_of(mail: Received) -> dict[str, str]:
 
 
 def preferences_of(app: Application, whose: int) -> str:
-    """Return the path of a new link to the preferences, as it is mailed on request."""
+    """Return the path of a new link to the preferences, as it is sent on request."""
     return f"/preferences/{app.signer.token(Purpose.PREFERENCES, whose, clock.utcnow())}"
 
 
@@ -99,7 +99,7 @@ def is_valid(client: TestClient, path: str) -> bool:
 def test_links_of_a_forwarded_digest_change_nothing(
     mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
-    """They read, leave and give feedback. The link to everything else is mailed to the owner."""
+    """They read, leave and give feedback. The link to everything else is sent to the owner."""
     forwarded = links_of(send_digest(app, mail_server, alice))
     assert forwarded.keys() == {Purpose.SUBSCRIPTION, Purpose.VIEW, Purpose.UNSUBSCRIBE}
     page = client.get(forwarded[Purpose.SUBSCRIPTION]).text
@@ -195,7 +195,7 @@ def renew_by_page(app: Application, client: TestClient, whose: int, preferences:
     assert answer.status_code == 200
     assert "no longer work" in answer.text
     assert not LINK.search(answer.text)
-    assert not re.search(r'href="/[a-z]+/[\w-]{51}', answer.text), "the new ones are mailed alone"
+    assert not re.search(r'href="/[a-z]+/[\w-]{51}', answer.text), "the new ones are sent alone"
 
 
 def renew_by_api(app: Application, client: TestClient, whose: int, preferences: str) -> None:
@@ -259,7 +259,7 @@ def test_renewing_links_revokes_earlier_ones(
 def test_links_are_renewed_at_most_once_an_hour(
     mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
-    """More would flood a mailbox. The mailed links stay valid."""
+    """More would flood a mailbox. The links that were sent stay valid."""
     client.post(preferences_of(app, alice) + "/links")
     fresh = links_of(mail_server.messages[-1])
     refused = client.post(fresh["preferences"] + "/links")

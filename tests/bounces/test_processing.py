@@ -565,7 +565,7 @@ def test_mail_to_the_unsubscribe_address_in_the_folder(app: Application, folder:
 
 
 def test_plain_request_from_end_to_end(app: Application, mail_server: MailServer, folder: Path) -> None:
-    """A reader answers a digest with "unsubscribe", gets a link by mail, and opens it."""
+    """A reader answers a digest with "unsubscribe", gets a link by email, and opens it."""
     write_mail(folder, "1", unsubscribe_mail("digest@paperboy.test"))
     assert pipeline.read_bounces(app, NOW) == {"mails": 1, "unsubscribe_links": 1}
     assert pipeline.send_pending(app, NOW)["sent"] == 1
@@ -579,7 +579,7 @@ def test_plain_request_from_end_to_end(app: Application, mail_server: MailServer
 
 
 def test_forged_token_or_sender_does_not_unsubscribe(app: Application, folder: Path) -> None:
-    """The reader gets the links by mail, once an hour at most. A stranger's mail is set aside."""
+    """The reader gets the links by email, once an hour at most. A stranger's email is set aside."""
     forged = f"unsubscribe+{'x' * 51}@paperboy.test"
     for name in "12":
         write_mail(folder, name, unsubscribe_mail(forged))

@@ -188,7 +188,7 @@ def test_new_demo_replaces_only_its_own_files(tmp_path: Path) -> None:
 
 
 def test_live_demo_polls_the_real_sources(app: Application, smtp_server: DemoMailServer) -> None:
-    """Papers of Hugging Face are mailed within a day although arXiv is down."""
+    """Papers of Hugging Face are sent within a day although arXiv is down."""
     answer = (sample.FOLDER / "huggingface" / "2026-03-31.json").read_bytes()
 
     def respond(request: httpx.Request) -> httpx.Response:
@@ -220,7 +220,7 @@ def good_report() -> summary.Report:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"mails": 0}, "no mail arrived"),
+        ({"mails": 0}, "no email arrived"),
         ({"mails": 1}, "the ledger has 2 sent digests, but 1 email arrived"),
         (
             {"balance": reconciliation.Reconciliation(4, {DeliveryState.SENT: 2}, missing=2)},

@@ -136,7 +136,7 @@ def test_messages_read_well_after_the_check() -> None:
 
 
 def test_doctor_changes_nothing(app: Application, now: datetime, name_server: NameServer) -> None:
-    """No reader is unsubscribed, no mail is sent, and the database is unchanged."""
+    """No reader is unsubscribed, no email is sent, and the database is unchanged."""
     with app.db.write() as session:
         factories.add_subscriber(session, "alice@example.org", [], now + timedelta(days=1))
     before = _all_rows(app)

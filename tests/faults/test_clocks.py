@@ -1,4 +1,4 @@
-"""Test wrong and jumping clocks: no living sender is declared dead, and no mail is lost or doubled."""
+"""Test wrong and jumping clocks: no living sender is declared dead, and no email is lost or doubled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kill senders at each boundary: no mail is lost, and only emails in flight may be doubled."""
+"""Kill senders at each boundary: no email is lost, and only emails in flight may be doubled."""
 
 from __future__ import annotations
 

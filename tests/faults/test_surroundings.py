@@ -114,7 +114,7 @@ def test_clock_jump_between_two_runs(
 def test_clock_jump_during_a_run(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter, jump: timedelta
 ) -> None:
-    """A sender with a clock an hour off takes no mail of a living one, however old its lease."""
+    """A sender with a clock an hour off takes no email of a living one, however old its lease."""
     names = checks.queue(app, now - 2 * HOUR, 8)
     relay.on("end", tell=True, times=1)
     first = start_sender(now, settings=ONE)
@@ -127,7 +127,7 @@ def test_clock_jump_during_a_run(
 
 
 def test_two_senders(app: Application, relay: RelayProcess, now: datetime, start_sender: Starter) -> None:
-    """Together they send each email once, even if one finds no mail."""
+    """Together they send each email once, even if one finds no email."""
     names = checks.queue(app, now, 900)
     relay.talk(pace=0.002)
     both = [start_sender(now), start_sender(now)]
@@ -203,7 +203,7 @@ def _check_stopped_in_time(app: Application, relay: RelayProcess, now: datetime,
 
 
 def test_sigterm(app: Application, relay: RelayProcess, now: datetime, start_sender: Starter) -> None:
-    """Emails in flight get their replies, no mail is started, and the rest is pending again."""
+    """Emails in flight get their replies, no email is started, and the rest is pending again."""
     names = checks.queue(app, now, 60)
     relay.on("end", tell=True, times=1, to="reader7@example.org")
     relay.talk(pace=0.05)

@@ -36,7 +36,7 @@ def parse_label(label: dict[str, Any]) -> tuple[Notice, ...]:
 
 
 def test_most_agree_with_their_labels() -> None:
-    """The first recipient decides. Other mails are neither hard nor soft bounces."""
+    """The first recipient decides. Other emails are neither hard nor soft bounces."""
     agreed: Counter[str] = Counter()
     lines = (FOLDER / "actions.tsv").read_text().splitlines()
     actions = dict(line.split("\t") for line in lines if not line.startswith("#"))

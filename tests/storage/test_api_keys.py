@@ -72,7 +72,7 @@ def test_name_and_scope_are_required(app: Application, now: datetime) -> None:
     "name", ["cli", "CLI ", "ada@example.org, by mail", "sign-in link to ada@example.org"]
 )
 def test_names_of_the_service_are_reserved(app: Application, now: datetime, name: str) -> None:
-    """A key with such a name would pass for a command in the audit log, or for a mailed link."""
+    """A key with such a name would pass for a command in the audit log, or for a sign-in link."""
     with app.db.write() as session, pytest.raises(InvalidInput, match="cannot") as refused:
         api_keys.create(session, name, [Scope.READ], now)
     assert refused.value.field == "name"

@@ -98,7 +98,7 @@ def test_the_address_on_the_page_is_confirmed(app: Application, alice: int, now:
 
 
 def test_two_subscribers_want_the_same_address(app: Application, alice: int, now: datetime) -> None:
-    """A link to the new address confirms only the change that it was mailed for."""
+    """A link to the new address confirms only the change that it was sent for."""
     with app.db.write() as session:
         preferences = Preferences(interests=(Interest("x rays"),))
         mallory = subscribers.add(session, "mallory@example.org", preferences, now)

@@ -275,7 +275,7 @@ def test_old_confirmation_does_not_resubscribe(app: Application, now: datetime) 
 
 
 def test_declining_deletes_the_address(app: Application, now: datetime) -> None:
-    """A second click does nothing, and after 90 days the address may be mailed again."""
+    """A second click does nothing, and after 90 days the address may get email again."""
     with app.db.write() as session:
         factories.sign_up(session, SignUp(ALICE, WANTED), "192.0.2.1", now)
         identity = session.exec(select(Subscriber.id)).one() or 0

@@ -1,4 +1,4 @@
-"""Build a ledger of a million mails with raw SQL. Slow queries show only at this size."""
+"""Build a ledger of a million emails with raw SQL. Slow queries show only at this size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ READERS, DAYS = 100_000, 10
 LAST_HOUR = datetime(2026, 11, 20, 8, tzinfo=UTC)
 DAY = timedelta(days=1)
 
-# In the newest edition, some mails wait and some are claimed; all others have ended. One subscriber
+# In the newest edition, some emails wait and some are claimed; all others have ended. One subscriber
 # in a hundred is paused, one in a hundred is due now, and each has two events. One digest in a
 # hundred is to be signed ahead.
 _STATE = """CASE WHEN day < :days - 1

@@ -93,7 +93,7 @@ SUBSCRIBERS = (
     ),
     SampleSubscriber(
         "frank@example.org",
-        "Nothing matches, so no mail is sent; the ledger gives the reason for every day",
+        "Nothing matches, so no email is sent; the ledger gives the reason for every day",
         _preferences('"honey bees"', zone="Atlantic/Reykjavik", hour=9),
     ),
     SampleSubscriber(

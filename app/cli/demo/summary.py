@@ -61,7 +61,7 @@ class Report:
         """Return a message for each problem."""
         problems = [f"a run failed: {error}" for error in self.errors]
         if not self.mails:
-            problems.append("no mail arrived")
+            problems.append("no email arrived")
         sent = self.balance.states.get(DeliveryState.SENT, 0)
         if self.mails != sent:
             problems.append(
@@ -155,7 +155,7 @@ def _subscriber_table(report: Report) -> Table:
     title = "Subscribers, and what each one demonstrates"
     table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
     table.add_column("to", no_wrap=True)
-    table.add_column("mails", justify="right")
+    table.add_column("emails", justify="right")
     table.add_column("papers", justify="right")
     table.add_column("shows")
     about = {subscriber.email: subscriber.about for subscriber in SUBSCRIBERS}

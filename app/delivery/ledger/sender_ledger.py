@@ -67,7 +67,7 @@ class SenderLedger:
 
     This class is the connection pool's `DeliveryTracker`. `commit` and `record` never wait: they write to the
     journal at once, and a thread flushes the results to the database in batches. While the database is
-    unreachable, no mail is claimed and results stay in the journal. Sending stops after `MAX_REFRESH_AGE`.
+    unreachable, no email is claimed and results stay in the journal. Sending stops after `MAX_REFRESH_AGE`.
     Results that still cannot be flushed on exit stay in the journal for `recover`.
     """
 

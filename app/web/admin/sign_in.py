@@ -1,4 +1,4 @@
-"""Sign in to the admin pages with a key or a mailed link; check the scope and form token of each request.
+"""Sign in to the admin pages with a key or an emailed link; check the scope and form token of each request.
 
 The cookie has SameSite=Strict, so browsers never send it with requests that other sites cause. Other sites
 can therefore neither submit forms nor measure the compressed size of pages.
@@ -40,7 +40,7 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 COOKIE = "paperboy_admin"
 HOME = "/admin"
-LINKS_AN_HOUR, HOUR = 5, timedelta(hours=1)  # sign-in links mailed to one operator
+LINKS_AN_HOUR, HOUR = 5, timedelta(hours=1)  # sign-in links sent to one operator
 LINK_LIFETIME = timedelta(minutes=15)
 KEY_LIFETIME = timedelta(days=1)  # lifetime of the key that a sign-in link creates
 HEADERS = {**NOT_STORED, **PUBLIC_REFERRER, "X-Robots-Tag": "noindex, nofollow"}
@@ -191,7 +191,7 @@ def sign_in(request: Request, key: Text = "", to: Text = HOME) -> Response:
 
 @router.post("/admin/sign-in/link", dependencies=[Depends(same_site)])
 def mail_link(request: Request, later: BackgroundTasks, email: Text = "") -> Response:
-    """Mail a link to an operator. The response does not reveal whether the address is an operator's."""
+    """Send a link to an operator. The response does not reveal whether the address is an operator's."""
     app: Application = request.app.state.paperboy
     limits: Capacity = request.app.state.capacity
     try:
@@ -214,7 +214,7 @@ def _mail_link(app: Application, limits: Capacity, address: str) -> None:
         with limits.mails.take():
             _send_link(app, address, clock.utcnow())
     except PaperboyError as error:
-        log.warning("no sign-in link was mailed", reason=str(error))
+        log.warning("no sign-in link was sent", reason=str(error))
 
 
 def _send_link(app: Application, address: str, now: datetime) -> None:
@@ -238,7 +238,7 @@ def confirm_link(request: Request, token: str) -> Response:
 
 @router.post("/admin/sign-in/{token}", dependencies=[Depends(same_site)])
 def use_link(request: Request, token: str) -> Response:
-    """Open a session with a mailed link, which works only once."""
+    """Open a session with a link from an email, which works only once."""
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
     try:

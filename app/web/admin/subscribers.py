@@ -36,10 +36,10 @@ MESSAGES = {
     "resumed": "Digests have resumed.",
     "unsubscribed": "Unsubscribed. They can sign up again themselves.",
     "lifted": "Mail will be sent to this address again.",
-    "links": "New links are being mailed. The earlier ones no longer work.",
+    "links": "New links are being sent. The earlier ones no longer work.",
     "tested": "The test digest was handed to the relay.",
     "interests": "The interests are saved. They apply from the next digest on.",
-    "address": "Links were mailed to confirm the new address, first to the old one.",
+    "address": "Links were sent to confirm the new address, first to the old one.",
     "moved": "The address was changed.",
     "erased": "Erased. Only a hash of the address is kept, so that no more mail is sent to it.",
     "confirmed": "The email is recorded as sent.",
@@ -245,7 +245,7 @@ def _lines(text: str) -> list[str]:
 def change_address(
     request: Request, operator: Writer, subscriber_id: Id, email: Text = "", confirmed: Text = ""
 ) -> Response:
-    """Ask for confirmation of a new address by mail, or change it at once if it was `confirmed` elsewhere."""
+    """Send links to confirm a new address, or change it at once if it was `confirmed` elsewhere."""
     app: Application = request.app.state.paperboy
     try:
         body = api.SubscriberPatch(email=email.strip(), email_confirmed=bool(confirmed))

@@ -33,7 +33,7 @@ class FindingOut(BaseModel):
         description="What was found, to follow the check and a colon.",
     )
     fix: str = Field(description="Advice on how to resolve a warning or an error.")
-    urgent: bool = Field(description="Whether operators get an alert by mail.")
+    urgent: bool = Field(description="Whether operators get an alert by email.")
     remedy: RemedyOut | None
 
 

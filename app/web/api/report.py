@@ -23,7 +23,7 @@ class SectionOut(BaseModel):
 
 
 class ReportOut(BaseModel):
-    """The report about a UTC day, as it is mailed to the operators."""
+    """The report about a UTC day, as it is sent to the operators."""
 
     model_config = ConfigDict(from_attributes=True)
     subject: str = Field(examples=["Paperboy, 2026-11-20: 78 digests sent"])

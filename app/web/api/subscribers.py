@@ -103,7 +103,7 @@ class SubscriberPatch(PreferencesPatch):
         max_length=320,
         examples=["alice@new.example.org"],
         description="The new address. It takes effect when the owners of the old and the new address have "
-        "confirmed it with links that are mailed to them.",
+        "confirmed it with links that are sent to them.",
     )
     email_confirmed: bool = Field(
         default=False,

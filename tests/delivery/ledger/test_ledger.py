@@ -1,4 +1,4 @@
-"""Test the ledger after each fault: no mail is lost, and only emails in flight are sent twice."""
+"""Test the ledger after each fault: no email is lost, and only emails in flight are sent twice."""
 
 from __future__ import annotations
 

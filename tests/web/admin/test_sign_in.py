@@ -161,7 +161,7 @@ def test_sign_in_by_mail(
     settings = app.settings.model_copy(update={"admin_addresses": ("ada@example.org",)})
     site = main.create_app(replace(app, settings=settings))
     browser = TestClient(site, base_url="https://paperboy.test", raise_server_exceptions=False)
-    assert "by mail" not in visitor.get("/admin/sign-in").text
+    assert "by email" not in visitor.get("/admin/sign-in").text
 
     def ask(email: str) -> tuple[str, list[str]]:
         page = browser.post("/admin/sign-in/link", data={"email": email}).text

@@ -1,4 +1,4 @@
-"""Test the findings and the daily report of the API: the same as in the doctor, on the pages and by mail."""
+"""Test the findings and the daily report of the API: the same as in the doctor, on the pages and by email."""
 
 from __future__ import annotations
 

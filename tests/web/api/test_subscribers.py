@@ -31,7 +31,7 @@ BOB = {
 
 
 def test_added_subscriber_is_active_without_confirmation(app: Application, call: Call) -> None:
-    """The audit log records how consent was given; no confirmation is mailed."""
+    """The audit log records how consent was given; no confirmation is sent."""
     added = call("POST", "/subscribers", json=BOB, scope=(Scope.WRITE, Scope.SEND))
     assert added.status_code == 201, added.text
     bob = added.json()

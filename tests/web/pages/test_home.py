@@ -249,7 +249,7 @@ def test_malformed_form_bodies(client: TestClient) -> None:
 
 
 def test_excess_sign_ups_need_proof_of_work_or_a_wait(app: Application) -> None:
-    """The limit applies before anything is written or mailed."""
+    """The limit applies before anything is written or sent."""
     few = main.build(app.settings.model_copy(update={"signups_per_hour": 2}))
     with TestClient(main.create_app(few), base_url="https://paperboy.test") as client:
         for name in ("one", "two"):

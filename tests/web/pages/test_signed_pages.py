@@ -404,7 +404,7 @@ def test_invalid_preferences_keep_the_form(
 def test_changes_since_the_form_was_opened_are_merged(
     app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
-    """Words muted and authors followed by mail links are kept; lines removed in the form are removed."""
+    """Words muted and authors followed by links in emails are kept; lines removed in the form are removed."""
     path = link(Purpose.PREFERENCES, alice)
     opened = re.findall(r'name="had" value="([^"]*)"', client.get(path).text)
     assert opened == ["diffusion models", "robotics"]
@@ -487,7 +487,7 @@ def test_pause_requires_a_future_day(
 def test_resubscribing_restores_the_preferences(
     app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
-    """The mailed link records a new consent."""
+    """The link in the email records a new consent."""
     client.post(link(Purpose.UNSUBSCRIBE, alice))
     path = link(Purpose.PREFERENCES, alice)
     assert "You are unsubscribed" in client.get(path).text
