@@ -133,6 +133,17 @@ def _command_of(words: list[str]) -> list[str]:
     return words[:2] if words[0] in groups else words[:1]
 
 
+def test_documents_describe_the_sample() -> None:
+    """It has the papers of ten working days."""
+    days = sorted({day for file in sample.sample_files() if (day := sample.day_in(file.path.name))})
+    assert len(days) == len([day for day in days if day.weekday() < 5]) == 10
+    period = (
+        f"the papers of ten working days, {days[0].day} to {days[-1].day} {days[-1]:%B %Y}, with nine sub"
+    )
+    assert period in " ".join(OPERATING.split())
+    assert len(sample_subscribers.SUBSCRIBERS) == 9
+
+
 def test_readme_examples_match_the_demo() -> None:
     """New users try them first."""
     examples = re.findall(r'(?:preview --interest|backtest) "([^"]+)"', README)

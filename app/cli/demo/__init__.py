@@ -105,7 +105,7 @@ def replay_sample(app: Application, console: Console) -> tuple[datetime, dict[st
     moment = files[0].at - SIGN_UP_LEAD
     sign_up(app, moment)
     summaries: dict[str, IngestSummary] = {}
-    for file in track(files, "Replaying ten days …", console=console, transient=True):
+    for file in track(files, "Replaying ten working days …", console=console, transient=True):
         replay.deliver_between(app, moment, file.at)
         moment = file.at
         result = pipeline.read_files(app, [file.path], moment)
