@@ -249,7 +249,7 @@ def smtp_server() -> Iterator[DemoMailServer]:
 def build_mail(address: str) -> EmailMessage:
     mail = EmailMessage()
     mail["From"], mail["To"], mail["Subject"] = "paperboy@example.org", address, "Two papers for you"
-    mail["Date"] = "Tue, 31 Mar 2026 06:00:00 +0000"
+    mail["Date"] = "Tue, 31 Mar 2026 19:00:00 +0000"
     mail.set_content("In plain words.")
     mail.add_alternative("<p>In <b>bold</b> words.</p><script>alert(1)</script>", subtype="html")
     return mail
@@ -301,7 +301,20 @@ def test_inbox_lists_every_mailbox(browser: TestClient) -> None:
     assert all(person.email in text for person in sample_subscribers.SUBSCRIBERS)
     assert 'href="/demo/inbox/1"' in text
     assert "Two papers for you" in text
-    assert "Tue 31 Mar 2026" in text
+    assert "Tue\xa031\xa0Mar 2026" in text
+
+
+def test_inbox_has_the_dates_of_the_reader(
+    app: Application, browser: TestClient, smtp_server: DemoMailServer
+) -> None:
+    """As in the email: in Sydney, it is Wednesday when an email leaves on Tuesday by UTC."""
+    with app.db.write() as session:
+        now = clock.utcnow()
+        factories.add_subscriber(session, "erin@example.org", ["robots"], now, zone="Australia/Sydney")
+    send_mail(smtp_server, "erin@example.org")
+    _, _, erin = browser.get("/demo/inbox").text.partition('id="erin@example.org"')
+    assert ">Wed\xa01\xa0Apr 2026</time>" in erin.partition("</section>")[0]
+    assert "Wednesday, 1\xa0April, 06:00 (Australia/Sydney)" in browser.get("/demo/inbox/2").text
 
 
 def test_inbox_gives_the_newest_reason(app: Application, browser: TestClient) -> None:

@@ -46,10 +46,11 @@ class View(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MailboxView:
-    """An address, the feature that it demonstrates, and its emails, newest first."""
+    """An address, the feature that it demonstrates, its time zone, and its emails, newest first."""
 
     address: str
     about: str
+    zone: str
     last_missing: summary.MissingDigest | None
     mails: Sequence[ReceivedMail]
 
@@ -79,8 +80,11 @@ def install(site: FastAPI, mail_server: DemoMailServer) -> None:
 
     @routes.get("/inbox/{number}")
     def mail(request: Request, number: int, view: View = View.HTML) -> HTMLResponse:
+        received = _find(mail_server, number)
+        with app.db.read() as session:
+            zone = _zones(session).get(received.recipient, "UTC")
         return page(
-            request, "demo/mail.html", headers=security.FRAMING_PAGE, mail=_find(mail_server, number),
+            request, "demo/mail.html", headers=security.FRAMING_PAGE, mail=received, zone=zone,
             view=view, views=View,
         )  # fmt: skip
 
@@ -109,12 +113,19 @@ def _mailbox_views(session: Session, mails: Sequence[ReceivedMail]) -> list[Mail
     about = {subscriber.email: subscriber.about for subscriber in SUBSCRIBERS}
     active = session.exec(select(Subscriber.email).where(Subscriber.state == SubscriberState.ACTIVE))
     guests = sorted({*active, *(mail.recipient for mail in mails)} - about.keys())
+    zones = _zones(session)
     return [
         MailboxView(
             address=address,
             about=about.get(address, ""),
+            zone=zones.get(address, "UTC"),
             last_missing=summary.summarize_mailbox(session, address).last_missing,
             mails=[mail for mail in reversed(mails) if mail.recipient == address],
         )
         for address in [*guests, *about]
     ]
+
+
+def _zones(session: Session) -> dict[str, str]:
+    """Return the time zones of all subscribers, keyed by address."""
+    return dict(session.exec(select(Subscriber.email, Subscriber.zone)).all())

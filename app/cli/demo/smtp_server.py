@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from email.utils import parsedate_to_datetime
@@ -41,14 +42,9 @@ class ReceivedMail:
         return str(self.message["Subject"])
 
     @property
-    def date(self) -> str:
-        return str(self.message["Date"])
-
-    @property
-    def day(self) -> str:
-        """Return the date in the Date header, such as "Tue 31 Mar 2026"."""
-        sent = parsedate_to_datetime(self.date)
-        return f"{sent:%a} {sent.day} {sent:%b %Y}"
+    def sent_at(self) -> datetime:
+        """Return the time in the Date header."""
+        return parsedate_to_datetime(str(self.message["Date"]))
 
     @property
     def text(self) -> str:
