@@ -39,7 +39,7 @@ import uvicorn
 
 from app import clock, main, pipeline
 from app.storage import api_keys
-from app.storage.models import Scope
+from app.storage.api_keys import Scope
 from benchmarks import web, workload
 
 BACKTESTS, VISITORS, REQUESTS, MAILS = 40, 8, 200, 3000

@@ -14,7 +14,7 @@ from app.errors import InvalidInput
 from app.mail import dkim
 from app.mail.dkim import Algorithm
 from app.storage import api_keys, audit_log
-from app.storage.models import Scope
+from app.storage.api_keys import Scope
 from app.text.in_words import count_of
 
 keys = typer.Typer(no_args_is_help=True, help="Manage API keys. Create DKIM keys and secrets.")

@@ -20,8 +20,8 @@ from app.doctor.findings import Finding, error, ok, warning
 from app.errors import MailboxError
 from app.settings import Settings
 from app.storage import api_keys
+from app.storage.api_keys import Scope
 from app.storage.database import Database
-from app.storage.models import Scope
 
 TIMEOUT = 4.0  # seconds to wait for each reply from the mail server
 MAX_COUNTED = 1000

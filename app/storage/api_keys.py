@@ -8,13 +8,14 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import cast
 
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.errors import Conflict, InvalidInput, NotFound
-from app.storage.models import ApiKey, Scope
+from app.storage.models import ApiKey
 
 PREFIX = "pb_"  # so that scanners recognise a key that leaked into logs or a repository
 MAX_NAME = 100
@@ -25,6 +26,15 @@ LINK_NAME = "sign-in link to"
 OVERLAP = timedelta(days=1)  # a key still works this long after it has been replaced
 _SECRET_BYTES = 32
 _TOUCH_INTERVAL = timedelta(minutes=1)  # `last_used_at` is not written on every request
+
+
+class Scope(StrEnum):
+    """An operation that a key allows, in API requests and on the admin pages."""
+
+    READ = "read"
+    WRITE = "write"
+    SEND = "send"
+    BOUNCES = "bounces"  # for a relay's webhook, which may only report bounces
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,13 +78,6 @@ class DeliveryState(StrEnum):
     SKIPPED = "skipped"
 
 
-class Scope(StrEnum):
-    READ = "read"
-    WRITE = "write"
-    SEND = "send"
-    BOUNCES = "bounces"  # for a relay's webhook, which may only report bounces
-
-
 class WebhookEvent(StrEnum):
     """The events that can be sent to operators' URLs."""
 

@@ -23,7 +23,7 @@ from app.errors import InvalidInput, ParsingTooExpensive, SourceError
 from app.runtime import sandbox
 from app.settings import Settings
 from app.storage import api_keys, job_runs
-from app.storage.models import Scope
+from app.storage.api_keys import Scope
 from app.types import Rejection
 from app.web.api import auth, problems
 from app.web.capacity import Capacity

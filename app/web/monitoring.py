@@ -30,15 +30,8 @@ from app.digests import planning, reconciliation
 from app.papers import source_registry
 from app.relevance import model_store
 from app.storage import job_runs, schema, worker_registry
-from app.storage.models import (
-    Delivery,
-    DeliveryState,
-    JobRun,
-    Scope,
-    SendingPause,
-    Subscriber,
-    SubscriberState,
-)
+from app.storage.api_keys import Scope
+from app.storage.models import Delivery, DeliveryState, JobRun, SendingPause, Subscriber, SubscriberState
 from app.web.api import auth
 from app.web.api.statistics import count_papers
 

@@ -12,7 +12,8 @@ from sqlmodel import select
 from app import subscribers
 from app.application import Application
 from app.storage import api_keys
-from app.storage.models import ApiKey, RateLimit, Scope, Subscriber
+from app.storage.api_keys import Scope
+from app.storage.models import ApiKey, RateLimit, Subscriber
 from app.types import MailKind
 from app.web import capacity
 from tests.conftest import NOW

@@ -21,7 +21,8 @@ from app.cli import cli
 from app.delivery import ledger, suppression
 from app.links import Purpose
 from app.storage import api_keys
-from app.storage.models import AuditEntry, Delivery, DeliveryState, Scope, SubscriberState
+from app.storage.api_keys import Scope
+from app.storage.models import AuditEntry, Delivery, DeliveryState, SubscriberState
 from app.subscribers import Preferences
 from app.types import Interest, MailKind
 from tests.support import sample_digest

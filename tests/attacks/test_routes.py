@@ -17,7 +17,8 @@ from app.application import Application
 from app.delivery import ledger
 from app.links import Purpose
 from app.storage import admin_sessions, api_keys
-from app.storage.models import ApiKey, Scope
+from app.storage.api_keys import Scope
+from app.storage.models import ApiKey
 from app.subscribers import Preferences
 from app.types import Interest, MailKind
 from app.web import rate_limits, site

@@ -24,7 +24,8 @@ from app.errors import SourceError
 from app.papers import dedupe, duplicate_candidates, ingest, polling, source_registry
 from app.papers.sources import FetchedPage
 from app.storage import api_keys, live_processes
-from app.storage.models import Paper, Scope, Source
+from app.storage.api_keys import Scope
+from app.storage.models import Paper, Source
 from app.types import IngestSummary, PaperRecord, ParseResult, SourceKind
 from app.web import security
 

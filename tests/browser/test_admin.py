@@ -12,7 +12,8 @@ from app.delivery import ledger, suppression
 from app.digests.operator_changes import Editor
 from app.papers import source_history
 from app.storage import api_keys, job_runs, webhook_endpoints
-from app.storage.models import Event, Scope, Source
+from app.storage.api_keys import Scope
+from app.storage.models import Event, Source
 from app.subscribers import Preferences
 from app.types import IngestSummary, Interest, Rejection, Skip, SourceKind
 from tests.browser import axe

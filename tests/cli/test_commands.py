@@ -36,6 +36,7 @@ from app.papers.polling import PollResult
 from app.relevance.matching import MatchDetails
 from app.settings import Settings
 from app.storage import api_keys
+from app.storage.api_keys import Scope
 from app.storage.models import (
     ApiKey,
     AuditEntry,
@@ -43,7 +44,6 @@ from app.storage.models import (
     DeliveryState,
     Event,
     InterestRow,
-    Scope,
     Source,
     Subscriber,
     TrainedModel,

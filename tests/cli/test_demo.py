@@ -35,8 +35,9 @@ from app.papers.sources import files
 from app.papers.sources.http_client import HttpTransport
 from app.settings import load
 from app.storage import api_keys, demo_clock
+from app.storage.api_keys import Scope
 from app.storage.database import ROOT
-from app.storage.models import Delivery, DeliveryState, Scope, Subscriber
+from app.storage.models import Delivery, DeliveryState, Subscriber
 from app.types import IngestSummary, MailKind, PaperRecord, SourceKind
 from tests.support import factories
 from tests.support.mail_server import MailServer

@@ -21,7 +21,8 @@ from app.doctor import service_state
 from app.errors import InvalidSettings
 from app.settings import Settings, load
 from app.storage import api_keys
-from app.storage.models import Delivery, DeliveryState, Scope
+from app.storage.api_keys import Scope
+from app.storage.models import Delivery, DeliveryState
 from app.types import MailKind
 from tests.delivery.ledger.test_ledger import enqueue_mails, still_clock
 from tests.delivery.test_mail_providers import move

@@ -13,8 +13,8 @@ from app.doctor import bounces
 from app.doctor.findings import Finding, Level
 from app.settings import Settings
 from app.storage import api_keys
+from app.storage.api_keys import Scope
 from app.storage.database import Database
-from app.storage.models import Scope
 from tests.support.imap_server import ImapServer
 
 

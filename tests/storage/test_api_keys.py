@@ -11,7 +11,8 @@ from app.application import Application
 from app.errors import Conflict, InvalidInput, NotFound
 from app.settings import Settings
 from app.storage import api_keys
-from app.storage.models import ApiKey, Scope
+from app.storage.api_keys import Scope
+from app.storage.models import ApiKey
 
 
 def test_key_is_stored_only_as_a_hash(app: Application, now: datetime) -> None:

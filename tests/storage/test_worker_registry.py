@@ -18,7 +18,8 @@ from app.doctor import Level, service_state
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage import api_keys, live_processes, worker_registry
-from app.storage.models import Scope, WorkerRow
+from app.storage.api_keys import Scope
+from app.storage.models import WorkerRow
 from tests.faults.sender_process import _environment
 
 MINUTE = timedelta(minutes=1)

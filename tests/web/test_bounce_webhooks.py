@@ -19,7 +19,8 @@ from app.delivery import suppression
 from app.delivery.sender import preview_request
 from app.mail.composer import Composer
 from app.storage import api_keys
-from app.storage.models import Delivery, DeliveryState, JobRun, Scope, Subscriber, SubscriberState
+from app.storage.api_keys import Scope
+from app.storage.models import Delivery, DeliveryState, JobRun, Subscriber, SubscriberState
 from app.web import security
 from tests.support import sample_digest
 from tests.web.conftest import ALICE

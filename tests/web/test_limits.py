@@ -14,7 +14,8 @@ from app.errors import InvalidPreference, InvalidSettings, LinkExpired
 from app.links import Purpose
 from app.settings import Settings, load
 from app.storage import admin_sessions, api_keys
-from app.storage.models import AdminSession, Delivery, FormSubmission, Scope
+from app.storage.api_keys import Scope
+from app.storage.models import AdminSession, Delivery, FormSubmission
 from app.subscribers import Preferences, SignUp
 from app.types import Interest
 from app.web.admin.sign_in import COOKIE

@@ -16,8 +16,9 @@ from app import clock, main, pipeline
 from app.application import Application
 from app.settings import Settings
 from app.storage import api_keys, job_runs
+from app.storage.api_keys import Scope
 from app.storage.database import ROOT
-from app.storage.models import Delivery, DeliveryState, Scope, Subscriber, TrainedModel
+from app.storage.models import Delivery, DeliveryState, Subscriber, TrainedModel
 from tests.conftest import MIN_PAPERS
 from tests.support import factories
 

@@ -25,7 +25,7 @@ from app.application import Application
 from app.papers.sources.http_client import HttpTransport
 from app.settings import Settings
 from app.storage import api_keys
-from app.storage.models import Scope
+from app.storage.api_keys import Scope
 from tests.support.http_server import FakeHttpServer
 
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:bounces"

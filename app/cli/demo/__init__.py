@@ -30,7 +30,7 @@ from app.cli.demo.smtp_server import HOST, DemoMailServer
 from app.papers import poll_schedule, source_registry
 from app.settings import IGNORE_ENVIRONMENT, LogLevel, Settings, SmtpSecurity
 from app.storage import api_keys, demo_clock, schema
-from app.storage.models import Scope
+from app.storage.api_keys import Scope
 from app.text.in_words import count_of
 from app.types import IngestSummary
 

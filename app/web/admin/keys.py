@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from app import clock
 from app.application import Application
 from app.errors import Conflict, InvalidInput
-from app.storage.models import Scope
+from app.storage.api_keys import Scope
 from app.web.admin.sign_in import Operator, Reader, Writer, back_to, page
 from app.web.api import keys
 from app.web.api.auth import Id

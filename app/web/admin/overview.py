@@ -17,7 +17,8 @@ from app.doctor import local_checks
 from app.doctor.findings import Finding, Level, RemedyAction
 from app.errors import Conflict, NotFound
 from app.storage import worker_registry as registry
-from app.storage.models import DeliveryState, Scope
+from app.storage.api_keys import Scope
+from app.storage.models import DeliveryState
 from app.web.admin.remedies import BUTTONS, Button, press
 from app.web.admin.sign_in import Operator, Reader, Sender, Writer, back_to, page
 from app.web.api import sources, statistics, workers

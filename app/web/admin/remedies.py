@@ -12,8 +12,7 @@ from app import clock
 from app.application import Application
 from app.doctor.findings import RemedyAction
 from app.errors import NotFound
-from app.storage.api_keys import ApiKeyIdentity
-from app.storage.models import Scope
+from app.storage.api_keys import ApiKeyIdentity, Scope
 from app.web.api import editions, keys, relevance_models, sources, webhooks
 from app.web.capacity import Capacity
 

@@ -23,8 +23,7 @@ from app.application import Application
 from app.doctor import operator_mail
 from app.errors import PaperboyError, TooManyRequests
 from app.storage import admin_sessions, api_keys, audit_log, hit_counters
-from app.storage.api_keys import ApiKeyIdentity
-from app.storage.models import Scope
+from app.storage.api_keys import ApiKeyIdentity, Scope
 from app.text.in_words import sentence
 from app.types import OperatorReport, ReportSection
 from app.web import templating

@@ -12,7 +12,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityS
 
 from app.application import Application
 from app.storage import api_keys
-from app.storage.models import Scope
+from app.storage.api_keys import Scope
 from app.web.api import idempotency
 from app.web.api.values import FROM_URL
 from app.web.capacity import Capacity

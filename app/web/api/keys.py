@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.errors import Conflict
 from app.storage import api_keys, audit_log
-from app.storage.models import ApiKey, Scope
+from app.storage.api_keys import Scope
+from app.storage.models import ApiKey
 from app.web.api import problems
 from app.web.api.auth import CanRead, CanWrite, Id, Now, Paperboy
 from app.web.api.idempotency import SecretAnswer

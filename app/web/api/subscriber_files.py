@@ -18,8 +18,8 @@ from starlette.requests import ClientDisconnect
 from app import maintenance, subscribers
 from app.application import Application
 from app.errors import InvalidInput
-from app.storage.api_keys import ApiKeyIdentity
-from app.storage.models import Scope, SubscriberState
+from app.storage.api_keys import ApiKeyIdentity, Scope
+from app.storage.models import SubscriberState
 from app.types import Cadence, EmptyDigestPolicy
 from app.web.api import idempotency, problems
 from app.web.api.auth import CanRead, CanWrite, Limited, Now, Paperboy

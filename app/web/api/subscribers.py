@@ -15,8 +15,8 @@ from app import subscribers
 from app.doctor import relay
 from app.links import Purpose
 from app.storage import audit_log, hit_counters
-from app.storage.api_keys import ApiKeyIdentity
-from app.storage.models import Event, Scope, Subscriber, SubscriberState
+from app.storage.api_keys import ApiKeyIdentity, Scope
+from app.storage.models import Event, Subscriber, SubscriberState
 from app.subscribers import Preferences
 from app.types import Cadence, EmptyDigestPolicy, Interest
 from app.web.api import problems

@@ -12,8 +12,8 @@ from sqlmodel import Session, col, select
 from app import webhooks
 from app.errors import Conflict
 from app.storage import audit_log, webhook_endpoints
-from app.storage.api_keys import ApiKeyIdentity
-from app.storage.models import Scope, WebhookEndpoint, WebhookEvent, WebhookMessage, WebhookState
+from app.storage.api_keys import ApiKeyIdentity, Scope
+from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage, WebhookState
 from app.web.api import problems
 from app.web.api.auth import CanRead, CanWrite, Id, Now, Paperboy
 from app.web.api.etags import IfMatch, Versioned, require_match

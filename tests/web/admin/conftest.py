@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from app import clock, main
 from app.application import Application
 from app.storage import admin_sessions, api_keys
-from app.storage.models import Scope
+from app.storage.api_keys import Scope
 from app.web.admin.sign_in import COOKIE
 
 ALL = (Scope.READ, Scope.WRITE, Scope.SEND)

@@ -22,13 +22,13 @@ from app.doctor import local_checks
 from app.papers import source_registry
 from app.settings import Settings
 from app.storage import api_keys, audit_log, job_runs, webhook_endpoints
+from app.storage.api_keys import Scope
 from app.storage.models import (
     AuditEntry,
     Delivery,
     DeliveryState,
     DigestContent,
     Event,
-    Scope,
     Source,
     SubscriberState,
 )

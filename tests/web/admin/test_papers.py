@@ -15,7 +15,8 @@ from app import clock, pipeline
 from app.application import Application
 from app.papers import source_history
 from app.papers.sources.http_client import HttpTransport
-from app.storage.models import AuditEntry, Paper, Scope, Source
+from app.storage.api_keys import Scope
+from app.storage.models import AuditEntry, Paper, Source
 from app.types import IngestSummary, Rejection
 from tests.papers.sources import responses
 from tests.support import factories

@@ -19,7 +19,8 @@ from app import clock, main, subscribers
 from app.application import Application
 from app.errors import InvalidInput, NotFound
 from app.storage import admin_sessions, api_keys
-from app.storage.models import AdminSession, AuditEntry, Scope, Source
+from app.storage.api_keys import Scope
+from app.storage.models import AdminSession, AuditEntry, Source
 from app.subscribers import Preferences
 from app.types import Interest, SourceKind
 from app.web import capacity, rate_limits

@@ -16,7 +16,8 @@ from app.application import Application
 from app.delivery import ledger
 from app.errors import NotFound
 from app.storage import uploads
-from app.storage.models import AuditEntry, JobRun, Scope, Subscriber
+from app.storage.api_keys import Scope
+from app.storage.models import AuditEntry, JobRun, Subscriber
 from tests.web.admin.conftest import Desk
 
 PATH = "/admin/subscribers/import"

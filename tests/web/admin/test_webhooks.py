@@ -11,7 +11,7 @@ from app import clock
 from app.application import Application
 from app.settings import Settings
 from app.storage import webhook_endpoints
-from app.storage.models import Scope
+from app.storage.api_keys import Scope
 from tests.support.webhook_receiver import WebhookReceiver
 from tests.web.admin.conftest import Desk
 

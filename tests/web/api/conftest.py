@@ -14,7 +14,8 @@ from sqlmodel import col, select
 from app import main
 from app.application import Application
 from app.storage import api_keys
-from app.storage.models import AuditEntry, Scope
+from app.storage.api_keys import Scope
+from app.storage.models import AuditEntry
 from tests.conftest import NOW
 from tests.support import factories
 

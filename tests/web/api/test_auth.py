@@ -15,7 +15,8 @@ from app import main
 from app.application import Application
 from app.settings import Settings
 from app.storage import api_keys
-from app.storage.models import ApiKey, Scope
+from app.storage.api_keys import Scope
+from app.storage.models import ApiKey
 from app.web import security
 from app.web.api import RESOURCES, create, docs
 from tests.conftest import NOW, SECRET

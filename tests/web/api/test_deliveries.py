@@ -10,7 +10,8 @@ import pytest
 from app.application import Application
 from app.delivery import ledger, suppression
 from app.digests import planning
-from app.storage.models import Delivery, DeliveryState, Scope
+from app.storage.api_keys import Scope
+from app.storage.models import Delivery, DeliveryState
 from app.subscribers import Preferences, SignUp
 from app.types import Interest, Skip
 from tests.conftest import NOW

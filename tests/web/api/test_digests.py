@@ -10,7 +10,8 @@ import pytest
 from app.application import Application
 from app.digests import planning
 from app.settings import Settings
-from app.storage.models import Paper, Scope
+from app.storage.api_keys import Scope
+from app.storage.models import Paper
 from tests.conftest import NOW
 from tests.support.mail_server import MailServer
 from tests.web.api.conftest import Call

@@ -14,7 +14,8 @@ from app import main
 from app.application import Application
 from app.delivery import ledger
 from app.storage import webhook_endpoints
-from app.storage.models import Scope, WebhookEndpoint, WebhookEvent
+from app.storage.api_keys import Scope
+from app.storage.models import WebhookEndpoint, WebhookEvent
 from tests.conftest import NOW
 from tests.web.api.conftest import admin_api
 from tests.web.api.test_auth import OPERATIONS

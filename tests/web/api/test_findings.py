@@ -15,7 +15,7 @@ from app.application import Application
 from app.delivery import ledger
 from app.doctor import Level, daily_report, local_checks, service_state
 from app.storage import job_runs
-from app.storage.models import Scope
+from app.storage.api_keys import Scope
 from tests.conftest import NOW
 from tests.support import factories
 from tests.support.mail_server import MailServer

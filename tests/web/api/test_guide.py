@@ -15,8 +15,8 @@ import pytest
 from app import clock
 from app.settings import Settings
 from app.storage import api_keys
+from app.storage.api_keys import Scope
 from app.storage.database import ROOT
-from app.storage.models import Scope
 from tests.papers.sources.responses import RSS
 from tests.support.running_app import Live
 

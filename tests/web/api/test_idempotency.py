@@ -18,8 +18,9 @@ from sqlmodel import select
 from app import main, maintenance, subscribers
 from app.application import Application
 from app.storage import idempotency_keys
+from app.storage.api_keys import Scope
 from app.storage.idempotency_keys import Attempt
-from app.storage.models import IdempotencyKey, Scope, Suppression
+from app.storage.models import IdempotencyKey, Suppression
 from tests.conftest import NOW
 from tests.web.api.conftest import admin_api
 

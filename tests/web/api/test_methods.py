@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.storage.models import Scope
+from app.storage.api_keys import Scope
 from tests.web.api.conftest import Call
 
 

@@ -12,7 +12,8 @@ from fastapi import FastAPI
 from app import pipeline
 from app.application import Application
 from app.papers.sources.http_client import HttpTransport
-from app.storage.models import Paper, Scope
+from app.storage.api_keys import Scope
+from app.storage.models import Paper
 from tests.conftest import NOW
 from tests.papers.sources import responses
 from tests.web.api.conftest import Call

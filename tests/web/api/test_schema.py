@@ -23,7 +23,7 @@ from app import main, pipeline
 from app.application import Application
 from app.papers.sources.http_client import HttpTransport
 from app.storage import api_keys
-from app.storage.models import Scope
+from app.storage.api_keys import Scope
 from app.web import rate_limits
 from tests.conftest import NOW
 from tests.support import factories, running_app

@@ -16,7 +16,7 @@ from app.application import Application
 from app.cli import cli
 from app.settings import Settings, load
 from app.storage import api_keys
-from app.storage.models import Scope
+from app.storage.api_keys import Scope
 from app.web.admin.sign_in import COOKIE
 from tests.web.api.conftest import admin_api
 

@@ -21,7 +21,8 @@ from app.application import Application
 from app.delivery import ledger
 from app.settings import Settings
 from app.storage import api_keys
-from app.storage.models import JobRun, Scope, Subscriber
+from app.storage.api_keys import Scope
+from app.storage.models import JobRun, Subscriber
 from app.subscribers import Preferences
 from app.types import Interest
 from app.web.site import UPLOADS

@@ -13,7 +13,8 @@ from app import pipeline, subscribers
 from app.application import Application
 from app.delivery import suppression
 from app.links import Purpose
-from app.storage.models import AuditEntry, Delivery, Scope, SubscriberState
+from app.storage.api_keys import Scope
+from app.storage.models import AuditEntry, Delivery, SubscriberState
 from app.subscribers import Preferences, SignUp
 from app.types import Interest, PaperRecord
 from tests.conftest import NOW

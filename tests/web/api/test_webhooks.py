@@ -11,7 +11,8 @@ from app import webhooks
 from app.application import Application
 from app.doctor import service_state
 from app.storage import webhook_endpoints
-from app.storage.models import Scope, WebhookEvent
+from app.storage.api_keys import Scope
+from app.storage.models import WebhookEvent
 from tests.conftest import NOW
 from tests.support.webhook_receiver import WebhookReceiver
 from tests.web.api.conftest import Call
