@@ -16,7 +16,7 @@ privacy           unsubscribe, new links, export, erase
 csv_transfer      import and export
 csv_format        columns, cells and rows of the CSV files
 bulk              add many subscribers in one transaction
-repository        find and lock rows, record events, set the next due date, enqueue service emails
+repository        find, list and lock rows, record events, set the next due date, enqueue service emails
 event_names       PURE: name events and changed preferences in the words of the preferences page
 schedule          PURE: when a subscriber's digests are due, in their time zone
 """
@@ -96,6 +96,7 @@ from app.subscribers.repository import (
     preference_events,
     preferences_of,
     state_at,
+    with_address,
 )
 from app.subscribers.signup import (
     CONSENT_GIVEN_ELSEWHERE,

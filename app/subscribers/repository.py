@@ -10,6 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from sqlmodel import Session, case, col, func, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from app.delivery import ledger
 from app.errors import Conflict, NotFound
@@ -259,6 +260,14 @@ def count_changes(session: Session, since: datetime, until: datetime) -> dict[st
     events = select(kind, func.count()).where(kind.in_(CHANGES), Event.at >= since, Event.at < until)
     counted = dict(session.exec(events.group_by(kind)).all())
     return {kind: counted.get(kind, 0) for kind in CHANGES}
+
+
+def with_address(part: str = "") -> SelectOfScalar[Subscriber]:
+    """Return a query for the subscribers whose address contains `part`, ignoring case."""
+    statement = select(Subscriber)
+    if part:
+        statement = statement.where(col(Subscriber.email).icontains(part.strip(), autoescape=True))
+    return statement
 
 
 def addresses_of(session: Session, subscriber_ids: Collection[int]) -> dict[int, str]:

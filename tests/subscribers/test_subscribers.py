@@ -635,3 +635,22 @@ def test_an_erased_reader_stays_erased(app: Application, now: datetime) -> None:
 def test_an_unknown_id_is_not_found(app: Application) -> None:
     with app.db.read() as session, pytest.raises(NotFound):
         subscribers.get(session, 4711)
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ("", ["a_b@example.org", "axb@lab.test"]),
+        (" EXAMPLE", ["a_b@example.org"]),
+        ("a_b", ["a_b@example.org"]),
+    ],
+)
+def test_subscribers_are_found_by_a_part_of_their_address(
+    app: Application, now: datetime, part: str, expected: list[str]
+) -> None:
+    """Case is ignored, and wildcards of SQL are taken literally."""
+    with app.db.write() as session:
+        for email in ("a_b@example.org", "axb@lab.test"):
+            factories.add_subscriber(session, email, ["robots"], now)
+        rows = session.exec(subscribers.with_address(part).order_by(col(Subscriber.id))).all()
+        assert [row.email for row in rows] == expected

@@ -206,13 +206,9 @@ def list_subscribers(
 ) -> Page[SubscriberOut]:
     """List the subscribers, newest first."""
     address = None if email is None else subscribers.normalise_address(email)
-    statement = select(Subscriber)
-    if search:
-        statement = statement.where(col(Subscriber.email).icontains(search.strip(), autoescape=True))
     with app.db.read() as session:
-        rows, cursor = newest_first(
-            session, statement, col(Subscriber.id), window, state=state, email=address
-        )
+        listed = subscribers.with_address(search or "")
+        rows, cursor = newest_first(session, listed, col(Subscriber.id), window, state=state, email=address)
         return Page(items=_to_out(session, rows), next_cursor=cursor)
 
 
