@@ -1,7 +1,7 @@
 """Limit forms that send email. Above a limit, a form needs a proof of work or has to wait.
 
 Forms are never rejected permanently: a whole laboratory may sign up from one address, and a flood must
-not keep other visitors out.
+not keep other visitors out. The limit for one visitor is the setting `signups_per_hour`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A pool of connections to the relay. It opens connections while emails wait, reuses them and renews them."""
+"""A pool of connections to the relay. It opens connections while emails wait, reuses them and renews them.
+
+The settings `smtp_connections` and `smtp_messages_per_connection` limit connections and emails on each.
+"""
 
 from __future__ import annotations
 
