@@ -139,7 +139,7 @@ def print_history(subscriber: str, *, as_json: bool) -> None:
         (output.format_time(mail.due_at), mail.edition, mail.state, mail.reason or mail.subject)
         for mail in mails
     ]
-    output.table(["due", "edition", "state", "reason or subject"], rows, title="\nMails, newest first")
+    output.table(["due", "edition", "state", "reason or subject"], rows, title="\nEmails, newest first")
     happened = []
     for event in events:
         detail = event_names.name_detail(event.kind, event.detail)

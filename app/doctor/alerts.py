@@ -1,4 +1,4 @@
-"""Mail an alert to the operators as soon as something needs attention."""
+"""Send the operators an alert as soon as something needs attention."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REPEAT_AFTER = timedelta(days=1)  # a cause that was absent for longer is report
 
 
 def send_alerts(app: Application, now: datetime) -> None:
-    """Mail the operators one alert about all new causes. Do not repeat an alert while its cause persists.
+    """Send the operators one alert about all new causes. Do not repeat an alert while its cause persists.
 
     Raise DeliveryError if the relay accepts the email for no operator. A later run tries again.
     """

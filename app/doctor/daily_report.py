@@ -1,4 +1,4 @@
-"""Build and mail the daily report: current problems, digests, mail, subscribers and sources."""
+"""Build and send the daily report: current problems, digests, mail, subscribers and sources."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _STATES = (
 
 
 def send_daily_report(app: Application, now: datetime) -> None:
-    """Mail the report about yesterday once a day, at the configured hour or later.
+    """Send the report about yesterday once a day, at the configured hour or later.
 
     Raise DeliveryError if the relay accepts the report for no operator. A later run tries again.
     """

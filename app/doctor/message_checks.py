@@ -84,7 +84,7 @@ def check(mail: Mail) -> Iterator[Finding]:
     html = len(mail.part("html").encode())
     descriptions = {
         "mail headers": f"each required header is present once; From is {mail.header('From')}",
-        "mail unsubscribe": f"by one click at {mail.settings.base_url} or by mail",
+        "mail unsubscribe": f"by one click at {mail.settings.base_url} or by email",
         "mail signatures": signed,
         "mail return path": f"{mail.received.sender}, signed by us",
         "mail parts": "text and HTML, both with the unsubscribe link",

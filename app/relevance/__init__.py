@@ -11,7 +11,7 @@ vector_space     PURE: the LSA space of an archive, and the papers that serve as
 model            PURE: the term statistics, abbreviations and LSA space learned from the archive
 model_store      train, store, load and verify models
 match_index_cache cache the most recently used match indexes
-phrase_index     PURE: find exact phrases in many papers at once
+phrase_index     PURE: find phrases in many papers at once
 filters          PURE: check required and excluded phrases, authors, organisations, categories
 typed_organizations PURE: recognise organisations that subscribers type as plain words
 highlights       PURE: find the matching words of a paper, as the paper spells them

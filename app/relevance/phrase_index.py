@@ -1,4 +1,4 @@
-"""PURE. A positional index that finds exact phrases in many papers at once.
+"""PURE. A positional index that finds phrases in many papers at once.
 
 All texts are stored one after another in a single array of word numbers.
 """
