@@ -46,7 +46,7 @@ from app.storage.models import JobRun
 from app.text.in_words import count_of
 from app.types import Rejection
 
-SIGNATURES_SINCE = timedelta(days=3)  # more than enough, because pruning runs every night
+SENDER_DATA_SINCE = timedelta(days=3)  # more than enough, because pruning runs every night
 MOVING = "the database is being moved, or the move was interrupted: in that case, repeat it"
 RESTORING = "a restore is running, or was interrupted: in that case, empty the database and repeat it"
 
@@ -159,18 +159,18 @@ def prune(app: Application, now: datetime) -> Counter[str]:
                     batch = prune_batch(session, old)
                 run.counts.update(batch)
                 left = bool(batch.total())
-        run.counts["signatures"] = _drop_sender_data(app, now - SIGNATURES_SINCE)
+        run.counts["signatures"] = _drop_sender_data(app, now)
     return run.counts
 
 
-def _drop_sender_data(app: Application, since: datetime) -> int:
-    """Drop what only senders needed of sent emails created after `since`. Return the number of signatures."""
+def _drop_sender_data(app: Application, now: datetime) -> int:
+    """Drop what only senders needed of sent emails. Return the number of dropped signatures."""
     count = 0
     with app.db.read() as session:
-        first_id = ledger.first_id_since(session, since)
+        first_id = ledger.first_id_since(session, now - SENDER_DATA_SINCE)
     while first_id and not app.stopping.is_set():
         with app.db.write() as session:
-            dropped, first_id = ledger.drop_sender_data(session, first_id)
+            dropped, first_id = ledger.drop_sender_data(session, first_id, now - 2 * ledger.LEASE)
         count += dropped
     return count
 

@@ -61,8 +61,8 @@ def explain(
     not sent, and the papers that the subscriber would get now.
 
     With --at, the listings, votes, feedback, sent emails and the subscriber's state are as of that time.
-    The subscriber's preferences and interests are the current ones. If they have changed since then, the
-    output begins with a note.
+    The subscriber's preferences and interests are the current ones. If they have changed since then, a
+    note below the first sentence says so.
     """
     if not paper:
         print_history(subscriber, as_json=as_json)

@@ -13,7 +13,7 @@ from app import clock, pipeline, subscribers
 from app.cli import output
 from app.relevance import suggestions
 from app.subscribers import Preferences
-from app.text.in_words import count_of_recent
+from app.text.in_words import count_of_recent, sentence
 from app.types import BEYOND_INTERESTS_HEADING, DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Digest, Interest, Skip
 
 
@@ -52,7 +52,7 @@ def preview(
         explanation = " ".join(suggestions.sentences(hint))
         output.out().print(f"[bold]{output.escaped(hint.interest)}[/]: {output.escaped(explanation)}")
     if isinstance(digest, Skip):
-        output.out().print(f"There would be no digest: {output.escaped(digest.reason)}")
+        output.out().print(sentence(f"There would be no digest: {output.escaped(digest.reason)}"))
     else:
         print_digest(digest)
 

@@ -34,8 +34,8 @@ from app.subscribers import schedule
 from app.text import sanitize
 from app.types import Digest, DigestItem, Interest, MailKind, Match, PaperView, Section, Skip
 
-# Preferences that do not affect which papers are sent.
-_SCHEDULE = {"weekday", "hour", "zone", "paper_updates"}
+# Preferences that affect when a digest is due or what else it contains, but not how papers are scored.
+_WITHOUT_EFFECT_ON_SCORES = {"weekday", "hour", "zone", "paper_updates"}
 MAX_HIGHER_RANKED = 10  # papers with higher scores that an explanation lists
 
 
@@ -58,7 +58,8 @@ def explain(
         deliveries = _past_deliveries(context, session, row.id or 0, view.id)
         delivery = explanation_text.explained_delivery(deliveries, now)
         explained_at = delivery.created_at if delivery else now
-        changes = _preference_changes(session, row.id or 0, explained_at, subscriber_now.state)
+        has_preferences = delivery or subscriber_now.state not in (None, SubscriberState.PENDING)
+        changes = _preference_changes(session, row.id or 0, explained_at, replaced=bool(has_preferences))
         builder = DigestBuilder(context, session, now)
         builder.rewind_to(now)
         since = builder.earliest_possible_delivery
@@ -111,18 +112,21 @@ def _subscriber(session: Session, row: Subscriber, at: datetime) -> SubscriberNo
 
 
 def _preference_changes(
-    session: Session, subscriber_id: int, since: datetime, state: SubscriberState | None
+    session: Session, subscriber_id: int, since: datetime, *, replaced: bool
 ) -> tuple[PreferenceChange, ...]:
-    """Return the changes after `since` to preferences that affect which papers are sent, oldest first."""
-    # The first confirmation stores the preferences. A later one, after unsubscribing, replaces them.
-    is_first = state in (None, SubscriberState.PENDING)
+    """Return the changes after `since` to preferences that affect which papers are sent, oldest first.
+
+    `replaced` tells whether the next confirmation replaces preferences. The first one ever only stores them;
+    all others, after unsubscribing, replace them.
+    """
     changes = []
     for event in subscribers.preference_events(session, subscriber_id, since):
-        names = tuple(name for name in event.detail.split(", ") if name not in _SCHEDULE)
+        names = tuple(name for name in event.detail.split(", ") if name not in _WITHOUT_EFFECT_ON_SCORES)
         if event.kind == "changed" and names:
             changes.append(PreferenceChange(event.at, names))
-        elif event.kind == "confirmed" and not is_first:
-            changes.append(PreferenceChange(event.at, ()))
+        elif event.kind == "confirmed":
+            changes += [PreferenceChange(event.at, ())] if replaced else []
+            replaced = True
     return tuple(changes)
 
 

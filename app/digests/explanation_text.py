@@ -67,9 +67,12 @@ def describe_changes(changes: Sequence[PreferenceChange], explained_at: datetime
         named = [event_names.name_preferences(names)] if names else []
         named += ["all of them, by a new sign-up"] if any(not each.preferences for each in changes) else []
         first = f"first at {changes[0].at:%Y-%m-%d %H:%M} UTC"
-        note = f"The subscriber's preferences have changed since then ({', '.join(named)}; {first})."
-    elif explained_at.date() < stored_since:
-        note = f"The preferences may have been different then: changes before {stored_since} are not stored."
+        since = f"{explained_at:%Y-%m-%d %H:%M} UTC"
+        note = f"The subscriber's preferences have changed since {since} ({', '.join(named)}; {first})."
+    elif (day := explained_at.date()) <= stored_since:
+        note = (
+            f"The preferences may have been different on {day}: changes before {stored_since} are not kept."
+        )
     else:
         return ""
     return f"{note} The scores use the current ones."
@@ -177,6 +180,6 @@ def _no_room_reason(facts: Explanation, rank: RankPosition) -> str:
 def format_score(score: float) -> str:
     """Format a score to two decimals, rounded down: a score below the floor must not read as the floor.
 
-    Matches are stored in 32 bits, so the last digits are ignored: 0.34999999 is 0.35.
+    The strength is stored in 32 bits, so the last digits are ignored: 0.34999999 is 0.35.
     """
     return f"{math.floor(round(score * 100, 4)) / 100:.2f}"

@@ -27,10 +27,11 @@ def nothing_matched(edition: str, ranked: Ranked, considered: int) -> str:
     reasons. `considered` is the number of recently listed papers that the subscriber has not been sent.
     """
     count, pool = ranked.muted_count, ranked.pool
-    muted = f"{count} were muted" if count > 1 else "one was muted" if count else ""
+    muted = f"{count} more were muted" if count > 1 else "one more was muted" if count else ""
     calendar_note = pool.calendar_note(date.fromisoformat(edition))
     if not considered:
-        return join("no new papers", muted, calendar_note, separator="; ")
+        none = "no new papers that are not muted" if count else "no new papers"
+        return join(none, calendar_note, separator="; ")
     unmatched = f"none of {considered} recent papers matched an interest"
     if considered == 1:
         unmatched = "the one recent paper matched no interest"
@@ -41,7 +42,7 @@ def nothing_matched(edition: str, ranked: Ranked, considered: int) -> str:
     causes += dict.fromkeys(filter(None, map(pool.absent_fields_note, interests)))
     unmatched += f": {'; '.join(causes)}" if causes else ""
     invalid = ", ".join(ranked.request.invalid_interests)
-    left_out = f"left out, because it could not be understood: {invalid}" if invalid else ""
+    left_out = f"interests that could not be understood were left out: {invalid}" if invalid else ""
     return join(unmatched, muted, calendar_note, left_out, separator="; ")
 
 
@@ -64,7 +65,7 @@ def skipped_editions_note(request: RankingRequest) -> str:
     when = f"on {day:%A}, {day.day} {day:%B}"
     if len(request.skipped_editions) > 1:
         when = f"several times, the last {when}"
-    return f"There was no digest {when}: {reason.rstrip('.')}."
+    return f"There was no digest {when}: {reason.rstrip('.')}."  # earlier versions stored a full stop
 
 
 def invalid_interests_note(request: RankingRequest) -> str:

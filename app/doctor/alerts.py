@@ -46,7 +46,7 @@ def send_alerts(app: Application, now: datetime) -> None:
 
 
 def _new_causes(session: Session, urgent: dict[str, Finding], now: datetime) -> list[str]:
-    """Store the causes of the `urgent` findings. Return those that have not been mailed yet."""
+    """Store the causes of the `urgent` findings. Return those that have not been sent yet."""
     for alert in session.exec(select(OperatorAlert)):
         if alert.cause in urgent:
             alert.seen_at = now

@@ -57,9 +57,8 @@ def send_daily_report(app: Application, now: datetime) -> None:
 def build(app: Application, now: datetime, day: date | None = None) -> OperatorReport:
     """Return the report about a UTC day; the default is yesterday. Raise InvalidInput for a future day.
 
-    The findings and the states of subscribers and sources are as of `now`. Findings of the settings have a
-    section of their own and are not counted in the subject: they change only when an operator changes them,
-    and some are accepted for good.
+    The findings and the states of subscribers and sources are as of `now`. Warnings about settings have a
+    section of their own and are not counted in the subject, because some are accepted for good.
     """
     today = now.astimezone(UTC).date()
     day = day or today - DAY
@@ -67,8 +66,10 @@ def build(app: Application, now: datetime, day: date | None = None) -> OperatorR
         raise InvalidInput(f"the day must be from {FIRST_DAY} to {today}, which is today in UTC", "day")
     begin = datetime.combine(day, time(), UTC)
     end = begin + DAY
-    findings = _not_ok(local_checks.service_findings(app, now))
-    of_settings = tuple(operator_mail.lines_of(_not_ok(local_checks.settings_findings(app, now))))
+    settings = _not_ok(local_checks.settings_findings(app, now))
+    urgent = [finding for finding in settings if finding.urgent]
+    findings = [*_not_ok(local_checks.service_findings(app, now)), *urgent]
+    of_settings = tuple(operator_mail.lines_of([each for each in settings if not each.urgent]))
     with app.db.read() as session:
         balance = reconciliation.reconcile(session, now, day.isoformat())
         counts = balance.as_dict()

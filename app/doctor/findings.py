@@ -44,8 +44,8 @@ class Remedy:
 class Finding:
     """The result of one check. A warning or error always has a fix.
 
-    It is shown as "check: message", so the message has its own subject, and begins in lower case. Operators
-    get an alert if `urgent` is set. Errors are always urgent.
+    It is shown as "check: message". The message is a sentence without its full stop, or a phrase, and begins
+    in lower case. Operators get an alert if `urgent` is set. Errors are always urgent.
     """
 
     check: str

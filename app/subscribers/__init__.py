@@ -95,8 +95,8 @@ from app.subscribers.repository import (
     mails,
     preference_events,
     preferences_of,
+    query_by_address,
     state_at,
-    with_address,
 )
 from app.subscribers.signup import (
     CONSENT_GIVEN_ELSEWHERE,

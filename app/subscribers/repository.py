@@ -262,11 +262,11 @@ def count_changes(session: Session, since: datetime, until: datetime) -> dict[st
     return {kind: counted.get(kind, 0) for kind in CHANGES}
 
 
-def with_address(part: str = "") -> SelectOfScalar[Subscriber]:
+def query_by_address(part: str = "") -> SelectOfScalar[Subscriber]:
     """Return a query for the subscribers whose address contains `part`, ignoring case."""
-    statement = select(Subscriber)
+    statement, part = select(Subscriber), part.strip()
     if part:
-        statement = statement.where(col(Subscriber.email).icontains(part.strip(), autoescape=True))
+        statement = statement.where(col(Subscriber.email).icontains(part, autoescape=True))
     return statement
 
 

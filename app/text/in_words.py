@@ -17,7 +17,7 @@ def count_of(number: int, noun: str) -> str:
 def count_of_recent(count: int, considered: int, trending: int) -> str:
     """Return how many of the recent papers are in a digest: "7 of 40 recent papers (5 matching, 2 trending)".
 
-    `trending` is the number of the digest's papers that match no interest.
+    `trending` is the number of papers that match neither an interest nor what the subscriber liked.
     """
     words = count_of(count, "paper")
     if considered > count:

@@ -35,7 +35,7 @@ _WORD_ENDS = re.compile(r"\w{4}\.$")
 _OPENER = re.compile(r"(?:We|The|This|These|Our|In|It|To|Here|However|Their|They|By|On|For|With|As|An?)\b")
 LONGEST_ASIDE = 300  # characters; a bracket that stays open for longer is treated as unmatched
 LONGEST_WORD = 40
-LONGEST_ABBREVIATION = 16  # characters; the abbreviations, numbers and initials above have at most 8
+ENDING = 16  # characters that are searched; the abbreviations, numbers and initials above have at most 8
 
 # --- features of a sentence
 
@@ -146,7 +146,7 @@ def _ends(before: str, word: str) -> bool:
     """Return whether a sentence ends between `before` and the next `word`."""
     if before.count("(") > before.count(")"):
         return False
-    tail = before[-LONGEST_ABBREVIATION:]  # searching all of it would take far longer
+    tail = before[-ENDING:]  # searching all of it would take far longer
     if _ABBREVIATION.search(tail) or _ENUMERATION.search(tail):
         return False
     if _INITIAL.search(tail):

@@ -438,7 +438,7 @@ def test_explain(run: Run, alice_is_due: None) -> None:
     run("subscribers", "set", "1", "--interest", "diffusion")
     verdict, note, blank, *_ = run("explain", "1", "1", "--at", "2026-01-01").stdout.splitlines()
     assert verdict.startswith("Not sent: ")
-    assert "have changed since then (interests; first at" in note
+    assert "have changed since 2026-01-01 00:00 UTC (interests; first at" in note
     assert blank == ""
     assert "between 1991-08-14" in run("explain", "1", "1", "--at", "0001-01-01", code=1).stderr
 

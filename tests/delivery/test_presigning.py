@@ -77,14 +77,15 @@ def test_pruning_drops_what_only_senders_needed(
         waiting = session.get_one(Delivery, 2)
         waiting.next_attempt_at, waiting.lease_owner = now + 2 * HOUR, "worker 7"
     assert pipeline.send_pending(signer, now + HOUR) == {"sent": 2}
-    assert maintenance.prune(signer, now + HOUR)["signatures"] == 2
+    assert maintenance.prune(signer, now + HOUR)["signatures"] == 0  # their results may be repeated
+    assert maintenance.prune(signer, now + 2 * HOUR)["signatures"] == 2
     assert sorted(map(bool, signatures(signer).values())) == [False, False, True]
     with signer.db.read() as session:
         contents = session.exec(select(DigestContent).order_by(col(DigestContent.delivery_id))).all()
         deliveries = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
         assert [content.signature_fingerprint == "-" for content in contents] == [True, False, True]
         assert [delivery.lease_owner for delivery in deliveries] == ["", "worker 7", ""]
-    assert maintenance.prune(signer, now + HOUR)["signatures"] == 0
+    assert maintenance.prune(signer, now + 2 * HOUR)["signatures"] == 0
 
 
 def test_a_changed_mail_is_signed_again(signer: Application, mail_server: MailServer, now: datetime) -> None:

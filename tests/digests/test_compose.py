@@ -212,8 +212,8 @@ def test_skip_reason_suits_subscribers_and_operators() -> None:
     on = build_pool({}, 9, calendar_note="nothing is listed on a Saturday")
     reader = RankingRequest((AGENTS,), muted=frozenset({1, 2}), invalid_interests=('"open',))
     assert skip_of(reader, on) == (
-        "none of 7 recent papers matched an interest; 2 were muted; nothing is listed on a Saturday; "
-        'left out, because it could not be understood: "open'
+        "none of 7 recent papers matched an interest; 2 more were muted; nothing is listed on a Saturday; "
+        'interests that could not be understood were left out: "open'
     )
 
 
@@ -280,9 +280,9 @@ def test_muted_papers_are_excluded() -> None:
     on = build_pool({"agents": {1: 0.9, 2: 0.5}}, 3, trends={1: 0.9, 3: 0.6})
     reader = RankingRequest((AGENTS,), max_trending=3, profile={1: 0.9}, muted=frozenset({1}))
     assert paper_ids(composed_digest(reader, on)) == {"agents": [2], "": [3]}
-    assert skip_of(replace(reader, muted=frozenset({1, 2, 3})), on) == "no new papers; 3 were muted"
+    assert skip_of(replace(reader, muted=frozenset({1, 2, 3})), on) == "no new papers that are not muted"
     reason = skip_of(replace(reader, muted=frozenset({1, 2}), already_sent=frozenset({2})), on)
-    assert reason == "the one recent paper matched no interest; one was muted"
+    assert reason == "the one recent paper matched no interest; one more was muted"
     trending = RankingRequest((), muted=frozenset({1}))
     assert paper_ids(composed_digest(trending, on)) == {"": [3, 2]}
 

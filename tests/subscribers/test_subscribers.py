@@ -652,5 +652,5 @@ def test_subscribers_are_found_by_a_part_of_their_address(
     with app.db.write() as session:
         for email in ("a_b@example.org", "axb@lab.test"):
             factories.add_subscriber(session, email, ["robots"], now)
-        rows = session.exec(subscribers.with_address(part).order_by(col(Subscriber.id))).all()
+        rows = session.exec(subscribers.query_by_address(part).order_by(col(Subscriber.id))).all()
         assert [row.email for row in rows] == expected

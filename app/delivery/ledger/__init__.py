@@ -27,7 +27,7 @@ paper_history      the digests that contain a paper
 signatures         DKIM signatures made before a digest is due
 queries            totals, editions, waiting emails
 after_restore      hold emails that may have been sent since the backup was made
-retention          delete deliveries and events after their retention period, and used signatures daily
+retention          delete old deliveries and events; drop the signatures and senders of sent emails
 """
 
 from app.delivery.ledger.after_restore import ID_GAP, copy_since, hold_waiting, skip_ids

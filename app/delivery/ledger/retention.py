@@ -45,20 +45,22 @@ def first_id_since(session: Session, since: datetime) -> int:
     return session.execute(ids).scalar() or 0
 
 
-def drop_sender_data(session: Session, first_id: int) -> tuple[int, int]:
+def drop_sender_data(session: Session, first_id: int, sent_before: datetime) -> tuple[int, int]:
     """Drop the signature and the sender's name from a batch of sent emails, starting at `first_id`.
 
+    Emails sent after `sent_before` are left alone, because their sender may still repeat their results.
     Return the number of dropped signatures, and the first id of the next batch (0 if there is none). If a
     sent email is ever resent, it is signed again, which gives the same bytes as long as the key is the same.
     """
     number = col(Delivery.id)
-    batch = select(number, col(Delivery.state)).where(number >= first_id).order_by(number).limit(BATCH_SIZE)
+    columns = number, col(Delivery.state), col(Delivery.sent_at)
+    batch = select(*columns).where(number >= first_id).order_by(number).limit(BATCH_SIZE)
     rows = session.execute(batch).all()
-    sent = [delivery_id for delivery_id, state in rows if state is DeliveryState.SENT]
+    sent = [row[0] for row in rows if row.state is DeliveryState.SENT and row.sent_at <= sent_before]
     count = 0
     if sent:
-        of_sent = in_array(session, number, sent), col(Delivery.lease_owner) != ""
-        session.connection().execute(update(Delivery).where(*of_sent).values(lease_owner=""))
+        owned = in_array(session, number, sent), col(Delivery.lease_owner) != ""
+        session.connection().execute(update(Delivery).where(*owned).values(lease_owner=""))
         content = in_array(session, col(DigestContent.delivery_id), sent)
         signed = update(DigestContent).where(content, col(DigestContent.signature) != "")
         dropped = signed.values(signature="", signature_fingerprint=NOT_AHEAD)

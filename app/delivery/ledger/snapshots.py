@@ -37,7 +37,8 @@ OWN_FIELDS = ("paper_id", "reason", "marks")  # fields of an item that are not i
 REASON_FIELDS = ("reason", "marks")
 COLUMNS = ("cards", "papers", "why", "marks", "scores")
 SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name not in OWN_FIELDS)
-# Snapshots omit these, to save a tenth of their size. So a default must not change later.
+# Snapshots omit values that equal these defaults, which saves a tenth of their size. So a default must never
+# change.
 _DEFAULTS = {field.name: field.default for field in fields(DigestItem)}
 MIN_SHARING = 5  # readers in a shard; for fewer, copies in their digests take less space than a snapshot
 A_DAY = timedelta(days=1)
@@ -142,7 +143,8 @@ def _snapshot(content: DigestItem | _ReasonText) -> dict[str, Any]:
     if isinstance(content, DigestItem):
         paper_id, *values = _snapshot_values(content)
         named = zip(SHARED_FIELDS, values, strict=True)
-        return {"paper_id": paper_id, "fields": {name: of for name, of in named if of != _DEFAULTS[name]}}
+        set_fields = {name: value for name, value in named if value != _DEFAULTS[name]}
+        return {"paper_id": paper_id, "fields": set_fields}
     paper_id, *values = content
     return {"paper_id": paper_id, "fields": dict(zip(REASON_FIELDS, values, strict=True))}
 

@@ -2,9 +2,9 @@
 
 aiosmtplib performs EHLO, STARTTLS and AUTH; then `SmtpConnection` takes over its transport. If the relay
 offers PIPELINING (RFC 2920), one write carries a body, its final dot, and MAIL, RCPT and DATA for the next
-one; the replies arrive together. A body is sent only after the replies to its MAIL, RCPT and DATA and to the
-previous body, and after the tracker has committed it. So at most one email is in flight. CHUNKING would save
-nothing: a body waits for the reply to RCPT anyway, and these bodies have no dots to stuff.
+email; the replies arrive together. A body is sent only after the replies to its MAIL, RCPT and DATA and to
+the previous body, and after the tracker has committed it. So at most one email is in flight. CHUNKING would
+save nothing: a body waits for the reply to RCPT anyway, and these bodies have no dots to stuff.
 
 Nothing blocks here: all code runs when a reply or an email arrives, or when a timeout expires. The
 transport's buffer contains at most one email, so flow control is not needed.

@@ -30,7 +30,7 @@ class FindingOut(BaseModel):
     level: Level
     message: str = Field(
         examples=["it failed 3 times in a row: status 404"],
-        description="What was found, to follow the check and a colon.",
+        description="The problem, or what is in order. Show it after `check` and a colon.",
     )
     fix: str = Field(description="Advice on how to resolve a warning or an error.")
     urgent: bool = Field(description="Whether operators get an alert by email.")

@@ -207,7 +207,7 @@ def list_subscribers(
     """List the subscribers, newest first."""
     address = None if email is None else subscribers.normalise_address(email)
     with app.db.read() as session:
-        listed = subscribers.with_address(search or "")
+        listed = subscribers.query_by_address(search or "")
         rows, cursor = newest_first(session, listed, col(Subscriber.id), window, state=state, email=address)
         return Page(items=_to_out(session, rows), next_cursor=cursor)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from app.application import Application
 from app.delivery import ledger
 from app.delivery.ledger import snapshots
 from app.storage.models import PaperSnapshot
-from app.types import Digest, Marks, Section
+from app.types import Digest, DigestItem, Marks, Section
 from tests.support import sample_digest
 
 
@@ -104,6 +104,15 @@ def test_a_snapshot_omits_empty_fields(app: Application, now: datetime) -> None:
     assert stored.keys().isdisjoint({"comments", "organization"})
     assert (stored["title"], stored["votes"]) == ("Bees", 7)
     assert restore(app, content)[0].digest == digest
+
+
+def test_defaults_of_items_never_change() -> None:
+    """Stored snapshots omit them."""
+    numbers = dict.fromkeys(("comments", "votes", "stars"), 0)
+    texts = ("pdf_url", "code_url", "project_url", "published_on", "summary_by", "organization")
+    texts += ("short_authors", "trend_note", "submitted_by")
+    defaults = {field.name: field.default for field in fields(DigestItem) if field.default is not MISSING}
+    assert defaults == {**numbers, **dict.fromkeys(texts, ""), "marks": None}
 
 
 def test_a_snapshot_is_stored_once_a_day(app: Application, now: datetime) -> None:
