@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 from sqlmodel import col, select
 
 from app import main, maintenance, pipeline
@@ -24,7 +25,7 @@ from app.types import MailRequest
 from tests.delivery.ledger.test_ledger import enqueue_mails
 from tests.support.mail_server import MailServer
 
-HOUR = timedelta(hours=1)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 NAMES = ["alice", "bob", "carol"]
 
 
@@ -66,14 +67,15 @@ def test_presigned_digests_are_sent_without_signing(
         assert mail.data.decode().startswith(ahead[mail.recipient.partition("@")[0]])
 
 
-def test_pruning_drops_what_only_senders_needed(
+def test_pruning_drops_what_only_waiting_emails_need(
     signer: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The signatures and senders of sent emails are dropped, and those of waiting emails are kept."""
+    """Sent emails lose their signature, their sender and when to give them up. Waiting emails keep them."""
     monkeypatch.setattr(retention, "BATCH_SIZE", 2)
     enqueue_mails(signer, now, *NAMES, due_at=now + HOUR)
     presigning.sign_ahead(signer.sender, now)
     with signer.db.write() as session:
+        session.connection().execute(update(Delivery).values(give_up_at=now + DAY))
         waiting = session.get_one(Delivery, 2)
         waiting.next_attempt_at, waiting.lease_owner = now + 2 * HOUR, "worker 7"
     assert pipeline.send_pending(signer, now + HOUR) == {"sent": 2}
@@ -85,6 +87,7 @@ def test_pruning_drops_what_only_senders_needed(
         deliveries = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
         assert [content.signature_fingerprint == "-" for content in contents] == [True, False, True]
         assert [delivery.lease_owner for delivery in deliveries] == ["", "worker 7", ""]
+        assert [delivery.give_up_at for delivery in deliveries] == [None, now + DAY, None]
     assert maintenance.prune(signer, now + 2 * HOUR)["signatures"] == 0
 
 

@@ -46,7 +46,9 @@ def first_id_since(session: Session, since: datetime) -> int:
 
 
 def drop_sender_data(session: Session, first_id: int, sent_before: datetime) -> tuple[int, int]:
-    """Drop the signature and the sender's name from a batch of sent emails, starting at `first_id`.
+    """Drop what only waiting emails need from a batch of sent emails, starting at `first_id`.
+
+    That is the signature, the sender's name, and the time at which the email would have been given up.
 
     Emails sent after `sent_before` are left alone, because their sender may still repeat their results.
     Return the number of dropped signatures, and the first id of the next batch (0 if there is none). If a
@@ -60,7 +62,7 @@ def drop_sender_data(session: Session, first_id: int, sent_before: datetime) -> 
     count = 0
     if sent:
         owned = in_array(session, number, sent), col(Delivery.lease_owner) != ""
-        session.connection().execute(update(Delivery).where(*owned).values(lease_owner=""))
+        session.connection().execute(update(Delivery).where(*owned).values(lease_owner="", give_up_at=None))
         content = in_array(session, col(DigestContent.delivery_id), sent)
         signed = update(DigestContent).where(content, col(DigestContent.signature) != "")
         dropped = signed.values(signature="", signature_fingerprint=NOT_AHEAD)

@@ -35,7 +35,9 @@ class DeliveryOut(BaseModel):
     message_id: str
     attempts: int = Field(examples=[1])
     next_attempt_at: datetime | None
-    give_up_at: datetime | None
+    give_up_at: datetime | None = Field(
+        description="When the email is given up if it is still waiting. Dropped from sent emails at night."
+    )
     smtp_code: int | None = Field(examples=[250])
     smtp_text: str = Field(examples=["2.0.0 Ok: queued"])
     due_at: datetime
