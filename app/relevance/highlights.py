@@ -54,11 +54,14 @@ class Field:
 
     def positions(self, term: str) -> list[int]:
         """Return the positions, in order, of the tokens that are a term or may imply it."""
-        stems, positions = self.tokens.stems, [*self.implied.get(term, ())]
-        if (first := self._first_positions.get(term)) is not None:
-            positions += [n for n in range(first, len(stems)) if stems[n] == term]
-            positions.sort()
-        return positions
+        stems, positions = self.tokens.stems, list[int]()
+        if (position := self._first_positions.get(term)) is not None:
+            positions.append(position)
+            for _ in range(1, stems.count(term)):
+                position = stems.index(term, position + 1)
+                positions.append(position)
+        implied = self.implied.get(term)
+        return sorted([*positions, *implied]) if implied else positions
 
     @cached_property
     def _first_positions(self) -> Mapping[str, int]:
@@ -168,6 +171,21 @@ class PaperText:
         abstract = [run for run in abstract if not in_title.issuperset(token.stem for token in run)]
         marked = in_title.union(token.stem for run in abstract for token in run)
         return _spans(title), _spans(abstract), marked
+
+    def typed_words_in(self, terms: Set[str], typed: Typed) -> tuple[tuple[str, str], ...]:
+        """Return the items of `typed` on which the highlights and the marks on the card depend, sorted."""
+        card = self.card
+        return tuple(
+            sorted(
+                (stem, word)
+                for stem, word in typed.items()
+                if stem in terms or self.mentions(stem) or card.mentions(stem)
+            )
+        )
+
+    def mentions(self, stem: str) -> bool:
+        """Return True if a word, a folded word, or a word within a folded word has this stem."""
+        return any(stem in field for field in self._folded_fields) or stem in self._stems_in_folded_words
 
     def are_together(self, terms: Set[str], others: Set[str]) -> bool:
         """Return True if each of `others` stands beside one of `terms` in the title or the abstract."""

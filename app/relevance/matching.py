@@ -29,20 +29,20 @@ from scipy import sparse
 from app.relevance import reasons, scoring
 from app.relevance.bm25 import Matrix, Terms, with_expansions
 from app.relevance.filters import Filters
-from app.relevance.highlights import PaperText, Typed, distinct_words
+from app.relevance.highlights import Highlights, PaperText, Typed, distinct_words
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import Query
 from app.relevance.typed_organizations import OrganizationNames
 from app.relevance.vector_space import CLOSE_Z, Direction, title_fingerprint
 from app.text.shortening import FUNCTION_WORDS
 from app.text.tokenizer import Token, compound_span, content_stems, tokenise
-from app.types import CardReason, Marks, PaperView
+from app.types import CardReason, Marks, PaperView, Spans
 
 MAX_GAINS = 20  # words of a paper that may be named in place of missing ones: those that add most to P
 # The size of the cache, which holds about 10,000 interests, and the usual size of an interest's reasons.
 MAX_CACHED_BYTES, USUAL_REASONS_BYTES = 120_000_000, 5_000
 BATCH_SIZE = 500  # interests matched at once, to limit memory
-MAX_CACHED_QUERY_WORDS = 2_000
+MAX_CACHED_QUERY_WORDS, MAX_CACHED_EXCERPTS = 2_000, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,16 @@ class _QueryWords:
     folded: Sequence[tuple[str, Sequence[Token]]]  # each folded term, and the words that it stands for
     little: frozenset[str]  # stop words that may matter beside another word, such as "use"
     sought: str  # the interest from the first to the last word that is searched for
+
+
+@dataclass(frozen=True, slots=True)
+class _Excerpts:
+    """The places where a paper contains the words of an interest."""
+
+    highlights: Highlights
+    unmarked: Highlights  # those that the marks on the card do not show
+    marks_in_title: Spans
+    marks_in_summary: Spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +188,7 @@ class MatchIndex:
         )
         self._cache, self._key = cache or MatchCache(), object()
         self._query_words = lru_cache(MAX_CACHED_QUERY_WORDS)(self._new_query_words)
+        self._excerpts = lru_cache(MAX_CACHED_EXCERPTS)(self._new_excerpts)
 
     @property
     def texts(self) -> dict[Content, PaperText]:
@@ -276,27 +287,38 @@ class MatchIndex:
         If some words are missing, name them, and the words that make the paper close to the interest.
         The marks are the matching words on the paper's card.
         """
-        row, idf = self._row_of[paper_id], self._model.statistics.idf
+        row = self._row_of[paper_id]
         text, organization = self._texts[row], self._texts[row].matching_organization(query.organizations)
         words = self._words_in(text, query)
         if row in matches.organization_rows:
             organization = text.matching_organization(query.text.split()) or text.paper.organization
             words = words if not words.missing else replace(words, terms=frozenset(), missing=())
-        in_title, in_summary, marked = text.card.marks(words.terms, idf, words.typed)
-        highlights = unmarked = text.highlights(words.terms, idf, words.typed)
-        if marked:  # a stop word is not a highlight by itself
-            rest = words.terms - marked
-            unmarked = (text.highlights(rest, idf, words.typed) or highlights) if rest else []
+        excerpts = self._excerpts(
+            row, tuple(sorted(words.terms)), text.typed_words_in(words.terms, words.typed)
+        )
         whole, rest_in_words = reasons.interest_reason(
-            highlights,
-            unmarked,
+            excerpts.highlights,
+            excerpts.unmarked,
             words.missing,
             self._close_words(matches, text, words) if words.missing else None,
             text.matching_authors(query.authors),
             organization,
             text.matching_categories(query.categories),
         )
-        return CardReason(whole, Marks(in_title, in_summary, rest_in_words))
+        marks = Marks(excerpts.marks_in_title, excerpts.marks_in_summary, rest_in_words)
+        return CardReason(whole, marks)
+
+    def _new_excerpts(
+        self, row: int, words: tuple[str, ...], typed_words: tuple[tuple[str, str], ...]
+    ) -> _Excerpts:
+        """Return the places where a paper contains these words. Interests with the same words share them."""
+        text, idf, terms, typed = self._texts[row], self._model.statistics.idf, {*words}, dict(typed_words)
+        in_title, in_summary, marked = text.card.marks(terms, idf, typed)
+        highlights = unmarked = text.highlights(terms, idf, typed)
+        if marked:  # a stop word is not a highlight by itself
+            rest = terms - marked
+            unmarked = (text.highlights(rest, idf, typed) or highlights) if rest else []
+        return _Excerpts(highlights, unmarked, in_title, in_summary)
 
     def _words_in(self, text: PaperText, query: Query) -> _WordsInPaper:
         """Return which words of an interest a paper contains, and which it lacks, as typed.
