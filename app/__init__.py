@@ -76,8 +76,8 @@ Where to find limits, weights and intervals:
     notes and headings in a digest              digests/notes.py, types.py (BEYOND_INTERESTS_HEADING)
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
     connections, and messages per connection    settings.py, delivery/mail_providers.py
-    when and how often a send is retried        delivery/ledger/outcomes.py (RETRY_DELAYS)
-    when an email is given up                     digests/planning.py, subscribers/, delivery/ledger/expiry.py
+    when an email is sent again (EMAILS)        storage/retry_delays.py
+    when an email is given up                   digests/planning.py, subscribers/, delivery/ledger/expiry.py
     when sending pauses automatically           delivery/ledger/circuit_breaker.py, bounces/rates.py
     the ramp of a new sending domain            settings.py, delivery/warm_up.py
     how long a lease lasts                      delivery/ledger/claims.py
@@ -87,9 +87,9 @@ Where to find limits, weights and intervals:
     words that ask a sender to slow down        delivery/smtp/responses/reply_outcomes.py
     how long links work (LIFETIMES)             settings.py, links.py
     how long an operator is signed in           settings.py, web/admin/sign_in.py
-    how many emails a mailbox may request      subscribers/mailbox_limits.py
+    how many emails a mailbox may request       subscribers/mailbox_limits.py
     how many forms a network may send           settings.py, web/form_throttle.py
-    how long a failed event is retried          storage/webhook_endpoints.py
+    when an event is sent again (EVENTS)        storage/retry_delays.py
     rate limits of the web app                  settings.py, web/rate_limits.py, web/connection_limits.py
     how many expensive responses run at once    web/capacity.py
     how long rows are kept                      settings.py, delivery/ledger/retention.py

@@ -19,13 +19,11 @@ from sqlalchemy import func, update
 from sqlmodel import Session, col, delete, select
 
 from app.errors import Conflict, InvalidInput, NotFound
+from app.storage import retry_delays
 from app.storage.database import insert_many_or_ignore
 from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage, WebhookState
-from app.storage.retry_delays import RetryDelays
 
 MAX_ENDPOINTS = 20
-GIVE_UP_AFTER = timedelta(days=3)
-RETRY_DELAYS = RetryDelays(first=timedelta(minutes=1), longest=timedelta(hours=6), factor=4)
 OVERLAP = timedelta(days=1)  # the previous secret also signs for this long after a rotation
 TEST = "webhook.test"
 DISABLED = "the endpoint was disabled"
@@ -174,7 +172,7 @@ def message(endpoint_id: int, event: str, now: datetime, data: Mapping[str, Any]
     return {
         "endpoint_id": endpoint_id, "message_id": f"msg_{secrets.token_hex(16)}", "event": event, "at": now,
         "data": dict(data), "state": WebhookState.PENDING, "attempts": 0, "next_attempt_at": now,
-        "give_up_at": now + GIVE_UP_AFTER, "error": "",
+        "give_up_at": now + retry_delays.GIVE_UP_EVENTS_AFTER, "error": "",
     }  # fmt: skip
 
 
@@ -205,7 +203,7 @@ def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, n
     set_outcome(row, endpoint, attempt, now)
     if attempt.error:
         row.next_attempt_at = now + max(
-            RETRY_DELAYS.after(row.attempts, message_id), attempt.wait or timedelta()
+            retry_delays.EVENTS.after(row.attempts, message_id), attempt.wait or timedelta()
         )
         if row.next_attempt_at >= row.give_up_at:
             row.state, row.next_attempt_at = WebhookState.FAILED, None
@@ -263,7 +261,7 @@ def resend_failed(session: Session, row: WebhookEndpoint, now: datetime) -> int:
         col(WebhookMessage.event) != TEST,
     )
     values = {"state": WebhookState.PENDING, "attempts": 0, "next_attempt_at": now}
-    values["give_up_at"] = now + GIVE_UP_AFTER
+    values["give_up_at"] = now + retry_delays.GIVE_UP_EVENTS_AFTER
     return session.execute(failed.values(**values)).rowcount  # type: ignore[attr-defined, no-any-return]
 
 

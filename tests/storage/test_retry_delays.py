@@ -7,11 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from app.delivery.ledger import outcomes
-from app.storage import webhook_endpoints
+from app.storage import retry_delays
 from app.storage.retry_delays import RetryDelays
 
-POLICIES = {"mails": outcomes.RETRY_DELAYS, "webhooks": webhook_endpoints.RETRY_DELAYS}
+POLICIES = {"mails": retry_delays.EMAILS, "webhooks": retry_delays.EVENTS}
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import cast
 
 import orjson
@@ -15,10 +15,10 @@ from app.delivery.journal import AttemptResult
 from app.delivery.ledger import controls, receiver_backoffs, transitions
 from app.delivery.ledger.claims import LEASE, LEASED_STATES, skip_reason
 from app.settings import UncertainPolicy
+from app.storage import retry_delays
 from app.storage.database import in_array, sqlite_timestamp
 from app.storage.models import Delivery, Event, ReceiverBackoff, Subscriber, SubscriberState
 from app.storage.models import DeliveryState as State
-from app.storage.retry_delays import RetryDelays
 from app.text import sanitize
 from app.types import SendOutcome, SendResult
 
@@ -30,7 +30,6 @@ NOT_ATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
 RETRIED = (
     SendOutcome.DEFERRED, SendOutcome.THROTTLED, SendOutcome.UNREACHABLE, SendOutcome.SENDER_REJECTED,
 )  # fmt: skip
-RETRY_DELAYS = RetryDelays(first=timedelta(minutes=5), longest=timedelta(hours=4), factor=2)
 ERASING = ("erased", "declined")  # events after which no personal data is kept
 _DELIVERIES = cast("Table", inspect(Delivery).local_table)
 
@@ -187,7 +186,7 @@ def _postpone(delivery: Delivery, backoff: ReceiverBackoff | None) -> None:
 
 def _apply(delivery: Delivery, result: SendResult, now: datetime, policy: UncertainPolicy) -> None:
     delivery.smtp_code, delivery.smtp_text = result.code, result.text
-    reason, retry_at = _text(result), now + RETRY_DELAYS.after(delivery.attempts, delivery.id or 0)
+    reason, retry_at = _text(result), now + retry_delays.EMAILS.after(delivery.attempts, delivery.id or 0)
     match result.outcome:
         case (
             SendOutcome.DEFERRED
