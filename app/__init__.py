@@ -87,7 +87,7 @@ Where to find limits, weights and intervals:
     words that ask a sender to slow down        delivery/smtp/responses/reply_outcomes.py
     how long links work (LIFETIMES)             settings.py, links.py
     how long an operator is signed in           settings.py, web/admin/sign_in.py
-    how many emails a mailbox may request       subscribers/mailbox_limits.py
+    how many emails can be requested            subscribers/mailbox_limits.py
     how many forms a network may send           settings.py, web/form_throttle.py
     when an event is sent again (EVENTS)        storage/retry_delays.py
     rate limits of the web app                  settings.py, web/rate_limits.py, web/connection_limits.py

@@ -4,7 +4,7 @@ preferences       the values that a subscriber may choose, and clear errors for 
 stored_interests  interest texts, stored once for all subscribers who share them
 feedback          likes, dislikes and pasted papers
 form_submissions  submitted public forms
-mailbox_limits    limit the emails that visitors can request for one mailbox
+mailbox_limits    limit the emails that can be requested, per mailbox, and per subscriber and kind
 declines          remember declined sign-ups, and block further confirmations for a while
 signup            sign up, confirm, decline, request a link
 changes           change preferences, follow authors, mute words, resubscribe

@@ -16,9 +16,9 @@ from app.storage import audit_log
 from app.storage.models import AddressChange, Delivery, DigestContent, Event, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import feedback, form_submissions
+from app.subscribers.mailbox_limits import LINKS_REPLACED, was_mailed_recently
 from app.subscribers.preferences import Preferences
 from app.subscribers.repository import (
-    LINKS_REPLACED,
     enqueue_requested_mail,
     get,
     get_for_update,
@@ -26,7 +26,6 @@ from app.subscribers.repository import (
     record_event,
     require_not_erased,
     store_preferences,
-    was_mailed_recently,
 )
 from app.types import MailKind
 

@@ -17,16 +17,13 @@ from app.errors import Conflict, NotFound
 from app.storage import webhook_endpoints
 from app.storage.database import in_array
 from app.storage.models import Delivery, Event, Subscriber, SubscriberState, WebhookEvent
-from app.subscribers import schedule
+from app.subscribers import mailbox_limits, schedule
 from app.subscribers.address import normalise_address
 from app.subscribers.preferences import Preferences
 from app.subscribers.stored_interests import interests_of, store
 from app.types import MailKind
 
-# The minimum time between two requested emails of the same kind.
-BETWEEN_MAILS = timedelta(hours=1)
-LINKS_REPLACED = "new_links"  # the kind of the event
-ADDRESS_CHANGED = "address_changed"
+ADDRESS_CHANGED = "address_changed"  # the kind of the event
 # Only digests due within this time can fall on the same local day as the next one, even in another time zone.
 LOOK_BACK = timedelta(days=3)
 # The events that change a subscriber's state, and the resulting state.
@@ -160,29 +157,10 @@ def enqueue_requested_mail(
     lifetime: timedelta = timedelta(days=1),
 ) -> int | None:
     """Enqueue a requested email. Return None if such an email was enqueued less than an hour ago."""
-    if was_mailed_recently(session, subscriber, kind, now):
+    if mailbox_limits.was_mailed_recently(session, subscriber, kind, now):
         return None
     # The suffix distinguishes this email from one enqueued in the same second whose links have been replaced.
     return enqueue_mail(session, subscriber, kind, now, lifetime, f"-{subscriber.link_epoch}")
-
-
-def was_mailed_recently(session: Session, subscriber: Subscriber, kind: MailKind, now: datetime) -> bool:
-    """Return whether a requested email of this kind was enqueued less than an hour ago.
-
-    An email does not count if its links have been replaced since, because those links no longer work.
-    """
-    recent = select(Delivery.id).where(
-        Delivery.subscriber_id == subscriber.id,
-        Delivery.kind == kind,
-        col(Delivery.created_at) > now - BETWEEN_MAILS,
-    )
-    if kind is not MailKind.NEW_LINKS:
-        replaced = select(func.max(Event.at)).where(
-            Event.subscriber_id == subscriber.id, Event.kind == LINKS_REPLACED
-        )
-        if (at := session.exec(replaced).one()) is not None:
-            recent = recent.where(col(Delivery.created_at) > at)
-    return session.exec(recent).first() is not None
 
 
 def enqueue_mail(

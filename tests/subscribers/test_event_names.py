@@ -10,14 +10,14 @@ import pytest
 
 import app
 from app.bounces import recording
-from app.subscribers import Preferences, event_names, repository
+from app.subscribers import Preferences, event_names, mailbox_limits, repository
 
 
 def test_each_event_has_a_name() -> None:
     """No kind is shown as it is stored if that has an underscore or is not a word for people."""
     sources = [path.read_text("utf-8") for path in Path(app.__file__).parent.rglob("*.py")]
     recorded = {kind for text in sources for kind in re.findall(r'record_event\(\w+, "(\w+)"', text)}
-    kinds = recorded | set(repository.CHANGES) | {repository.LINKS_REPLACED, repository.ADDRESS_CHANGED}
+    kinds = recorded | set(repository.CHANGES) | {mailbox_limits.LINKS_REPLACED, repository.ADDRESS_CHANGED}
     kinds |= {recording.SOFT, recording.OPT_OUT, recording.SENDER_REJECTION, recording.TRUSTED}
     assert len(kinds) > 20
     assert {kind for kind in kinds if kind not in event_names.EVENTS} == set()
