@@ -2,11 +2,13 @@
 
 findings          the result of a check
 local_checks      the list of the checks that need no network
-configuration     the settings: names, addresses, folders, DKIM keys
+configuration     the settings: unknown names, addresses
+file_permissions  folders that we cannot write to, files that other users can read
+dkim_keys         DKIM keys: permissions, length, and the DNS records that publish them
 service_state     the database and its records: sources, jobs, late digests, pauses, keys, models
 bounces           the mailbox, folder or webhook through which bounce notices arrive
 relay             the relay: its extensions, TLS and size limit
-dns_records       the MX, SPF, DKIM, DMARC, PTR, MTA-STS and TLS-RPT records
+dns_records       the MX, SPF, DMARC, PTR, MTA-STS and TLS-RPT records
 dns_lookup        DNS queries with a deadline; a parser for the tag=value lists of DKIM and DMARC records
 spf               SPF evaluation
 daily_report      the daily report to the operators

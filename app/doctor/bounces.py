@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.bounces.folder import Folder
 from app.bounces.imap_mailbox import Mailbox
-from app.doctor import configuration
+from app.doctor import file_permissions
 from app.doctor.findings import Finding, error, ok, warning
 from app.errors import MailboxError
 from app.settings import Settings
@@ -54,7 +54,7 @@ def check(settings: Settings, database: Database, now: datetime) -> Iterator[Fin
         except OSError as fault:
             yield error("bounce_folder", f"{name} cannot be read: {fault.strerror}", fix)
         else:
-            if reason := configuration.write_error(Path(name)):
+            if reason := file_permissions.write_error(Path(name)):
                 yield error("bounce_folder", f"{name} cannot be written to: {reason}", fix)
             else:
                 yield ok("bounce_folder", f"{name} can be read; files waiting: {count}")

@@ -1,21 +1,15 @@
-"""Check the settings: unknown names, addresses, folders and DKIM keys."""
+"""Check the settings: unknown names, addresses and, with other modules, folders and DKIM keys."""
 
 from __future__ import annotations
 
-import shlex
-import stat
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 
 from dotenv import dotenv_values
-from sqlalchemy import make_url
 
-from app.doctor.findings import Finding, error, ok, warning
-from app.errors import InvalidSettings
-from app.mail import dkim
+from app.doctor import dkim_keys, file_permissions
+from app.doctor.findings import Finding, ok, warning
 from app.settings import Settings
 from app.text.in_words import count_of
 
@@ -65,9 +59,9 @@ def check(settings: Settings) -> Iterator[Finding]:
                 "it is not set, and many countries require newsletters to name their sender",
                 f"set PAPERBOY_{name.upper()}",
             )
-    yield from _check_files(settings)
+    yield from file_permissions.check(settings)
     for key in settings.dkim_keys:
-        yield from _check_key(key)
+        yield from dkim_keys.check_key(key)
     minutes = settings.compose_ahead_minutes
     if settings.dkim_keys and not minutes:
         message = "emails are signed only when they are due, so large editions are late"
@@ -80,69 +74,3 @@ def check(settings: Settings) -> Iterator[Finding]:
 def is_public_domain(domain: str) -> bool:
     """Return whether a domain can exist in the public DNS (RFC 2606, 6761, 6762)."""
     return "." in domain and not f".{domain}".endswith(RESERVED_DOMAINS)
-
-
-def _check_files(settings: Settings) -> Iterator[Finding]:
-    """Check that our folders are writable, and that other users cannot read the journals or the database."""
-    yield _check_folder(settings, "journal_dir", "sending")
-    yield _check_folder(settings, "search_dir", "searching")
-    files = [("journal_dir", Path(settings.journal_dir), "700")]
-    url = make_url(settings.database_url)
-    if url.get_backend_name() == "sqlite" and url.database:
-        paths = (Path(f"{url.database}{ending}") for ending in ("", "-wal", "-shm"))
-        files += [("database file", path, "600") for path in paths]
-    for name, path, mode in files:
-        # A folder that only its owner can enter protects its contents.
-        if path.exists() and _is_open(path) and _is_open(path.absolute().parent):
-            yield _readable_by_others(name, path, mode)
-
-
-def _check_folder(settings: Settings, name: str, needed_by: str) -> Finding:
-    folder = Path(getattr(settings, name))
-    # The folder is created when it is needed, so check its nearest existing parent.
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if reason := write_error(existing):
-        other = f"set PAPERBOY_{name.upper()} to another folder: {needed_by} needs it"
-        fix = f"let Paperboy write there, or {other}"
-        return error(name, f"{folder} cannot be written to: {reason}", fix)
-    return ok(name, f"{folder} can be written to")
-
-
-def _is_open(path: Path) -> bool:
-    return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
-
-
-def _readable_by_others(check_name: str, path: Path, mode: str) -> Finding:
-    message = f"other users of this machine can read {path} ({stat.filemode(path.stat().st_mode)})"
-    return warning(check_name, message, f"run `chmod {mode} {shlex.quote(str(path))}` as its owner")
-
-
-def write_error(folder: Path) -> str:
-    """Try to create a file in a folder. Return the error, or an empty string on success."""
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            return ""
-    except OSError as fault:
-        return fault.strerror or str(fault)
-
-
-def _check_key(setting: str) -> Iterator[Finding]:
-    """Check that a DKIM key is readable only by its owner, can sign, and is long enough."""
-    selector, _, name = setting.partition(":")
-    check_name, path, is_open = f"dkim key {selector}", Path(name), False
-    with suppress(OSError):  # `dkim.load` reports a missing file
-        is_open = _is_open(path)
-    if is_open:
-        yield _readable_by_others(check_name, path, "600")
-    try:
-        (key,) = dkim.load([setting])
-    except InvalidSettings as fault:
-        fix = "create a key with `paperboy key dkim dkim.pem`, and set PAPERBOY_DKIM_KEYS as it prints"
-        yield error(check_name, str(fault), fix)
-        return
-    if key.algorithm is dkim.Algorithm.RSA and key.bits < dkim.GOOD_BITS:
-        message = f"it has {key.bits} bits: some providers ignore signatures made with such short keys"
-        fix = "create a key with `paperboy key dkim new.pem --selector new`; add it to PAPERBOY_DKIM_KEYS"
-        yield warning(check_name, message, fix)
-    elif not is_open:
-        yield ok(check_name, f"it can sign: {key.algorithm}, {key.bits} bits")

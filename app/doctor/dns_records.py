@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 
 import dns.resolver
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
 
-from app.doctor import configuration, spf
+from app.doctor import configuration, dkim_keys, spf
 from app.doctor.dns_lookup import Address, DnsError, DnsLookup, parse_tags
 from app.doctor.findings import Finding, Level, error, ok, warning
-from app.errors import InvalidSettings
-from app.mail import dkim
 from app.settings import Settings
 from app.text.in_words import count_of
 
@@ -36,7 +31,7 @@ def check(settings: Settings, resolver: dns.resolver.Resolver | None = None) -> 
         return
     for name, check_records in {
         "spf": _check_spf,
-        "dkim": _check_dkim,
+        "dkim": dkim_keys.check_records,
         "dmarc": _check_dmarc,
         "ptr": _check_ptr,
         "mta-sts": _check_tls_policies,
@@ -121,52 +116,6 @@ def _check_relay_is_listed(settings: Settings, addresses: list[Address], result:
 
 def _public_relay_addresses(settings: Settings, lookup: DnsLookup) -> list[Address]:
     return [address for address in lookup.addresses(settings.smtp_host) if address.is_global]
-
-
-def _check_dkim(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
-    if not settings.dkim_keys:
-        yield warning(
-            "dkim",
-            "no key is set: emails are signed only if the relay signs them, which this machine cannot check",
-            f"unless the relay signs for {settings.mail_domain}, create a key with "
-            "`paperboy key dkim dkim.pem`, set PAPERBOY_DKIM_KEYS, and publish the key's record",
-        )
-    for setting in settings.dkim_keys:
-        try:
-            (key,) = dkim.load([setting])
-        except InvalidSettings:  # `configuration` reports invalid keys
-            continue
-        check_name, (name, record) = f"dkim {key.selector}", key.record(settings.mail_domain)
-        fix = f"publish the TXT record of {name}: {record}"
-        texts = lookup.texts(name)
-        published = parse_tags(texts[0]) if texts else {}
-        if not texts:
-            yield error(check_name, f"{name} has no record: receivers cannot verify our signatures", fix)
-        elif len(texts) > 1:
-            yield error(check_name, f"{name} has {len(texts)} records: receivers may use any of them", fix)
-        elif not published.get("p"):
-            yield error(check_name, f"the record of {name} has no key: an empty p= revokes the key", fix)
-        elif published.get("k", "rsa") != key.algorithm or _decode_public_key(published["p"]) != key.public:
-            message = f"the record of {name} does not have our public key: all our signatures fail"
-            yield error(check_name, message, fix)
-        elif "y" in published.get("t", "").split(":"):
-            message = f"the record of {name} says that this domain is testing DKIM (t=y)"
-            yield warning(check_name, message, fix)
-        else:
-            yield ok(check_name, f"{name} has our public key")
-
-
-def _decode_public_key(published: str) -> bytes:
-    """Decode the public key in a `p=` tag. Convert both encodings of RSA keys to SubjectPublicKeyInfo."""
-    try:
-        raw = base64.b64decode(published, validate=True)
-    except ValueError:
-        return b""
-    try:
-        key = serialization.load_der_public_key(raw)
-    except (ValueError, UnsupportedAlgorithm):
-        return raw  # Ed25519 keys are published as raw bytes
-    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def _check_dmarc(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:

@@ -188,7 +188,7 @@ def _signature_tags(mail: Mail) -> list[dict[str, str]]:
 
 
 def _verifies(raw: bytes, index: int, key: dkim.Key) -> bool:
-    """Return whether a signature is valid for our own public key. `dns_records` checks the published key."""
+    """Return whether a signature is valid for our own public key. `dkim_keys` checks the published key."""
     _, record = key.record("")
 
     def published(_name: bytes, timeout: int = 5) -> bytes:

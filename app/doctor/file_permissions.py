@@ -1,0 +1,60 @@
+"""Check that our folders are writable, and that other users of this machine cannot read our files."""
+
+from __future__ import annotations
+
+import shlex
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from sqlalchemy import make_url
+
+from app.doctor.findings import Finding, error, ok, warning
+from app.settings import Settings
+
+
+def check(settings: Settings) -> Iterator[Finding]:
+    """Check that our folders are writable, and that other users cannot read the journals or the database."""
+    yield _check_folder(settings, "journal_dir", "sending")
+    yield _check_folder(settings, "search_dir", "searching")
+    files = [("journal_dir", Path(settings.journal_dir), "700")]
+    url = make_url(settings.database_url)
+    if url.get_backend_name() == "sqlite" and url.database:
+        paths = (Path(f"{url.database}{ending}") for ending in ("", "-wal", "-shm"))
+        files += [("database file", path, "600") for path in paths]
+    for name, path, mode in files:
+        # A folder that only its owner can enter protects its contents.
+        if path.exists() and is_open(path) and is_open(path.absolute().parent):
+            yield readable_by_others(name, path, mode)
+
+
+def _check_folder(settings: Settings, name: str, needed_by: str) -> Finding:
+    folder = Path(getattr(settings, name))
+    # The folder is created when it is needed, so check its nearest existing parent.
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if reason := write_error(existing):
+        other = f"set PAPERBOY_{name.upper()} to another folder: {needed_by} needs it"
+        fix = f"let Paperboy write there, or {other}"
+        return error(name, f"{folder} cannot be written to: {reason}", fix)
+    return ok(name, f"{folder} can be written to")
+
+
+def is_open(path: Path) -> bool:
+    """Return whether users other than its owner have any permission on a file or folder."""
+    return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
+
+
+def readable_by_others(check_name: str, path: Path, mode: str) -> Finding:
+    """Return a warning that other users can read a file or folder, which should have `mode`."""
+    message = f"other users of this machine can read {path} ({stat.filemode(path.stat().st_mode)})"
+    return warning(check_name, message, f"run `chmod {mode} {shlex.quote(str(path))}` as its owner")
+
+
+def write_error(folder: Path) -> str:
+    """Try to create a file in a folder. Return the error, or an empty string on success."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as fault:
+        return fault.strerror or str(fault)
