@@ -16,6 +16,7 @@ Supporting packages:
     storage        tables, sessions, locks and the service's own records
     text           PURE: text processing
     runtime        the process: garbage collection, memory, parsers in child processes
+    maintenance    subscriber import, pruning, backup, restore, move to another database
 
 The interfaces:
 
@@ -27,7 +28,6 @@ The interfaces:
 Modules:
 
     pipeline       one function for each step from papers to emails
-    maintenance    subscriber import, pruning, backup, restore, move to another database
     webhooks       events → the URLs that operators registered
     application    the application context, built once at startup
     main           composition root: `build(settings)`, `create_app(application)`

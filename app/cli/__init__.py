@@ -26,7 +26,8 @@ deliveries    list the emails in the ledger
 runs          list the job runs
 report        show the daily report, or send it to the operators
 settings      show the settings in effect, without secrets
-backup        backup, restore, move
+backup        backup, restore
+move          move to another database
 keys          key create, list, rotate, revoke, secret, dkim
 webhooks      webhooks list, add, test, messages, rotate, enable, disable, resend, remove
 bounces       parse bounce emails
@@ -54,6 +55,7 @@ from app.cli import (
     keys,
     migrate,
     model,
+    move,
     output,
     papers,
     preview,
@@ -93,7 +95,7 @@ for command in (
     settings.settings,
     backup.backup,
     backup.restore,
-    backup.move,
+    move.move,
     runs.runs,
     changes.changes,
     workers.workers,

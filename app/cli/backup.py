@@ -1,4 +1,4 @@
-"""backup, restore, move: write the database to a file, load it from a file, copy it to another database."""
+"""backup, restore: write the database to a file, load it from a file."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import typer
 
 from app import clock, logs, maintenance
 from app.cli import output
-from app.digests.after_restore import RestoreReport
+from app.maintenance.after_restore import RestoreReport
 from app.settings import check_database_url
 from app.storage import backup as backups
 from app.storage.database import Database
 from app.text.in_words import count_of
 
 
-def _database_url(value: str | None) -> str | None:
+def database_url(value: str | None) -> str | None:
+    """Check the URL of a database in an option."""
     try:
         return value and check_database_url(value)
     except ValueError as error:
@@ -36,7 +37,7 @@ def backup(
     The backup contains addresses and key hashes, so keep it private. Back up .env and DKIM keys separately.
     """
     now = clock.utcnow()
-    target = file or _default_file(now)
+    target = file or default_file(now)
     with output.open_application(needs_secret=False) as app:
         manifest = maintenance.back_up(app, target, now)
     size = target.stat().st_size
@@ -58,7 +59,7 @@ def restore(
         typer.Option(
             help="The URL of the old database, if it can still be read. Emails that it has sent since the "
             "backup are not sent again.",
-            callback=_database_url,
+            callback=database_url,
         ),
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only verify the file.")] = False,
@@ -100,42 +101,8 @@ def restore(
     print_report(report, origin, with_previous=previous is not None)
 
 
-def move(
-    to: Annotated[str, typer.Option("--to", help="The URL of an empty database.", callback=_database_url)],
-    as_json: output.AsJson = False,
-) -> None:
-    """Copy all data into an empty database and compare the two, for example to change to PostgreSQL.
-
-    Stop all processes first. All sending from the old database stays paused. You can repeat an interrupted
-    move.
-    """
-    now = clock.utcnow()
-    with output.open_application(needs_secret=False) as app:
-        file = _default_file(now)
-        moved = maintenance.move(app, to, file, now)
-    manifest = moved.manifest
-    if as_json:
-        output.print_json(
-            {
-                "file": str(file), "rows": manifest.rows, "tables": len(manifest.tables),
-                "pause_reason": moved.pause_reason,
-            }
-        )  # fmt: skip
-        return
-    output.out().print(
-        f"Copied and compared {count_of(manifest.rows, 'row')} in {len(manifest.tables)} tables. "
-        f"The backup remains in {output.escaped(str(file))}.\n"
-        "Set PAPERBOY_DATABASE_URL to the new URL, then start the service.",
-        soft_wrap=True,
-    )
-    if moved.pause_reason:
-        output.out().print(
-            f"All sending is still paused in the new database: {output.escaped(moved.pause_reason)}.",
-            soft_wrap=True,
-        )
-
-
-def _default_file(now: datetime) -> Path:
+def default_file(now: datetime) -> Path:
+    """Return the path of a new file in var/backups/."""
     names = (f"paperboy-{now:%Y%m%dT%H%M%SZ}{suffix}.zip" for suffix in ("", "-2", "-3"))
     paths = [Path("var/backups") / name for name in names]
     return next((path for path in paths if not path.exists()), paths[0])

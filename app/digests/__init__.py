@@ -16,6 +16,5 @@ explanation_text  write an explanation: its sentence, a note on changed preferen
 backtesting       compute the digests that interests would have produced on recent days
 hiding            hide a paper, and take it out of unsent digests
 operator_changes  change papers for an operator, and record the changes in the audit log
-after_restore     hold the digests that may have been sent since a backup was made
 reconciliation    compare the ledger with an independent count of who was due
 """

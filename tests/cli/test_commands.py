@@ -30,7 +30,7 @@ from app.application import Application
 from app.cli import backup, cli, preview
 from app.cli.output import parse_time, table
 from app.delivery import ledger
-from app.digests import after_restore
+from app.maintenance import after_restore
 from app.papers import source_registry
 from app.papers.polling import PollResult
 from app.relevance.matching import MatchDetails
@@ -1469,7 +1469,7 @@ def test_killed_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tm
     run("backup", "b.zip")
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/new.db")
     killed_at("app.storage.backup._pause", "restore", "b.zip")
-    killed_at("app.digests.after_restore.settle", "restore", "b.zip")
+    killed_at("app.maintenance.after_restore.settle", "restore", "b.zip")
     assert "a restore is running, or was interrupted" in run("sending", "status").stderr
     assert "is not empty" in run("restore", "b.zip", code=1).stderr
     for file in tmp_path.glob("new.db*"):

@@ -26,11 +26,10 @@ removal            remove a paper from digests that have not been sent yet
 paper_history      the digests that contain a paper
 signatures         DKIM signatures made before a digest is due
 queries            totals, editions, waiting emails
-after_restore      hold emails that may have been sent since the backup was made
+held_after_restore  hold emails that may have been sent since the backup was made; skip their ids
 retention          delete old deliveries and events; drop the signatures and senders of sent emails
 """
 
-from app.delivery.ledger.after_restore import ID_GAP, copy_since, hold_waiting, skip_ids
 from app.delivery.ledger.claims import (
     ALL_EDITIONS,
     LEASE,
@@ -77,6 +76,7 @@ from app.delivery.ledger.entries import (
     with_digest,
     withdraw,
 )
+from app.delivery.ledger.held_after_restore import ID_GAP, copy_since, hold_waiting, skip_ids
 from app.delivery.ledger.outcomes import OnFailed, record_results
 from app.delivery.ledger.paper_history import PaperHistory, paper_history
 from app.delivery.ledger.queries import (

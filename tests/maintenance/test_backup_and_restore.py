@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
-import subprocess
-import sys
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from alembic import command
-from sqlalchemy import text, update
+from sqlalchemy import text
 from sqlmodel import col, select
 
 from app import main, maintenance, pipeline, subscribers, webhooks
@@ -26,15 +20,14 @@ from app.application import Application
 from app.delivery import ledger, suppression
 from app.delivery.journal import AttemptResult, Journal
 from app.digests import reconciliation
-from app.digests.after_restore import RestoreReport
 from app.errors import Conflict, InvalidInput
+from app.maintenance.after_restore import RestoreReport
 from app.storage import backup, webhook_endpoints
 from app.storage.database import Database
 from app.storage.models import (
     Delivery,
     DeliveryState,
     Paper,
-    Source,
     Subscriber,
     WebhookEndpoint,
     WebhookEvent,
@@ -42,42 +35,10 @@ from app.storage.models import (
     WorkerRow,
 )
 from app.types import MailKind, SendOutcome, SendResult
-from tests.storage.test_migrations import config_of
+from tests.maintenance.conftest import DAY, READERS, add_papers, move, pop_run, received
 from tests.storage.test_releases import RELEASES, read_rows
 from tests.support import factories
 from tests.support.mail_server import MailServer
-
-DAY = timedelta(days=1)
-READERS = 8
-
-
-@pytest.fixture
-def empty_url(new_database_url: Callable[[], str]) -> str:
-    """Return the URL of a database without tables."""
-    url = new_database_url()
-    command.downgrade(config_of(url), "base")
-    return url
-
-
-@pytest.fixture
-def service(app: Application, now: datetime) -> Application:
-    """Return a service with eight subscribers at 10:00 UTC, and two new papers on each of five days."""
-    with app.db.write() as session:
-        source = factories.add_source(session, now)
-        for number in range(READERS):
-            due = now.replace(hour=10, minute=0)
-            factories.add_subscriber(session, f"r{number}@example.org", ["language agents"], due, hour=10)
-    for back in range(5):
-        add_papers(app, now - back * DAY, source.id or 0)
-    return app
-
-
-def add_papers(app: Application, now: datetime, source_id: int) -> None:
-    with app.db.write() as session:
-        source = session.get_one(Source, source_id)
-        for part in ("planning", "memory"):
-            title = f"Language agents with {part} number {now:%j}"
-            factories.add_paper(session, source, title, now.date(), now)
 
 
 def restore(
@@ -91,35 +52,6 @@ def restore(
     report = maintenance.restore(db, settings, file, manifest, now, previous)
     db.dispose()
     return main.build(settings), report
-
-
-@pytest.fixture
-def restored_services() -> Iterator[list[Application]]:
-    """Return a list of services that are closed at the end."""
-    services: list[Application] = []
-    yield services
-    for each in services:
-        each.db.dispose()
-
-
-def received(mail_server: MailServer) -> list[tuple[str, str]]:
-    """Return the recipient and the title of each paper that was sent."""
-    return [
-        (mail.recipient, title)
-        for mail in mail_server.messages
-        for title in sorted(
-            set(re.findall(r"with \w+ number \d+", mail.parsed().as_string().replace("=\n", "")))
-        )
-    ]
-
-
-def pop_run(rows: dict[str, list[dict[str, Any]]], job: str) -> dict[str, int]:
-    """Remove the first run of a job from the rows of all tables, and return its counts. It has ended well."""
-    run = next(row for row in rows["job_run"] if row["job"] == job)
-    rows["job_run"].remove(run)
-    assert (run["error"], bool(run["ended_at"])) == ("", True)
-    counts = run["counts"]
-    return dict(json.loads(counts) if isinstance(counts, str) else counts)
 
 
 def test_every_row_is_restored(
@@ -360,104 +292,6 @@ def test_copies_send_no_webhook_events(
     assert states_of_events(restored) == states_of_events(service) == {(True, "failed")}
     assert states_of_events(moved) == {(False, "pending")}
     assert webhooks.send_events(restored, now + DAY) == {}
-
-
-def move(service: Application, url: str, file: Path, now: datetime) -> Application:
-    """Move a service to another database, and return the service that uses it."""
-    maintenance.move(service, url, file, now)
-    folder = Path(service.settings.journal_dir).with_name(f"journal of {file.stem}")
-    return main.build(service.settings.model_copy(update={"database_url": url, "journal_dir": str(folder)}))
-
-
-def test_move_there_and_back(
-    service: Application, empty_url: str, tmp_path: Path, now: datetime, mail_server: MailServer,
-    restored_services: list[Application],
-) -> None:  # fmt: skip
-    """Each database has the same rows. The old one is paused for good, and the new one sends at once."""
-    pipeline.send_due(service, now + timedelta(hours=1))
-    before = read_rows(service.settings.database_url)
-    there = move(service, f"sqlite:///{tmp_path}/there.db", tmp_path / "1.zip", now + DAY)
-    back = move(there, empty_url, tmp_path / "2.zip", now + DAY)
-    restored_services += [there, back]
-    after = read_rows(empty_url)
-    assert [pop_run(after, "move")["rows"] > READERS for _ in (there, back)] == [True] * 2
-    assert after == {name: rows for name, rows in before.items() if name not in backup.EXCLUDED}
-    for old in (service, there):
-        assert not pipeline.send_due(old, now + DAY + timedelta(hours=1))["sent"]
-        with old.db.read() as session:
-            assert "this database was moved to " in ledger.pauses(session)[0].reason
-            with pytest.raises(Conflict, match="--force"):
-                ledger.resume(session)
-    add_papers(back, now + DAY, 1)
-    assert pipeline.send_due(back, now + DAY + timedelta(hours=1))["sent"] == READERS
-    mails = received(mail_server)
-    assert len(mails) == len(set(mails))
-
-
-def test_interrupted_move(
-    service: Application, empty_url: str, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An interrupted move is repeated. The operator's own pause goes with the database."""
-    with service.db.write() as session:
-        ledger.pause(session, "on holiday", now)
-    target = Database(empty_url)
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(maintenance, "_finish_move", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            maintenance.move(service, empty_url, tmp_path / "1.zip", now)
-    with target.read() as session:
-        assert ledger.pauses(session)[0].reason == maintenance.MOVING
-    maintenance.move(service, empty_url, tmp_path / "2.zip", now)
-    with target.write() as session:
-        assert ledger.pauses(session)[0].reason == "on holiday"
-        session.execute(update(Subscriber).values(email="changed@example.org").where(col(Subscriber.id) == 1))
-    with pytest.raises(Conflict, match="differs from this database in job_run, subscriber: empty it"):
-        maintenance.move(service, empty_url, tmp_path / "3.zip", now)
-    target.dispose()
-
-
-def test_move_takes_over_the_pause_of_an_import(
-    service: Application, empty_url: str, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An import that adds nobody and ends during the move does not end the pause, which goes along."""
-    with service.db.write() as session:
-        ledger.pause(session, ledger.IMPORTED, now - DAY)
-    original = maintenance._finish_move
-
-    def end_import(old: Database, new: Database, paused_before: str, at: datetime) -> None:
-        with service.db.write() as session:
-            assert not ledger.end_import_pause(session, now - DAY)
-        original(old, new, paused_before, at)
-
-    monkeypatch.setattr(maintenance, "_finish_move", end_import)
-    maintenance.move(service, empty_url, tmp_path / "1.zip", now)
-    target = Database(empty_url)
-    with target.read() as session:
-        assert [pause.reason for pause in ledger.pauses(session)] == [ledger.IMPORTED]
-    target.dispose()
-
-
-def test_move_waits_for_no_sender(
-    service: Application, empty_url: str, tmp_path: Path, now: datetime
-) -> None:
-    """While another process may send, nothing is moved, and nothing is paused."""
-    code = "import sys; from app.storage.database import Database; db = Database(sys.argv[1]); "
-    code += "db.presence.announce(); print('ready', flush=True); sys.stdin.read()"
-    command_line = [sys.executable, "-c", code, service.settings.database_url]
-    with subprocess.Popen(command_line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sender:  # noqa: S603
-        assert sender.stdout
-        assert sender.stdin
-        assert sender.stdout.readline() == b"ready\n"
-        with pytest.raises(Conflict, match="in use by 1 other process: stop"):
-            maintenance.move(service, empty_url, tmp_path / "1.zip", now)
-        sender.stdin.close()
-    with service.db.read() as session:
-        assert not ledger.pauses(session)
-    maintenance.move(service, empty_url, tmp_path / "1.zip", now)
 
 
 def test_workers_and_jobs_are_left_out(service: Application, tmp_path: Path, now: datetime) -> None:

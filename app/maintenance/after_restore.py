@@ -1,4 +1,4 @@
-"""After a restore: hold and count all emails that may have been sent since the backup was made."""
+"""Settle a restored database: hold emails that may have been sent since the backup, disable webhooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After a restore: hold the emails that may have been sent since the backup was made."""
+"""Hold the emails that may have been sent between the backup and the restore, and skip their ids."""
 
 from __future__ import annotations
 

@@ -1,0 +1,69 @@
+"""Back up the database and the journals to a file, and restore them, with all sending paused."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from sqlmodel import col, delete
+
+from app import bounces
+from app.application import Application
+from app.clock import Timeline
+from app.errors import Conflict, InvalidInput
+from app.maintenance import after_restore
+from app.settings import Settings
+from app.storage import backup, job_runs, schema
+from app.storage.backup import Manifest
+from app.storage.database import Database
+from app.storage.models import JobRun
+
+RESTORING = "a restore is running, or was interrupted: in that case, empty the database and repeat it"
+
+
+def back_up(app: Application, target: Path, now: datetime) -> Manifest:
+    """Write a backup while the service is running. Raise InvalidInput if the file exists."""
+    with job_runs.record(app.db, "backup", now) as run:
+        manifest = backup.write(app.db, target, Path(app.settings.journal_dir), now, version("paperboy"))
+        run.add({"rows": manifest.rows})
+    return manifest
+
+
+def restore(
+    db: Database,
+    settings: Settings,
+    source: Path,
+    manifest: Manifest,
+    now: datetime,
+    previous: Database | None = None,
+) -> after_restore.RestoreReport:
+    """Load a backup into an empty database, with all sending paused, and migrate it.
+
+    After an interrupted restore, the database is empty or paused with the reason RESTORING: empty it and
+    restore again.
+    """
+    if not backup.is_empty(db):
+        raise Conflict(
+            "the database in PAPERBOY_DATABASE_URL is not empty: move it away or set the URL of a new one, "
+            "then name the old database with --previous"
+        )
+    if previous and (fault := schema.revision_fault(previous) or schema.table_fault(previous)):
+        raise InvalidInput(f"the previous database cannot be used: {fault}")
+    journals = Path(settings.journal_dir)
+    if journals.exists() and any(journals.glob("*.journal")):
+        raise Conflict(f"{journals} contains journals of another database: move them away first")
+    time = Timeline(now, db.skew)
+    backup.load(settings.database_url, source, manifest, RESTORING, now)
+    schema.migrate(settings.database_url)
+    with db.write() as session:  # delete the run that made the backup: it had not ended
+        session.execute(delete(JobRun).where(col(JobRun.job) == "backup", col(JobRun.ended_at).is_(None)))
+    # The run is recorded only now, because its table did not exist before.
+    with job_runs.record(db, "restore", time(), job_runs.begin(db, "restore", now)) as run:
+        backup.restore_journals(source, manifest, journals)
+        report = after_restore.settle(
+            db, journals, manifest.created_at, now, bounces.record_refusal, previous
+        )
+        run.add({"rows": manifest.rows, "recovered": report.recovered, "waiting": report.waiting})
+        run.add({"due_since": report.due_since.total()})
+    return report

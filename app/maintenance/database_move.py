@@ -1,0 +1,73 @@
+"""Move the service to another database. Refuse to while another process uses the old one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from app.application import Application
+from app.clock import Timeline
+from app.delivery import ledger
+from app.errors import Conflict
+from app.storage import backup, job_runs, live_processes, webhook_endpoints
+from app.storage.backup import Manifest
+from app.storage.database import Database
+
+MOVING = "the database is being moved, or the move was interrupted: in that case, repeat it"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A completed move: the manifest of the copied data, and why the new database is paused ("" if not)."""
+
+    manifest: Manifest
+    pause_reason: str
+
+
+def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
+    """Copy everything into another, empty database, compare all tables, and pause the old database for good.
+
+    `file` is the backup from which the copy is made. No process may send mail in the meantime. An interrupted
+    move can be repeated. Raise Conflict if another process is still running, if the target has other rows, or
+    if the copy differs.
+    """
+    target = Database(target_url)
+    time = Timeline(now, target.skew)
+    try:
+        if others := live_processes.count_others(app.db.engine):
+            raise Conflict(
+                f"the database is in use by {others} other process{'es' * (others > 1)}: stop the service"
+            )
+        with app.db.write() as session:
+            pauses = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
+            reason = next((each.reason for each in pauses), MOVING)
+            ledger.pause(session, reason, now)  # pause again, so that an import does not end its own pause
+        paused_before = "" if reason == MOVING else reason
+        manifest = backup.write(app.db, file, Path(app.settings.journal_dir), now, version("paperboy"))
+        if backup.is_empty(target):
+            backup.load(target_url, file, manifest, MOVING, now)
+        if differing := backup.differing_tables(target, file, manifest):
+            raise Conflict(
+                f"the target differs from this database in {', '.join(differing)}: empty it and retry"
+            )
+        _finish_move(app.db, target, paused_before, now)
+        # Last, and only in the new database, because a repeated move compares the tables again.
+        with job_runs.record(target, "move", time(), job_runs.begin(target, "move", now)) as run:
+            run.add({"rows": manifest.rows})
+    finally:
+        target.dispose()
+    return Move(manifest, paused_before)
+
+
+def _finish_move(old: Database, new: Database, paused_before: str, now: datetime) -> None:
+    """Copy the operator's pause, if any, to the new database. Then pause the old database for good."""
+    moved = f"{ledger.MOVED} to {new.url.render_as_string(hide_password=True)}"
+    for db, reason in ((new, paused_before), (old, moved)):
+        with db.write() as session:
+            ledger.resume(session, force=True)
+            if reason:
+                ledger.pause(session, reason, now)
+            if db is old:  # last, because a repeated move compares the tables again
+                webhook_endpoints.disable_all(session, moved, now)

@@ -1,0 +1,79 @@
+"""Delete rows whose retention has passed. This runs nightly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+
+from sqlmodel import col, delete
+
+from app import subscribers
+from app.application import Application
+from app.delivery import ledger
+from app.links import Purpose
+from app.papers import pictures, source_history
+from app.storage import (
+    admin_sessions,
+    hit_counters,
+    idempotency_keys,
+    job_runs,
+    uploads,
+    webhook_endpoints,
+)
+from app.storage.models import JobRun
+
+SENDER_DATA_SINCE = timedelta(days=3)  # more than enough, because pruning runs every night
+
+
+def prune(app: Application, now: datetime) -> Counter[str]:
+    """Delete rows whose retention has passed.
+
+    No paper is sent twice as a result, because papers that old are never sent.
+
+    Deliveries and events are deleted in batches of a few thousand, so that other transactions do not wait
+    long. If the service stops, return between two transactions; the next nightly run continues.
+    """
+    now = app.timeline(now).start
+    days = app.settings.retention_days, app.settings.unconfirmed_days, app.settings.run_retention_days
+    old, unconfirmed, old_run = (now - timedelta(days=each) for each in days)
+    with job_runs.record(app.db, "prune", now) as run:
+        with app.db.write() as session:
+            run.counts["unconfirmed"] += subscribers.expire_pending(session, unconfirmed, now)
+            deleted = session.execute(delete(JobRun).where(col(JobRun.started_at) < old_run))
+            run.counts["runs"] += deleted.rowcount  # type: ignore[attr-defined]
+            run.counts["polls"] += source_history.prune(session, old_run)
+            listed_before = old.date() if app.settings.pictures else None
+            run.counts["pictures"] += pictures.prune(session, listed_before)
+            run.counts["webhook_messages"] += webhook_endpoints.prune(session, old_run)
+            run.counts["cards"] += ledger.prune_snapshots(session, old)
+            subscribers.expire_changes(session, now)
+            run.counts["requests"] += subscribers.prune_form_submissions(
+                session, now, app.signer.lifetimes[Purpose.CONFIRM]
+            )
+            run.counts["queries"] += subscribers.forget_unused_queries(session)
+            hit_counters.prune(session, now)
+            admin_sessions.prune(session, now - timedelta(hours=app.settings.admin_session_hours))
+            idempotency_keys.prune(session, now)
+        uploads.delete_expired(uploads.folder(app.settings.journal_dir), now)
+        run.counts.update(events=0, deliveries=0)
+        for prune_batch in (ledger.prune_deliveries, ledger.prune_events):
+            left = True
+            while left and not app.stopping.is_set():
+                with app.db.write() as session:
+                    batch = prune_batch(session, old)
+                run.counts.update(batch)
+                left = bool(batch.total())
+        run.counts["signatures"] = _drop_sender_data(app, now)
+    return run.counts
+
+
+def _drop_sender_data(app: Application, now: datetime) -> int:
+    """Drop what only senders needed of sent emails. Return the number of dropped signatures."""
+    count = 0
+    with app.db.read() as session:
+        first_id = ledger.first_id_since(session, now - SENDER_DATA_SINCE)
+    while first_id and not app.stopping.is_set():
+        with app.db.write() as session:
+            dropped, first_id = ledger.drop_sender_data(session, first_id, now - 2 * ledger.LEASE)
+        count += dropped
+    return count

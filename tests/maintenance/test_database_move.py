@@ -1,0 +1,115 @@
+"""Test moves to another database: its rows, the pauses of both databases, and other processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+from sqlmodel import col
+
+from app import maintenance, pipeline
+from app.application import Application
+from app.delivery import ledger
+from app.errors import Conflict
+from app.maintenance import database_move
+from app.storage import backup
+from app.storage.database import Database
+from app.storage.models import Subscriber
+from tests.maintenance.conftest import DAY, READERS, add_papers, move, pop_run, received
+from tests.storage.test_releases import read_rows
+from tests.support.mail_server import MailServer
+
+
+def test_move_there_and_back(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, mail_server: MailServer,
+    restored_services: list[Application],
+) -> None:  # fmt: skip
+    """Each database has the same rows. The old one is paused for good, and the new one sends at once."""
+    pipeline.send_due(service, now + timedelta(hours=1))
+    before = read_rows(service.settings.database_url)
+    there = move(service, f"sqlite:///{tmp_path}/there.db", tmp_path / "1.zip", now + DAY)
+    back = move(there, empty_url, tmp_path / "2.zip", now + DAY)
+    restored_services += [there, back]
+    after = read_rows(empty_url)
+    assert [pop_run(after, "move")["rows"] > READERS for _ in (there, back)] == [True] * 2
+    assert after == {name: rows for name, rows in before.items() if name not in backup.EXCLUDED}
+    for old in (service, there):
+        assert not pipeline.send_due(old, now + DAY + timedelta(hours=1))["sent"]
+        with old.db.read() as session:
+            assert "this database was moved to " in ledger.pauses(session)[0].reason
+            with pytest.raises(Conflict, match="--force"):
+                ledger.resume(session)
+    add_papers(back, now + DAY, 1)
+    assert pipeline.send_due(back, now + DAY + timedelta(hours=1))["sent"] == READERS
+    mails = received(mail_server)
+    assert len(mails) == len(set(mails))
+
+
+def test_interrupted_move(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupted move is repeated. The operator's own pause goes with the database."""
+    with service.db.write() as session:
+        ledger.pause(session, "on holiday", now)
+    target = Database(empty_url)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database_move, "_finish_move", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            maintenance.move(service, empty_url, tmp_path / "1.zip", now)
+    with target.read() as session:
+        assert ledger.pauses(session)[0].reason == database_move.MOVING
+    maintenance.move(service, empty_url, tmp_path / "2.zip", now)
+    with target.write() as session:
+        assert ledger.pauses(session)[0].reason == "on holiday"
+        session.execute(update(Subscriber).values(email="changed@example.org").where(col(Subscriber.id) == 1))
+    with pytest.raises(Conflict, match="differs from this database in job_run, subscriber: empty it"):
+        maintenance.move(service, empty_url, tmp_path / "3.zip", now)
+    target.dispose()
+
+
+def test_move_takes_over_the_pause_of_an_import(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import that adds nobody and ends during the move does not end the pause, which goes along."""
+    with service.db.write() as session:
+        ledger.pause(session, ledger.IMPORTED, now - DAY)
+    original = database_move._finish_move
+
+    def end_import(old: Database, new: Database, paused_before: str, at: datetime) -> None:
+        with service.db.write() as session:
+            assert not ledger.end_import_pause(session, now - DAY)
+        original(old, new, paused_before, at)
+
+    monkeypatch.setattr(database_move, "_finish_move", end_import)
+    maintenance.move(service, empty_url, tmp_path / "1.zip", now)
+    target = Database(empty_url)
+    with target.read() as session:
+        assert [pause.reason for pause in ledger.pauses(session)] == [ledger.IMPORTED]
+    target.dispose()
+
+
+def test_move_waits_for_no_sender(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime
+) -> None:
+    """While another process may send, nothing is moved, and nothing is paused."""
+    code = "import sys; from app.storage.database import Database; db = Database(sys.argv[1]); "
+    code += "db.presence.announce(); print('ready', flush=True); sys.stdin.read()"
+    command_line = [sys.executable, "-c", code, service.settings.database_url]
+    with subprocess.Popen(command_line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sender:  # noqa: S603
+        assert sender.stdout
+        assert sender.stdin
+        assert sender.stdout.readline() == b"ready\n"
+        with pytest.raises(Conflict, match="in use by 1 other process: stop"):
+            maintenance.move(service, empty_url, tmp_path / "1.zip", now)
+        sender.stdin.close()
+    with service.db.read() as session:
+        assert not ledger.pauses(session)
+    maintenance.move(service, empty_url, tmp_path / "1.zip", now)

@@ -1,0 +1,87 @@
+"""Test the pruning of old deliveries and events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+
+import pytest
+from sqlmodel import Session, select
+
+from app import maintenance
+from app.application import Application
+from app.delivery import ledger
+from app.delivery.ledger import retention
+from app.digests import planning
+from app.storage.models import Delivery, Event
+from app.types import Skip
+from tests.conftest import NOW
+from tests.support import factories
+
+AGENTS = "Language Agents that Plan"
+
+
+@pytest.fixture
+def app(app: Application) -> Application:
+    """Return the application with a paper of today, and Alice, who is due at eight and likes agents."""
+    with app.db.write() as session:
+        source = factories.add_source(session, NOW)
+        factories.add_paper(session, source, AGENTS, NOW.date(), NOW, abstract=f"{AGENTS}, at last.")
+        factories.add_subscriber(session, "alice@example.org", ["language agents"], NOW)
+    return app
+
+
+def plan(app: Application, now: datetime) -> Counter[str]:
+    return planning.plan(app.digest_context, now)
+
+
+@pytest.mark.parametrize("minutes", [1, 24 * 60])
+def test_pruned_deliveries_cannot_repeat_papers(app: Application, minutes: int) -> None:
+    """When the delivery of a paper is pruned, the paper is too old to be a candidate."""
+    plan(app, NOW)
+    later = NOW + timedelta(days=app.settings.retention_days, minutes=minutes)
+    with app.db.write() as session:
+        paper = session.exec(select(factories.Paper).where(factories.Paper.title == AGENTS)).one()
+        paper.last_listed_on = later.date()  # a source lists it again much later
+        session.exec(
+            select(factories.Listing).where(factories.Listing.paper_id == paper.id)
+        ).one().listed_on = later.date()
+    assert maintenance.prune(app, later)["deliveries"] == 1
+    assert plan(app, later) == {"skipped": 1}
+
+
+def test_pruning_deletes_later_bounces_of_a_delivery(app: Application) -> None:
+    """A younger bounce event does not prevent the pruning of older deliveries."""
+    plan(app, NOW)
+    with app.db.write() as session:
+        (delivery,) = session.exec(select(Delivery)).all()
+        at = NOW + timedelta(days=1)
+        session.add(
+            Event(at=at, kind="bounce", subscriber_id=delivery.subscriber_id, delivery_id=delivery.id)
+        )
+    later = NOW + timedelta(days=app.settings.retention_days, hours=12)
+    pruned = maintenance.prune(app, later)
+    assert (pruned["deliveries"], pruned["events"]) == (1, 1)
+
+
+def test_pruning_uses_short_transactions(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop between transactions keeps what is deleted. The next night continues."""
+    monkeypatch.setattr(retention, "BATCH_SIZE", 2)
+    with app.db.write() as session:
+        reader = factories.add_subscriber(session, "bob@example.org", [], NOW)
+        days = [NOW - timedelta(days=500 + number) for number in range(5)]
+        skips = [ledger.Entry(reader, f"{at:%Y-%m-%d}", at, Skip("quiet")) for at in days]
+        ledger.add_entries(session, skips, days[0])
+        session.add_all(Event(at=at, kind="changed", subscriber_id=reader) for at in days)
+    prune_batch = ledger.prune_deliveries
+
+    def prune_and_stop(session: Session, before: datetime) -> Counter[str]:
+        app.stopping.set()
+        return prune_batch(session, before)
+
+    with monkeypatch.context() as stopping:
+        stopping.setattr(ledger, "prune_deliveries", prune_and_stop)
+        assert maintenance.prune(app, NOW)["deliveries"] == 2
+    app.stopping.clear()
+    pruned = maintenance.prune(app, NOW)
+    assert (pruned["deliveries"], pruned["events"]) == (3, 5)

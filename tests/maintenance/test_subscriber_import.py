@@ -1,0 +1,154 @@
+"""Test imports of subscribers: their job runs, audit log and pauses, also when they are interrupted."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlmodel import col, select
+
+from app import maintenance
+from app.application import Application
+from app.delivery import ledger
+from app.errors import InvalidInput
+from app.settings import Settings
+from app.storage.models import AuditEntry, Event, JobRun, Subscriber
+from app.subscribers import csv_transfer
+from tests.conftest import NOW
+from tests.subscribers.test_csv_transfer import csv_file
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"email,interests\na@example.org,robotics\nb\xe9b@example.org,robotics\n",
+        b'email,interests\na@example.org,robotics\n"b@example.org,robotics\n',
+        b"email,interests\na@example.org," + b"x," * 600_000 + b"\n",
+        b"email,interests" + b",x" * 300 + b"\na@example.org,robotics\n",
+        b"x" * 3_000_000,
+    ],
+    ids=["encoding", "quotation mark", "long row", "columns", "long line"],
+)
+def test_unreadable_file_adds_nobody(content: bytes, app: Application) -> None:
+    """Nor does it pause sending, or count as a failed job."""
+    with pytest.raises(InvalidInput):
+        maintenance.import_subscribers(app, io.BytesIO(content), "cli", NOW)
+    with app.db.read() as session:
+        assert session.exec(select(Subscriber)).all() == []
+        assert session.exec(select(JobRun)).all() == []
+        assert not ledger.is_paused(session)
+
+
+def test_import_is_recorded_without_addresses(app: Application) -> None:
+    """The run has the counts and the skipped rows. The audit log says who imported."""
+    lines = ["alice@example.org,robotics,,,,,,", "alice@example.org,robotics,,,,,,"]
+    result = maintenance.import_subscribers(app, csv_file(*lines), "a key", NOW)
+    assert result.paused_scope
+    with app.db.read() as session:
+        run = session.get_one(JobRun, result.run_id)
+        assert run.counts == {"rows": 2, "added": 1, "rejected": 1, "total": 2}
+        assert [(row["row"], row["reason"]) for row in run.rejections] == [
+            (3, "this address is already registered: its state is active.")
+        ]
+        assert ledger.is_paused(session)
+    assert audit_entries(app) == [
+        ("a key", "subscriber.import", "2 rows"),
+        ("a key", "sending.pause", "*"),
+        ("a key", "subscriber.import", "1 subscriber"),
+    ]
+
+
+def audit_entries(app: Application) -> list[tuple[str, str, str]]:
+    with app.db.read() as session:
+        entries = session.exec(select(AuditEntry).order_by(col(AuditEntry.id)))
+        return [(entry.actor, entry.action, entry.subject) for entry in entries]
+
+
+def test_import_that_adds_nobody_ends_its_own_pause(app: Application) -> None:
+    """An operator did not resume, so complaints count as before."""
+    assert not maintenance.import_subscribers(app, csv_file("nobody,robotics,,,,,,"), "cli", NOW).paused_scope
+    actions = [action for _, action, _ in audit_entries(app)]
+    assert actions == ["subscriber.import", "sending.pause", "subscriber.import", "sending.pause_ended"]
+    with app.db.read() as session:
+        assert not ledger.is_paused(session)
+
+
+@pytest.mark.parametrize("reason", ["on holiday", ledger.IMPORTED])
+def test_import_does_not_end_the_pause_of_others(reason: str, app: Application) -> None:
+    """An operator, or another import, pauses sending meanwhile."""
+
+    def pause(_: object) -> None:
+        with app.db.write() as session:
+            ledger.pause(session, reason, NOW + timedelta(seconds=5))
+
+    maintenance.import_subscribers(app, csv_file("nobody,robotics,,,,,,"), "cli", NOW, after_batch=pause)
+    with app.db.read() as session:
+        assert [each.reason for each in ledger.pauses(session)] == [reason]
+    assert "sending.pause_ended" not in [action for _, action, _ in audit_entries(app)]
+
+
+def test_stopped_import_ends_between_two_batches(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says where, and can be repeated."""
+    monkeypatch.setattr(csv_transfer, "IMPORT_BATCH", 2)
+    lines = [f"reader{number}@example.org,robotics,,,,,," for number in range(5)]
+    result = maintenance.import_subscribers(
+        app, csv_file(*lines), "cli", NOW, after_batch=lambda _: app.stopping.set()
+    )
+    assert (result.report.rows, result.report.added, result.report.is_complete) == (2, 2, False)
+    with app.db.read() as session:
+        assert "2 of 5 rows" in session.get_one(JobRun, result.run_id).error
+    app.stopping.clear()
+    assert maintenance.import_subscribers(app, csv_file(*lines), "cli", NOW).report.added == 3
+
+
+KILLED = """
+    import os, signal, sys
+    from app import main, maintenance, settings
+    from app.subscribers import csv_transfer
+    from tests.conftest import NOW
+
+    csv_transfer.IMPORT_BATCH = 10
+    app = main.build(settings.Settings.model_validate_json(os.environ["SETTINGS"]))
+
+    def after_batch(report):
+        if report.rows == 30:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with open(sys.argv[1], "rb") as file:
+        maintenance.import_subscribers(app, file, "cli", NOW, hold=True, after_batch=after_batch)
+"""
+
+
+def test_killed_import_can_be_repeated(app: Application, settings: Settings, tmp_path: Path) -> None:
+    """Nobody is lost, nobody is added twice, sending stays paused, and the audit log has the import."""
+    file = tmp_path / "readers.csv"
+    emails = [f"reader{number:02}@example.org" for number in range(47)]
+    file.write_bytes(csv_file(*(f"{email},robotics,,,,,," for email in emails)).getvalue())
+    environment = {**os.environ, "SETTINGS": settings.model_dump_json()}
+    process = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", textwrap.dedent(KILLED), str(file)], env=environment, check=False, timeout=60
+    )
+    assert process.returncode == -signal.SIGKILL
+    with app.db.read() as session:
+        assert len(session.exec(select(Subscriber.email)).all()) == 30
+        assert ledger.is_paused(session)
+    assert audit_entries(app) == [("cli", "subscriber.import", "47 rows"), ("cli", "sending.pause", "*")]
+    with file.open("rb") as content:
+        result = maintenance.import_subscribers(app, content, "cli", NOW + timedelta(minutes=1), hold=True)
+    assert (result.report.added, result.report.registered, result.paused_scope) == (
+        17,
+        30,
+        ledger.ALL_EDITIONS,
+    )
+    with app.db.read() as session:
+        assert session.exec(select(Subscriber.email).order_by(Subscriber.email)).all() == emails
+        added = session.exec(select(Event.subscriber_id).where(Event.kind == "added")).all()
+        assert len(added) == len(set(added)) == 47
+        assert ledger.is_paused(session)
