@@ -7,7 +7,7 @@ import time
 import pytest
 
 from app.delivery.smtp import responses
-from app.delivery.smtp.responses import Reason, notice_phrases, phases, refusal_phrases
+from app.delivery.smtp.responses import Reason, failure_notice_phrases, phases, refusal_phrases
 from app.types import SendOutcome
 
 
@@ -418,7 +418,7 @@ def test_long_texts_are_truncated_before_matching(text: str) -> None:
         *refusal_phrases.PHRASES_BY_REASON.values(),
         *refusal_phrases.WORDS_BY_REASON.values(),
         *phases.PHASES.values(),
-        notice_phrases.FAILURE,
+        failure_notice_phrases.FAILURE,
     ],
 )
 def test_phrases_are_in_lower_case(block: str) -> None:

@@ -4,14 +4,14 @@ The same tables are used for the relay's replies and for bounce notices. A speci
 Many servers send 5.0.0, 5.7.1 or no status, whatever the cause. In that case, the text decides. The generic
 status counts only if the text is not recognised.
 
-refusal_reasons  the reasons, and the consequences of each
-enhanced_status  enhanced statuses → reasons
-refusal_phrases  the phrases with which servers refuse mail
-phrase_matching  phrases → reasons
-phases           which command was refused
-notice_phrases   the phrases by which bounce notices are recognised
-diagnosis        status, text and command of a refusal → `Diagnosis`
-reply_outcomes   a relay's reply → `SendOutcome`; the phrases with which receivers ask us to slow down
+refusal_reasons         the reasons, and the consequences of each
+enhanced_status         enhanced statuses → reasons
+refusal_phrases         the phrases with which servers refuse mail, by reason
+phrase_matching         phrases → reasons
+phases                  which command was refused
+failure_notice_phrases  the phrases that identify a text as a notice of failure, whatever the reason
+diagnosis               status, text and command of a refusal → `Diagnosis`
+reply_outcomes          a relay's reply → `SendOutcome`; the phrases with which receivers ask us to slow down
 """
 
 from app.delivery.smtp.responses.diagnosis import Diagnosis, diagnose

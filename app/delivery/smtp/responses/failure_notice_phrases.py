@@ -1,4 +1,7 @@
-"""PURE. Phrases that report a failed delivery and identify notices, written as in `refusal_phrases`."""
+"""PURE. Phrases that only identify a text as a notice of a failed delivery.
+
+They are written as in `refusal_phrases`, whose phrases name the reason of the failure.
+"""
 
 FAILURE = r"""
         \bundeliver(?:ed|able)
