@@ -5,7 +5,8 @@ pagination    paginated lists
 problems      errors as problem+json
 etags         ETags: omit unchanged responses; refuse changes to an outdated version
 idempotency   the Idempotency-Key header: carry out a repeated request only once
-values        strict parameters: days, numbers, booleans; unknown ones are errors
+values        strict values: days, times, numbers, booleans
+unknown_parameters  refuse requests with parameters that the operation does not take
 audit_log     changes made by operators
 docs          the HTML documentation
 
@@ -46,7 +47,7 @@ from app.web.api import (
     subscriber_files,
     subscribers,
     suppressions,
-    values,
+    unknown_parameters,
     webhooks,
     workers,
 )
@@ -97,9 +98,7 @@ class Api(FastAPI):
 # Included once for all applications, because FastAPI takes 0.1 s to include a router.
 _ROUTER = APIRouter(responses=problems.responses(401, 403, 422, 429, 500, 503))
 for _resource in RESOURCES:
-    _ROUTER.include_router(
-        _resource.router, prefix="/v1", dependencies=[Depends(values.reject_unknown_parameters)]
-    )
+    _ROUTER.include_router(_resource.router, prefix="/v1", dependencies=[Depends(unknown_parameters.reject)])
 _ROUTER.include_router(docs.router)
 
 
