@@ -85,14 +85,14 @@ Where to find limits, weights and intervals:
     how often a bounce counts                   bounces/recording.py
     how a relay's replies are understood        delivery/smtp/responses/reply_outcomes.py, refusal_phrases.py
     words that ask a sender to slow down        delivery/smtp/responses/reply_outcomes.py
-    how long links work (LIFETIMES)             settings.py, links.py
+    how long links work (LIFETIMES)             settings.py, links.py, web/admin/sign_in.py
     how long an operator is signed in           settings.py, web/admin/sign_in.py
     how many emails can be requested            subscribers/mailbox_limits.py
     how many forms a network may send           settings.py, web/form_throttle.py
-    when an event is sent again (EVENTS)        storage/retry_delays.py
+    when an event is sent again or given up     storage/retry_delays.py
     rate limits of the web app                  settings.py, web/rate_limits.py, web/connection_limits.py
     how many expensive responses run at once    web/capacity.py
-    how long rows are kept                      settings.py, delivery/ledger/retention.py
+    how long rows are kept                      settings.py, maintenance/, delivery/ledger/retention.py
 """
 
 import os
