@@ -315,15 +315,15 @@ def prepare(settings: dict[str, Any], readers: int, days: int, spread: bool) -> 
 def live(settings: dict[str, Any], server: int, readers: int, days: int, spread: bool) -> dict[str, Any]:
     """Plan, sign and send for some days, and measure the last one. Must run in its own process."""
     app = _build(settings)
-    meter, before = Meter(server), 0
+    meter, before, peak = Meter(server), 0, 0
     for day in range(days):
         meter = Meter(server)
         if day == days - 1:
             before = ledger_bytes(app)
         for hour in range(ZONES if spread else 1):
             live_an_hour(app, meter, FIRST_HOUR + DAY * day + HOUR * hour)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    maintenance.prune(app, FIRST_HOUR + DAY * days)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024  # before the last pruning
+        maintenance.prune(app, FIRST_HOUR + DAY * (day + 1))
     with app.db.read() as session:
         sent = session.exec(select(func.count()).where(Delivery.state == DeliveryState.SENT)).one()
     stored = (ledger_bytes(app) - before) / readers
