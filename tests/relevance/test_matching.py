@@ -325,6 +325,20 @@ def _bracketed(text: str, spans: Spans) -> str:
     return text
 
 
+def test_reasons_do_not_depend_on_other_interests() -> None:
+    """Interests share the excerpts with their common words, but not with other forms of these words."""
+    model = RelevanceModel.bundled()
+    forms = ["token", "tokenization", "decoding", "languages", "LLM", "large", "model", "to"]
+    texts = [" ".join(words) for words in itertools.combinations(forms, 3)]
+    both_forms = PaperView(5, "Tokens for Language Models", "Tokenization: a token of an LLM may be large.")
+    papers = [replace(each, tldr=SUMMARY) for each in (*PAPERS, both_forms)]
+    shared = matching.MatchIndex(papers, model)
+    for query in map(parse, texts):
+        alone = matching.MatchIndex(papers, model, shared.texts)
+        for paper in papers:
+            assert shared.reason(query, paper.id) == alone.reason(query, paper.id), query.text
+
+
 VOCABULARY = ["diffusion", "video", "decoding", "image", "agents", "LLM", "large", "language", "models", "to"]
 SUBJECT_WORDS = [
     "RL",
