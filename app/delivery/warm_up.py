@@ -71,7 +71,7 @@ class WarmUpStatus:
         full = [f"{use.receiver} ({use.waiting})" for use in self.receivers if use.waiting]
         named = ", ".join(full[:NAMED]) + (f" and {len(full) - NAMED} more" if len(full) > NAMED else "")
         mails = "1 email is waiting" if self.waiting == 1 else f"{self.waiting} emails are waiting"
-        waiting = f"{mails} until tomorrow: {named}" if full else "no mail is waiting"
+        waiting = f"{mails} until tomorrow: {named}" if full else "no emails are waiting"
         ends = f"there is no limit from {self.unlimited_from} on"
         limit = f"each receiver gets at most {self.limit} emails today"
         return f"it began on {self.start}; {limit}, and {ends}; {waiting}"

@@ -196,7 +196,7 @@ def renew_by_page(app: Application, client: TestClient, whose: int, preferences:
     assert answer.status_code == 200
     assert "no longer work" in answer.text
     assert not LINK.search(answer.text)
-    assert not re.search(r'href="/[a-z]+/[\w-]{51}', answer.text), "the new ones are sent alone"
+    assert not re.search(r'href="/[a-z]+/[\w-]{51}', answer.text), "the new links must only be sent by email"
 
 
 def renew_by_api(app: Application, client: TestClient, whose: int, preferences: str) -> None:

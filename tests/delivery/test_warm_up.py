@@ -196,7 +196,7 @@ def test_no_limit(app: Application, mail_server: MailServer, now: datetime, days
 def test_operators_see_what_waits(warming: Application, mail_server: MailServer, now: datetime) -> None:
     """The doctor names the receivers."""
     (quiet,) = service_state.check_warm_up(warming.db, warming.settings, now)
-    assert quiet.message.endswith("no mail is waiting")
+    assert quiet.message.endswith("no emails are waiting")
     readers_at(warming, now, "gmail.com", 5)
     pipeline.send_pending(warming, now)
     (finding,) = service_state.check_warm_up(warming.db, warming.settings, now)

@@ -101,7 +101,7 @@ def test_report_lists_settings_apart(
     proper.db.dispose()
 
 
-def test_alert_about_settings_that_stop_the_mail(
+def test_alert_about_errors_in_settings(
     service: Application, mail_server: MailServer, now: datetime, tmp_path: Path
 ) -> None:
     """A folder that disappears is an error. Warnings, which may be accepted for good, cause no alert."""

@@ -14,7 +14,7 @@ from app.subscribers import Preferences, event_names, mailbox_limits, repository
 
 
 def test_each_event_has_a_name() -> None:
-    """No kind is shown as it is stored if that has an underscore or is not a word for people."""
+    """Pages and commands never show the stored name of an event."""
     sources = [path.read_text("utf-8") for path in Path(app.__file__).parent.rglob("*.py")]
     recorded = {kind for text in sources for kind in re.findall(r'record_event\(\w+, "(\w+)"', text)}
     kinds = recorded | set(repository.CHANGES) | {mailbox_limits.LINKS_REPLACED, repository.ADDRESS_CHANGED}

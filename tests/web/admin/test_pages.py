@@ -794,7 +794,7 @@ def test_warm_up(app: Application, settings: Settings) -> None:
             0,
             (
                 "It began on {start}; each receiver gets at most 50 emails today, and "
-                "there is no limit from {end} on; no mail is waiting."
+                "there is no limit from {end} on; no emails are waiting."
             ),
         ),
         (30, "It ended on {end}."),
