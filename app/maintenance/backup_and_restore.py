@@ -14,8 +14,8 @@ from app.clock import Timeline
 from app.errors import Conflict, InvalidInput
 from app.maintenance import after_restore
 from app.settings import Settings
-from app.storage import backup, job_runs, schema
-from app.storage.backup import Manifest
+from app.storage import backup_file, job_runs, schema
+from app.storage.backup_file import Manifest
 from app.storage.database import Database
 from app.storage.models import JobRun
 
@@ -25,7 +25,7 @@ RESTORING = "a restore is running, or was interrupted: in that case, empty the d
 def back_up(app: Application, target: Path, now: datetime) -> Manifest:
     """Write a backup while the service is running. Raise InvalidInput if the file exists."""
     with job_runs.record(app.db, "backup", now) as run:
-        manifest = backup.write(app.db, target, Path(app.settings.journal_dir), now, version("paperboy"))
+        manifest = backup_file.write(app.db, target, Path(app.settings.journal_dir), now, version("paperboy"))
         run.add({"rows": manifest.rows})
     return manifest
 
@@ -43,7 +43,7 @@ def restore(
     After an interrupted restore, the database is empty or paused with the reason RESTORING: empty it and
     restore again.
     """
-    if not backup.is_empty(db):
+    if not backup_file.is_empty(db):
         raise Conflict(
             "the database in PAPERBOY_DATABASE_URL is not empty: move it away or set the URL of a new one, "
             "then name the old database with --previous"
@@ -54,13 +54,13 @@ def restore(
     if journals.exists() and any(journals.glob("*.journal")):
         raise Conflict(f"{journals} contains journals of another database: move them away first")
     time = Timeline(now, db.skew)
-    backup.load(settings.database_url, source, manifest, RESTORING, now)
+    backup_file.load(settings.database_url, source, manifest, RESTORING, now)
     schema.migrate(settings.database_url)
     with db.write() as session:  # delete the run that made the backup: it had not ended
         session.execute(delete(JobRun).where(col(JobRun.job) == "backup", col(JobRun.ended_at).is_(None)))
     # The run is recorded only now, because its table did not exist before.
     with job_runs.record(db, "restore", time(), job_runs.begin(db, "restore", now)) as run:
-        backup.restore_journals(source, manifest, journals)
+        backup_file.restore_journals(source, manifest, journals)
         report = after_restore.settle(
             db, journals, manifest.created_at, now, bounces.record_refusal, previous
         )

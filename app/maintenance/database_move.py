@@ -11,8 +11,8 @@ from app.application import Application
 from app.clock import Timeline
 from app.delivery import ledger
 from app.errors import Conflict
-from app.storage import backup, job_runs, live_processes, webhook_endpoints
-from app.storage.backup import Manifest
+from app.storage import backup_file, job_runs, live_processes, webhook_endpoints
+from app.storage.backup_file import Manifest
 from app.storage.database import Database
 
 MOVING = "the database is being moved, or the move was interrupted: in that case, repeat it"
@@ -45,10 +45,10 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
             reason = next((each.reason for each in pauses), MOVING)
             ledger.pause(session, reason, now)  # pause again, so that an import does not end its own pause
         paused_before = "" if reason == MOVING else reason
-        manifest = backup.write(app.db, file, Path(app.settings.journal_dir), now, version("paperboy"))
-        if backup.is_empty(target):
-            backup.load(target_url, file, manifest, MOVING, now)
-        if differing := backup.differing_tables(target, file, manifest):
+        manifest = backup_file.write(app.db, file, Path(app.settings.journal_dir), now, version("paperboy"))
+        if backup_file.is_empty(target):
+            backup_file.load(target_url, file, manifest, MOVING, now)
+        if differing := backup_file.differing_tables(target, file, manifest):
             raise Conflict(
                 f"the target differs from this database in {', '.join(differing)}: empty it and retry"
             )

@@ -26,5 +26,5 @@ link_access        verify the signed link in a path; responses that must not be 
 http_cache         conditional responses, and a cache that keeps responses for a few minutes
 feed_formats       serialize feeds as Atom and JSON Feed
 errors             map exceptions to a status and an error page
-telemetry          spans for an OpenTelemetry collector, if one is configured
+request_traces     spans for an OpenTelemetry collector, if one is configured
 """

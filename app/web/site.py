@@ -26,8 +26,8 @@ from app.web import (
     monitoring,
     paper_cards,
     preview,
+    request_traces,
     security,
-    telemetry,
     templating,
 )
 from app.web.admin.timing import Timing
@@ -97,5 +97,5 @@ def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
         mount.path_regex = re.compile(mount.path_regex.pattern, re.DOTALL)
         site.router.routes.append(mount)
     site.mount("/static", templating.Static(directory=templating.STATIC), name="static")
-    telemetry.install(site, app.settings)
+    request_traces.install(site, app.settings)
     return site

@@ -1464,11 +1464,11 @@ def test_killed_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tm
         killed = subprocess.run(command, env=environment, cwd=tmp_path, check=False)  # noqa: S603
         assert killed.returncode == -signal.SIGKILL
 
-    killed_at("app.storage.backup._write_journals", "backup", "b.zip")
+    killed_at("app.storage.backup_file._write_journals", "backup", "b.zip")
     assert not (tmp_path / "b.zip").exists()
     run("backup", "b.zip")
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/new.db")
-    killed_at("app.storage.backup._pause", "restore", "b.zip")
+    killed_at("app.storage.backup_file._pause", "restore", "b.zip")
     killed_at("app.maintenance.after_restore.settle", "restore", "b.zip")
     assert "a restore is running, or was interrupted" in run("sending", "status").stderr
     assert "is not empty" in run("restore", "b.zip", code=1).stderr

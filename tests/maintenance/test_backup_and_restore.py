@@ -22,7 +22,7 @@ from app.delivery.journal import AttemptResult, Journal
 from app.digests import reconciliation
 from app.errors import Conflict, InvalidInput
 from app.maintenance.after_restore import RestoreReport
-from app.storage import backup, webhook_endpoints
+from app.storage import backup_file, webhook_endpoints
 from app.storage.database import Database
 from app.storage.models import (
     Delivery,
@@ -48,7 +48,7 @@ def restore(
     folder = Path(service.settings.journal_dir).with_name("journal of the restored")
     settings = service.settings.model_copy(update={"database_url": url, "journal_dir": str(folder)})
     db = Database(url)
-    manifest = backup.read_manifest(file)
+    manifest = backup_file.read_manifest(file)
     report = maintenance.restore(db, settings, file, manifest, now, previous)
     db.dispose()
     return main.build(settings), report
@@ -76,7 +76,7 @@ def test_every_row_is_restored(
     before["job_run"] = [run for run in before["job_run"] if run["job"] != "backup"]
     counts = pop_run(after, "restore")
     assert counts == {"rows": manifest.rows, "recovered": 0, "waiting": 0, "due_since": 0}
-    assert after == {name: rows for name, rows in before.items() if name not in backup.EXCLUDED}
+    assert after == {name: rows for name, rows in before.items() if name not in backup_file.EXCLUDED}
     assert manifest.tables["delivery"].rows == READERS
     assert (report.waiting, report.due_since) == (0, {})
 
@@ -215,18 +215,18 @@ def test_restore_refuses(
         maintenance.back_up(service, file, now)
     damaged.write_bytes(file.read_bytes()[:-200])
     with pytest.raises(InvalidInput, match="not a complete backup"):
-        backup.read_manifest(damaged)
+        backup_file.read_manifest(damaged)
     with zipfile.ZipFile(file) as source, zipfile.ZipFile(damaged, "w") as target:
         for name in source.namelist():
             content = source.read(name)
             target.writestr(name, content.replace(b"r1@example.org", b"x1@example.org"))
     with pytest.raises(InvalidInput, match="table subscriber has a different checksum"):
-        backup.read_manifest(damaged)
+        backup_file.read_manifest(damaged)
     shutil.copy(file, damaged)
-    manifest = backup.read_manifest(file)
-    assert not backup.is_empty(service.db)
+    manifest = backup_file.read_manifest(file)
+    assert not backup_file.is_empty(service.db)
     db = Database(empty_url)
-    assert backup.is_empty(db)
+    assert backup_file.is_empty(db)
     journals = Path(service.settings.journal_dir)
     journals.mkdir(parents=True, exist_ok=True)
     (journals / "other.journal").write_bytes(b"")
@@ -237,7 +237,7 @@ def test_restore_refuses(
         session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     with pytest.raises(InvalidInput, match="previous database cannot be used"):
         maintenance.restore(db, settings, file, manifest, now, service.db)
-    assert backup.is_empty(db)
+    assert backup_file.is_empty(db)
     db.dispose()
     newer = replace(manifest, revision="9999")
     with zipfile.ZipFile(file) as source, zipfile.ZipFile(damaged, "w") as target:
@@ -247,7 +247,7 @@ def test_restore_refuses(
                 content = content.replace(manifest.revision.encode(), newer.revision.encode())
             target.writestr(name, content)
     with pytest.raises(InvalidInput, match="newer than this release"):
-        backup.read_manifest(damaged)
+        backup_file.read_manifest(damaged)
 
 
 def test_backup_of_a_release_moves_to_another_kind_of_database(
@@ -299,7 +299,7 @@ def test_workers_and_jobs_are_left_out(service: Application, tmp_path: Path, now
     file = tmp_path / "backup.zip"
     with service.db.write() as session:
         session.add(WorkerRow(name="mail1:1:a", started_at=now, seen_at=now))
-    backup.write(service.db, file, tmp_path, now, "0.2.0")
+    backup_file.write(service.db, file, tmp_path, now, "0.2.0")
     tables = {name.partition("/")[2].partition(".")[0] for name in zipfile.ZipFile(file).namelist()}
     assert "delivery" in tables
     assert not {name for name in tables if name == "worker" or name.startswith("procrastinate")}

@@ -16,7 +16,7 @@ from app.application import Application
 from app.delivery import ledger
 from app.errors import Conflict
 from app.maintenance import database_move
-from app.storage import backup
+from app.storage import backup_file
 from app.storage.database import Database
 from app.storage.models import Subscriber
 from tests.maintenance.conftest import DAY, READERS, add_papers, move, pop_run, received
@@ -36,7 +36,7 @@ def test_move_there_and_back(
     restored_services += [there, back]
     after = read_rows(empty_url)
     assert [pop_run(after, "move")["rows"] > READERS for _ in (there, back)] == [True] * 2
-    assert after == {name: rows for name, rows in before.items() if name not in backup.EXCLUDED}
+    assert after == {name: rows for name, rows in before.items() if name not in backup_file.EXCLUDED}
     for old in (service, there):
         assert not pipeline.send_due(old, now + DAY + timedelta(hours=1))["sent"]
         with old.db.read() as session:

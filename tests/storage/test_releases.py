@@ -23,7 +23,7 @@ from app.doctor import service_state
 from app.doctor.findings import Level
 from app.errors import SchemaError
 from app.settings import Settings
-from app.storage import backup, schema
+from app.storage import backup_file, schema
 from app.storage.database import ROOT
 from app.storage.models import Delivery, DeliveryState, DigestContent
 from tests.storage.test_migrations import config_of
@@ -64,7 +64,7 @@ def released(request: pytest.FixtureRequest, new_database_url: Callable[[], str]
     """Return the version, and the URL of a filled database of that version."""
     url, file = new_database_url(), RELEASES / f"{request.param}.zip"
     command.downgrade(config_of(url), "base")
-    backup.load(url, file, backup.read_manifest(file), "it was restored", RESTORED_AT)
+    backup_file.load(url, file, backup_file.read_manifest(file), "it was restored", RESTORED_AT)
     return request.param, url
 
 
@@ -81,7 +81,7 @@ def test_every_release_has_a_backup_with_rows_in_each_table() -> None:
     """Only a trained model, which is large, is left out."""
     assert {path.stem for path in RELEASES.iterdir()} == set(RELEASED)
     for path in RELEASES.iterdir():
-        manifest = backup.read_manifest(path)
+        manifest = backup_file.read_manifest(path)
         assert manifest.revision == RELEASED[path.stem]
         assert [name for name, table in manifest.tables.items() if not table.rows] == ["trained_model"]
 

@@ -9,13 +9,13 @@ from fastapi import FastAPI
 
 from app.errors import InvalidSettings
 from app.settings import Settings
-from app.web import telemetry
+from app.web import request_traces
 
 
 def test_no_endpoint_installs_no_tracing(settings: Settings) -> None:
     """The `otel` extra need not be installed."""
     site = FastAPI()
-    telemetry.install(site, settings)
+    request_traces.install(site, settings)
     assert site.user_middleware == []
 
 
@@ -26,4 +26,4 @@ def test_endpoint_without_the_extra_raises_an_error(
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     new_settings = settings.model_copy(update={"otel_endpoint": "http://127.0.0.1:4318/v1/traces"})
     with pytest.raises(InvalidSettings, match=r"\.\[otel\]"):
-        telemetry.install(FastAPI(), new_settings)
+        request_traces.install(FastAPI(), new_settings)
