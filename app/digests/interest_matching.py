@@ -136,9 +136,10 @@ class InterestMatcher:
         """Return a hint about a valid interest, to show to the subscriber."""
         self.match([Interest(text)])
         read = self.read_as(text)
-        hint = InterestHint(text, did_you_mean=read)
+        hint = suggestions.hint_as_typed(text, read)
         query = query_language.parse(read or text)
-        if not query.terms or self.papers_above_floor(text) or self.absent_fields_note(text):
+        is_enough = hint.with_exclusion or self.papers_above_floor(text) or self.absent_fields_note(text)
+        if is_enough or not query.terms:
             return hint
         missing = tuple(self._index.missing_words(query))
         shorter = self._best_shorter_interest(query.text)

@@ -20,6 +20,8 @@ from app.text.tokenizer import WORD, stem_all, tokenise, without_stopwords
 MAX_INTEREST_CHARS = 300
 MAX_WORD_CHARS = 100  # no word is longer, except in a language without spaces
 MAX_MUTED_CHARS = 100
+_NEGATIONS = frozenset(("NOT", "-"))
+OPERATORS = _NEGATIONS | {"AND", "OR"}  # of other search engines
 
 _INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # often copied from web pages
 _UNSUPPORTED_FILTER = re.compile(  # used by other search engines
@@ -29,6 +31,7 @@ _FILTER_FIELDS = {"author": "authors", "org": "organizations", "cat": "categorie
 _FILTER = f"({'|'.join(_FILTER_FIELDS)}):"
 _EMPTY_FILTER = re.compile(_FILTER, re.IGNORECASE)
 _SYNTAX = re.compile(rf'"|(?:^|\s)-\S|\b{_FILTER}', re.IGNORECASE)  # more than plain words
+_CONJUNCTIONS = {"and", "but"}
 _HYPHENATED = re.compile(r"[^\W_][^\W_.]*(?:\.[^\W_]+)*(?:-[^\W_.]+(?:\.[^\W_]+)*)+")
 _NAME_MARK = re.compile(r"[^\W\d_][A-Z]|\d")
 _VALUE_PUNCTUATION = " ,;.()[]*"  # ignored around the value of a filter
@@ -184,12 +187,61 @@ def plain_runs(text: str) -> list[tuple[int, int]]:
 
 
 def split_suggestion(text: str) -> tuple[str, ...]:
-    """Return the comma-separated parts of a text that looks like several plain interests, otherwise ()."""
+    """Return the parts of a text that looks like several interests, otherwise ().
+
+    Plain words are split at commas. Any text without brackets is split at the operator OR.
+    """
     text = normalise(text)
-    if "," not in text or _SYNTAX.search(text):
-        return ()
-    parts = dict.fromkeys(part.strip() for part in text.split(",") if WORD.search(part))
+    pieces = _split_at_or(text)
+    if len(pieces) == 1 and not _SYNTAX.search(text):
+        pieces = text.split(",")
+    parts = [*dict.fromkeys(piece.strip() for piece in pieces if WORD.search(piece))]
+    if any(part.startswith("-") or part.split()[0] in _NEGATIONS for part in parts[1:]):
+        return ()  # an exclusion belongs to the part before it
     return tuple(parts) if len(parts) > 1 else ()
+
+
+def _split_at_or(text: str) -> list[str]:
+    """Return the pieces of a normalised text between each OR that is not in quotes or brackets."""
+    pieces, past = list[str](), 0
+    for part in _PART.finditer(text) if "(" not in text else ():
+        if part.group() == "OR":
+            pieces.append(text[past : part.start()])
+            past = part.end()
+    return [*pieces, text[past:]]
+
+
+def exclusion_suggestion(text: str) -> str:
+    """Return an interest with each NOT or separate dash written as an exclusion, or "" if it has neither.
+
+    In other search engines, AND, OR and NOT are operators. Here, they are words like any other, because they
+    may be meant as such: “quantum NOT gates”. Texts with brackets or OR have no obvious equivalent.
+    """
+    parts = [part.group() for part in _PART.finditer(normalise(text))]
+    if "OR" in parts or "(" in text:
+        return ""
+    written = list[str]()
+    while parts:
+        part = parts.pop(0)
+        excluded = _negated_parts(parts) if part in _NEGATIONS else []
+        if not without_stopwords(stem_all(" ".join(excluded))):
+            written.append(part)
+            continue
+        if written and written[-1].lower() in _CONJUNCTIONS:
+            written.pop()
+        del parts[: len(excluded)]
+        written.append(f'-"{" ".join(excluded)}"' if len(excluded) > 1 else f"-{excluded[0].lstrip('-')}")
+    rewritten = " ".join(written)
+    try:
+        return rewritten if parse(rewritten).text != normalise(text) else ""
+    except InvalidInterest:
+        return ""
+
+
+def _negated_parts(parts: Sequence[str]) -> list[str]:
+    """Return the parts that a negation before them applies to: plain words, or one phrase or filter."""
+    own = [*itertools.takewhile(lambda part: part not in OPERATORS, parts)]
+    return [*itertools.takewhile(lambda part: not _SYNTAX.search(part), own)] or own[:1]
 
 
 def _add_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: str, bare: str) -> None:

@@ -10,7 +10,7 @@ import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from app.relevance import query_language, translations
@@ -34,13 +34,15 @@ _CONTENT_BREAK = re.compile(r"[^\w\s-]")
 
 @dataclass(frozen=True, slots=True)
 class InterestHint:
-    """A hint about an interest that may be misspelt or that matches nothing.
+    """A hint about an interest that may be misspelt, may mean something else, or matches nothing.
 
     Each suggested text is itself an interest that can replace the original.
     """
 
     interest: str
     did_you_mean: str = ""  # what the interest was read as; both are searched for
+    parts: tuple[str, ...] = ()  # several interests, if it looks like them
+    with_exclusion: str = ""  # the interest with NOT or a separate dash written as an exclusion
     missing_words: tuple[str, ...] = ()  # words that no recent paper contains, if nothing matches
     is_foreign: bool = False  # the interest is in letters that papers do not use
     shorter: str = ""  # a part of the interest that matches papers, if the whole does not
@@ -49,7 +51,18 @@ class InterestHint:
 
     def __bool__(self) -> bool:
         """Return True if the hint has any content."""
-        return bool(self.did_you_mean or self.missing_words or self.is_foreign or self.shorter or self.topics)
+        return self != InterestHint(self.interest)
+
+    def limited_to(self, max_parts: int) -> InterestHint:
+        """Return the hint without the parts if there are more than `max_parts`."""
+        return self if len(self.parts) <= max_parts else replace(self, parts=())
+
+
+def hint_as_typed(text: str, read_as: str) -> InterestHint:
+    """Return a hint based on the text of an interest and on its correction or translation, if it has one."""
+    parts = query_language.split_suggestion(text)
+    with_exclusion = query_language.exclusion_suggestion(text) if not parts else ""
+    return InterestHint(text, read_as, parts, with_exclusion)
 
 
 class InterestReader:
@@ -86,7 +99,7 @@ class InterestReader:
     def hint(self, text: str) -> InterestHint:
         """Return a hint for an interest, based on the model only and not on today's papers."""
         words = WORD.findall(text)
-        return InterestHint(text, self.read(text, words) if self.has_unknown_words(text) else "")
+        return hint_as_typed(text, self.read(text, words) if self.has_unknown_words(text) else "")
 
     def _is_english(self, word: str) -> bool:
         """Return True for a word that papers contain as it is spelled, and for names such as "LaTeX".
@@ -128,7 +141,8 @@ def shorter_interests(text: str) -> list[str]:
     text = query_language.normalise(text)
     if query_language.plain_runs(text) != [(0, len(text))]:
         return []
-    words = [word for word in text.split() if without_stopwords(stem_all(word))]
+    typed = (word for word in text.split() if word not in query_language.OPERATORS)
+    words = [word for word in typed if without_stopwords(stem_all(word))]
     if not 1 < len(words) <= MAX_WORDS_TO_SHORTEN:
         return []
     with_one_less = (
@@ -210,6 +224,10 @@ def sentences(hint: InterestHint) -> list[str]:
     texts = []
     if hint.did_you_mean:
         texts.append(f"Did you mean “{hint.did_you_mean}”? We search for both.")
+    if hint.parts:
+        texts.append(f"This looks like {len(hint.parts)} interests: {_quoted(hint.parts)}.")
+    if hint.with_exclusion:
+        texts.append(f"To exclude words, put a hyphen right before them: “{hint.with_exclusion}”.")
     if hint.is_foreign:
         texts.append("Titles and abstracts are in English. Please write the interest in English.")
     elif hint.missing_words:

@@ -15,7 +15,6 @@ from app.application import Application
 from app.digests import backtesting
 from app.digests.builder import DigestBuilder
 from app.errors import TooManyRequests
-from app.relevance import query_language
 from app.relevance.suggestions import InterestHint
 from app.subscribers import AMOUNTS, Preferences
 from app.types import Digest, Interest, Skip
@@ -43,7 +42,6 @@ class InterestPreview:
     counts: tuple[int, ...]  # by day
     description: str
     hint: InterestHint
-    parts: tuple[str, ...] = ()  # suggested interests, if this one looks like several
     other_amounts: Mapping[str, str] = field(default_factory=dict)  # rates in words, keyed by amount names
 
 
@@ -149,10 +147,9 @@ def preview_interest(
     amounts: dict[str, list[str]] = {}  # names of amounts, keyed by rate
     for weight in others:
         amounts.setdefault(in_words(counts_at(weight), paper_days, note), []).append(AMOUNTS[weight])
-    parts = query_language.split_suggestion(interest.text)
+    hint = builder.interests.hint(interest.text).limited_to(max_parts)
     return InterestPreview(
-        *(interest.text, counts, description, builder.interests.hint(interest.text)),
-        parts=parts if len(parts) <= max_parts else (),
+        *(interest.text, counts, description, hint),
         other_amounts={", ".join(names): rate for rate, names in amounts.items() if rate != description},
     )
 

@@ -213,11 +213,57 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
         ("agents, cat:cs.CL", ()),
         ("agents, org:NVIDIA", ()),
         ("few-shot, long-context", ("few-shot", "long-context")),
+        ("video generation OR robotics", ("video generation", "robotics")),
+        ("author:Smith OR author:Jones -survey", ("author:Smith", "author:Jones -survey")),
+        ("video, images OR audio", ("video, images", "audio")),
+        ("video or audio", ()),
+        ("OR scheduling", ()),
+        ('"video OR audio"', ()),
+        ("agents (video OR audio)", ()),
+        ("video OR NOT audio", ()),
+        ("video OR -audio", ()),
+        ("robots, NOT driving", ()),
+        ("- robots, agents", ("- robots", "agents")),
     ],
 )
 def test_split_into_several_interests(text: str, pieces: tuple[str, ...]) -> None:
-    """Split plain words at commas. Leave texts with any other syntax alone."""
+    """Split plain words at commas, and all texts at OR. Leave other texts alone."""
     assert query_language.split_suggestion(text) == pieces
+
+
+@pytest.mark.parametrize(
+    ("text", "rewritten"),
+    [
+        ("robots NOT driving", "robots -driving"),
+        ("robots AND NOT driving", "robots -driving"),
+        ("robots, but NOT driving", "robots, -driving"),
+        ("robots - driving", "robots -driving"),
+        ("robots – driving", "robots -driving"),
+        ("robots NOT self driving", 'robots -"self driving"'),
+        ("robots NOT driving AND vision", "robots -driving AND vision"),
+        ("robots NOT driving NOT flying", "robots -driving -flying"),
+        ("robots NOT -driving", "robots -driving"),
+        ('robots NOT "self driving" cars', 'robots -"self driving" cars'),
+        ("robots NOT author:Smith", "robots -author:Smith"),
+        ("robots not driving", ""),
+        ("robots -driving", ""),
+        ("robots NOT", ""),
+        ("robots NOT the", ""),
+        ("NOT driving", ""),
+        ("- robots", ""),
+        ('robots "NOT driving"', ""),
+        ("robots NOT (driving OR flying)", ""),
+        ('robots NOT "driving', ""),
+    ],
+)
+def test_negations_of_other_search_engines(text: str, rewritten: str) -> None:
+    """Suggest an exclusion for NOT in capitals and for a separate dash, but not for “not”."""
+    assert query_language.exclusion_suggestion(text) == rewritten
+
+
+def test_operators_of_other_search_engines_are_words() -> None:
+    """They may be meant as words, and stored interests must not change."""
+    assert query_language.parse("quantum NOT gates").words == ("quantum", "not", "gate")
 
 
 @pytest.mark.parametrize(
@@ -241,6 +287,15 @@ def test_split_into_several_interests(text: str, pieces: tuple[str, ...]) -> Non
 def test_author_interest_from_a_name(field: str, value: str, text: str) -> None:
     """Remove quotes from the name. Return nothing if no valid interest can be written."""
     assert query_language.query_for(field, value) == text
+
+
+@given(st.lists(st.sampled_from(["a", "NOT", "-", "AND", "OR", ",", '"', "-b", "author:b", "(c)"])))
+def test_suggestions_are_valid_interests(parts: list[str]) -> None:
+    """Any text may be stored, because older releases had other rules."""
+    text = " ".join(parts)
+    query_language.split_suggestion(text)
+    if rewritten := query_language.exclusion_suggestion(text):
+        assert query_language.parse_typed(rewritten).has_filters
 
 
 @given(st.sampled_from(["author", "org", "cat"]), st.text())

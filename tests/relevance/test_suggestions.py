@@ -158,6 +158,12 @@ def test_hints_in_words() -> None:
         "“a” matches papers.",
         "Related topics: “b”, “c”.",
     ]
+    several = suggestions.hint_as_typed("video OR audio", "")
+    assert suggestions.sentences(several) == ["This looks like 2 interests: “video”, “audio”."]
+    negated = suggestions.hint_as_typed("robots NOT driving", "")
+    assert suggestions.sentences(negated) == [
+        "To exclude words, put a hyphen right before them: “robots -driving”."
+    ]
     foreign = InterestHint("модели", missing_words=("модели",), is_foreign=True, topics=("b",))
     assert suggestions.sentences(foreign) == [
         "Titles and abstracts are in English. Please write the interest in English.",

@@ -156,6 +156,38 @@ def test_interest_without_papers_is_told_so(client: TestClient) -> None:
     assert "try fewer" not in fragment
 
 
+@pytest.mark.usefixtures("sample_papers")
+def test_operators_of_other_search_engines_are_explained(client: TestClient, alice: int, link: Link) -> None:
+    """One button writes NOT as an exclusion, another one splits at OR. Words in lower case are words."""
+    for path in ("/preview", link(Purpose.PREFERENCES, alice) + "/preview"):
+        page = client.post(path, data={"interest": "agents NOT video"}).text
+        [button] = re.findall('<button[^>]*name="change"[^>]*>', page)
+        change = html.unescape(re.findall('value="([^"]*)"', button)[0])
+        assert change == "agents NOT video\tagents -video"
+        accepted = client.post(path, data={"interest": "agents NOT video", "change": change}).text
+        assert re.findall('name="interest" value="([^"]+)"', accepted) == ["agents -video"]
+        assert "To exclude words, put a hyphen right before them:" in page
+        assert "To exclude words" not in accepted
+        split = client.post(path, data={"interest": "agents OR video", "split": "agents OR video"}).text
+        assert re.findall('name="interest" value="([^"]+)"', split) == ["agents", "video"]
+    assert "This looks like 2 interests." in preview_fragment(client, "agents OR video")
+    assert "Split them" not in preview_fragment(client, "agents or video")
+
+
+def test_parts_are_offered_only_if_the_form_has_room(
+    app: Application, client: TestClient, link: Link
+) -> None:
+    """The preferences offer to split stored interests, too."""
+    with app.db.write() as session:
+        some, full = (
+            factories.add_subscriber(session, f"{count}@example.org", texts, clock.utcnow())
+            for count in (1, app.settings.max_interests)
+            for texts in [["agents OR video", *(f"topic {number}" for number in range(1, count))]]
+        )
+    assert "This looks like 2 interests." in client.get(link(Purpose.PREFERENCES, some)).text
+    assert "This looks like 2 interests." not in client.get(link(Purpose.PREFERENCES, full)).text
+
+
 def test_preferences_ask_about_misspelt_interests(app: Application, client: TestClient, link: Link) -> None:
     """They do so without a preview as well, as the interest may have been stored without one."""
     with app.db.write() as session:

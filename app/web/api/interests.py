@@ -37,6 +37,11 @@ class HintOut(BaseModel):
         description="The interest that was most likely meant. Papers may match either text.",
         examples=["vision language models"],
     )
+    parts: list[str] = Field(description="The interests that it looks like, if it looks like several.")
+    with_exclusion: str = Field(
+        description="The interest with `NOT` or a separate dash written as an exclusion.",
+        examples=["robots -driving"],
+    )
     missing_words: list[str] = Field(description="Words that no recent paper contains, if nothing matches.")
     shorter: str = Field(description="A part of the interest that matches papers, if the whole does not.")
     topics: list[str] = Field(description="Topics of recent papers, if nothing matches.")
@@ -47,6 +52,8 @@ class HintOut(BaseModel):
             interest=hint.interest,
             message=" ".join(suggestions.sentences(hint)),
             did_you_mean=hint.did_you_mean,
+            parts=list(hint.parts),
+            with_exclusion=hint.with_exclusion,
             missing_words=list(hint.missing_words),
             shorter=hint.shorter,
             topics=list(hint.topics),

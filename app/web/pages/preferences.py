@@ -309,6 +309,7 @@ def _preferences_page(
         stored = ledger.stored_digests(session, [delivery.id for delivery in history])
         overview = feedback_overview.overview(session, grant.subscriber_id)
         interest_reader = InterestReader(app.models.current(session))
+        max_parts = form.max_interests - len(form.rows) + 1  # if one is split
         links = {
             delivery.id: signed_path(app, Purpose.VIEW, subscriber, delivery.created_at, delivery.id or 0)
             for delivery in history
@@ -319,7 +320,7 @@ def _preferences_page(
         headers=digest_preview.headers if digest_preview else None, preview=digest_preview,
         subscriber=subscriber, is_first=is_first, form=form, message=message,
         feedback_message=feedback_message,
-        hints=[hint for row in form.rows if (hint := interest_reader.hint(row.text))],
+        hints=list(filter(None, (interest_reader.hint(row.text).limited_to(max_parts) for row in form.rows))),
         address=address, feedback=overview, until=_pause_form(subscriber, now, *pause),
         links=subscriber_links(request, subscriber, now), zones=forms.zones(),
         token=request.path_params["token"],

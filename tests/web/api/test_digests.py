@@ -58,14 +58,21 @@ def test_preview_accepts_the_preferences_of_a_subscriber(paper_ids: dict[str, in
 
 def test_preview_and_check_of_interests_give_hints(paper_ids: dict[str, int], call: Call) -> None:
     """Interests about which there is nothing to tell have none."""
-    interests = [{"text": text} for text in ("langauge agents", "video", "beekeeping")]
+    interests = [
+        {"text": text}
+        for text in ("langauge agents", "video", "beekeeping", "agents NOT video", "agents OR video")
+    ]
     hints = call("POST", "/previews", scope=Scope.READ, json={"interests": interests}).json()["hints"]
     assert [(hint["interest"], hint["did_you_mean"]) for hint in hints] == [
         ("langauge agents", "language agents"),
         ("beekeeping", ""),
+        ("agents NOT video", ""),
+        ("agents OR video", ""),
     ]
     assert hints[0]["message"] == "Did you mean “language agents”? We search for both."
     assert hints[1]["missing_words"] == ["beekeeping"]
+    assert (hints[2]["with_exclusion"], hints[2]["parts"]) == ("agents -video", [])
+    assert hints[3]["parts"] == ["agents", "video"]
     checked = call("GET", "/interests/hint", scope=Scope.READ, params={"text": " langauge  agents"})
     assert checked.json() == hints[0]
     assert call("GET", "/interests/hint", scope=Scope.READ, params={"text": "video"}).json()["message"] == ""
