@@ -19,7 +19,7 @@ from app import clock
 from app.errors import DamagedIndex, NotReady
 from app.papers import archive_lists, paper_views
 from app.papers.archive_lists import PaperFilter
-from app.relevance import search_index_updates
+from app.relevance import query_language, search_index_updates
 from app.relevance.model_store import ModelStore
 from app.relevance.query_language import Query
 from app.relevance.search_index import IndexReader
@@ -27,6 +27,7 @@ from app.relevance.search_index_fields import ListingFilter
 from app.relevance.search_index_folder import mark_damaged
 from app.relevance.search_index_updates import IndexUpdater
 from app.relevance.search_ranking import CandidateRanker, RankedPapers
+from app.relevance.suggestions import InterestHint, InterestReader
 from app.storage.database import Database
 from app.storage.models import Source
 from app.types import PaperView
@@ -51,6 +52,8 @@ class SearchPage:
     listed: int  # papers on all pages together: at most the best MAX_RESULTS for a query
     searchable: int = 0  # the number of papers indexed so far, or 0 if all are
     absent_fields: tuple[str, ...] = ()  # fields that the query requires and no paper has
+    hint: InterestHint | None = None
+    by_author: str = ""  # a query with the filter `author:`, if the words of this one name an author
 
 
 class ArchiveSearch:
@@ -81,6 +84,7 @@ class ArchiveSearch:
         try:
             ranked = self._rank(reader, ranker, query, only)
             absent = ranker.absent_fields(query)
+            by_author = self._author_query(reader, ranker, query, only, ranked.total)
         except DamagedIndex:
             self._discard(reader)
             raise NotReady from None
@@ -90,7 +94,9 @@ class ArchiveSearch:
             papers = paper_views.in_given_order(session, ids[start : start + size])
         total = ranked.total - (len(ranked.ids) - len(ids))
         searchable = 0 if reader.is_complete else reader.papers
-        return SearchPage(tuple(papers), total, len(ids), searchable, absent)
+        # Names are seldom in the vocabulary, so their correction would be wrong.
+        hint = InterestHint(query.text) if by_author else InterestReader(reader.model).hint(query.text)
+        return SearchPage(tuple(papers), total, len(ids), searchable, absent, hint, by_author)
 
     def related_papers(self, session: Session, paper_id: int, limit: int) -> list[PaperView]:
         """Return the papers most similar to a paper, or [] if there is no index yet. Do not wait for one."""
@@ -207,6 +213,19 @@ class ArchiveSearch:
             with self._results_lock:
                 self._results[key] = ranked
         return ranked
+
+    def _author_query(
+        self, reader: IndexReader, ranker: CandidateRanker, query: Query, only: PaperFilter, total: int
+    ) -> str:
+        """Return a query for papers by the author whom plain words name, or "" if there is none.
+
+        `total` is the number of papers that match the words. A single word that papers contain is no name.
+        """
+        is_plain = query_language.plain_runs(query.text) == [(0, len(query.text))]
+        text = query_language.query_for("author", query.text) if is_plain else ""
+        if not text or (total and " " not in query.text):
+            return ""
+        return text if self._rank(reader, ranker, query_language.parse(text), only).total else ""
 
     def _listing_filter(self, only: PaperFilter) -> ListingFilter:
         source_id = None

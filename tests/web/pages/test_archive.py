@@ -405,6 +405,30 @@ def test_search_without_results_gives_advice(app: Application, client: TestClien
     assert "No papers match, because no paper in this archive has an organisation or a category" in page
 
 
+@pytest.mark.parametrize(
+    ("typed", "offer"),
+    [
+        ("reinforcment lerning", 'Did you mean <a href="{}"><bdi>reinforcement learning</bdi></a>?'),
+        ("künstliche Intelligenz", 'Did you mean <a href="{}"><bdi>artificial intelligence</bdi></a>?'),
+        ("stripes NOT zebra", 'right before them: <a href="{}"><bdi>stripes -zebra</bdi></a>'),
+        ("Lerrel Pinto", 'Looking for an author? <a href="{}"><bdi>Papers by Lerrel Pinto</bdi></a>'),
+        ("pinto", 'Looking for an author? <a href="{}"><bdi>Papers by pinto</bdi></a>'),
+    ],
+)
+def test_search_offers_what_may_be_meant(
+    app: Application, client: TestClient, typed: str, offer: str
+) -> None:
+    """Filters stay as they are. The correction of an author's name is not offered."""
+    add_papers(app, record(1, title="Zebra stripes", authors=("Lerrel Pinto", "Ada Stripes")))
+    page = client.get("/search", params={"q": typed, "source": "a source"}).text
+    [found] = re.findall('<p class="offer">(.*)</p>', page)
+    path = re.findall('href="(.*?)"', found)[0]
+    assert found.endswith(offer.format(path))
+    assert "&amp;source=a+source" in path
+    assert '<p class="offer">' not in client.get("/search", params={"q": "zebra stripes"}).text
+    assert '<p class="offer">' not in client.get("/search", params={"q": "stripes"}).text
+
+
 def test_cards_and_feeds_have_what_the_community_said(app: Application, client: TestClient) -> None:
     """They name the submitter and count comments and stars."""
     fields = {"code_url": "https://github.com/a/b", "stars": 57, "upvotes": 1, "comments": 3}
