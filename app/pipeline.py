@@ -403,10 +403,14 @@ def backtest(
     days: int = 14,
     *,
     max_papers: int = DEFAULT_MAX_PAPERS,
+    first_day: date | None = None,
 ) -> list[backtesting.BacktestedEdition]:
-    """Return the digests that these interests would have produced, oldest first. Nothing is stored."""
+    """Return the digests that these interests would have produced, oldest first. Nothing is stored.
+
+    Papers first listed before `first_day` are left out. By default, that is the day of the first digest.
+    """
     _check_day(now.date(), "at")
-    return backtesting.run(app.digest_context, now.astimezone(UTC), interests, days, max_papers)
+    return backtesting.run(app.digest_context, now.astimezone(UTC), interests, days, max_papers, first_day)
 
 
 def preview_due(

@@ -25,26 +25,30 @@ class BacktestedEdition:
 
 
 def run(
-    context: DigestContext, now: datetime, interests: Sequence[Interest], days: int, max_papers: int
+    context: DigestContext,
+    now: datetime,
+    interests: Sequence[Interest],
+    days: int,
+    max_papers: int,
+    first_day: date | None = None,
 ) -> list[BacktestedEdition]:
     """Return the digests that a daily subscriber would have received in the last `days` days, oldest first.
 
     Each digest is due at the default hour from the settings and uses the listings and votes as of that time.
-    No paper appears twice. Nothing is written. Raise InvalidInput if `days` is not between 1 and MAX_DAYS.
+    No paper appears twice, and papers first listed before `first_day` count as sent already. By default,
+    that is the day of the first digest. Nothing is written. Raise InvalidInput if `days` is not between 1
+    and MAX_DAYS.
     """
     if not 1 <= days <= MAX_DAYS:
         raise InvalidInput(f"the number of days must be from 1 to {MAX_DAYS}", field="days")
-    moments, due = list[datetime](), now - timedelta(days=days + 2)
-    cadence = (Cadence.DAILY, 0, context.settings.default_hour, context.settings.default_zone)
-    while (due := schedule.next_due(*cadence, after=due)) <= now:
-        moments.append(due)
-    moments = moments[-days:]
+    moments = _last_moments(context, now, days)
+    first_day = first_day or moments[0].date()
     # The same days are loaded before and after the digest hour, so that the cached match index is reused.
     back = max(days, (now.date() - moments[0].date()).days)
     with context.db.read() as session:
         builder = DigestBuilder(context, session, now, back=back)
     preferences = Preferences(interests=tuple(interests), max_papers=max_papers)
-    sent: set[int] = set()
+    sent = {paper.id for paper in builder.papers if (paper.first_listed_on or first_day) < first_day}
     editions = []
     for moment in moments:
         builder.rewind_to(moment)
@@ -53,6 +57,15 @@ def run(
         sent |= {item.paper_id for item in digest.picks} if isinstance(digest, Digest) else set()
         editions.append(BacktestedEdition(name, moment, digest))
     return editions
+
+
+def _last_moments(context: DigestContext, now: datetime, days: int) -> list[datetime]:
+    """Return the last `days` times at which daily digests were due at the default hour, oldest first."""
+    moments, due = list[datetime](), now - timedelta(days=days + 2)
+    cadence = (Cadence.DAILY, 0, context.settings.default_hour, context.settings.default_zone)
+    while (due := schedule.next_due(*cadence, after=due)) <= now:
+        moments.append(due)
+    return moments[-days:]
 
 
 def daily_counts(

@@ -44,28 +44,28 @@ def papers_by_day(editions: list[BacktestedEdition]) -> dict[str, list[int]]:
 
 
 def test_each_day_uses_papers_listed_by_then(app: Application) -> None:
-    """The first day looks back like a first digest; then each paper appears once."""
-    older = add_paper(app, "Agents Before", 4)
+    """Papers listed before the first day are left out, as in the counts of a preview."""
+    add_paper(app, "Agents Before", 3)
     first, second = add_paper(app, "Agents that Plan", 2), add_paper(app, "Agents that Rest", 0)
     add_paper(app, "Video Diffusion", 1)
     editions = pipeline.backtest(app, NOW, AGENTS, 3)
     assert [each.edition for each in editions] == ["2026-11-18", "2026-11-19", "2026-11-20"]
-    assert papers_by_day(editions) == {"2026-11-18": [first, older], "2026-11-20": [second]}
+    assert papers_by_day(editions) == {"2026-11-18": [first], "2026-11-20": [second]}
     assert isinstance(editions[1].digest, Skip)
     assert editions[1].digest.reason == "the one recent paper matched no interest"
 
 
 def test_backtest_agrees_with_planning(app: Application) -> None:
-    """A subscribed reader got the same papers in the same order."""
+    """A reader who had subscribed before got the same papers in the same order."""
     for ago in range(6):
         for number in range(3):
             add_paper(app, f"Agents {ago} of {number}", ago, upvotes=5 * number + ago)
-    start = NOW - timedelta(days=4)
+    start = NOW - timedelta(days=5)
     with app.db.write() as session:
         factories.add_subscriber(
             session, "alice@example.org", ["agents"], start.replace(hour=8, minute=0), max_papers=4
         )
-    for ago in reversed(range(5)):
+    for ago in reversed(range(6)):
         planning.plan(app.digest_context, (NOW - timedelta(days=ago)).replace(hour=8, minute=0))
     with app.db.read() as session:
         rows = session.exec(select(Delivery).order_by(Delivery.edition)).all()  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
@@ -142,7 +142,8 @@ def _build_interest(request: Request, text: str, now: datetime) -> CachedRespons
     limits.feed_limit.hit(visitor(request))
     try:
         with limits.pastes.take():
-            editions = pipeline.backtest(app, now, [Interest(text)], INTEREST_DAYS)
+            first_day = now.date() - timedelta(days=INTEREST_DAYS)
+            editions = pipeline.backtest(app, now, [Interest(text)], INTEREST_DAYS, first_day=first_day)
     except InvalidInterest as error:
         raise HTTPException(400, str(error)) from None
     items = [

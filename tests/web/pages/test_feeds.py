@@ -433,9 +433,15 @@ def test_feeds_and_previews_share_one_index(
             super().__init__(*args)
 
     monkeypatch.setattr(matching, "MatchIndex", Counted)
-    preview.Previews(app).build(Preferences(interests=(Interest("agents"),)), clock.utcnow())
-    assert len(parse_json_feed(client.get("/feed.json", params={"interest": "agents"}))["items"]) > 10
+    now = clock.utcnow()
+    [interest] = preview.Previews(app).build(Preferences(interests=(Interest("agents"),)), now).interests
+    items = parse_json_feed(client.get("/feed.json", params={"interest": "agents"}))["items"]
+    assert len(items) > 10
     assert len(indexes) == 1
+    dates = {item["date_published"][:10] for item in items}
+    assert min(dates) == str(now.date() - timedelta(days=preview.DAYS - 1))
+    if now.hour >= app.settings.default_hour:  # papers appear in the feed when digests are due
+        assert len(items) == sum(interest.counts)
 
 
 # --- a reader's own
