@@ -138,7 +138,11 @@ class InterestMatcher:
         read = self.read_as(text)
         hint = suggestions.hint_as_typed(text, read)
         query = query_language.parse(read or text)
-        is_enough = hint.with_exclusion or self.papers_above_floor(text) or self.absent_fields_note(text)
+        filters, has_no_field = self._index.filters, self.absent_fields_note(text)
+        if missing_categories := tuple(filters.missing_categories(query)):
+            frequent = tuple(filters.frequent_categories)
+            return replace(hint, missing_categories=missing_categories, categories=frequent)
+        is_enough = hint.with_exclusion or has_no_field or self.papers_above_floor(text)
         if is_enough or not query.terms:
             return hint
         missing = tuple(self._index.missing_words(query))

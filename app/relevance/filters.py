@@ -6,6 +6,7 @@ No score outweighs an exclusion, and a required phrase must occur as a whole.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
@@ -21,6 +22,7 @@ from app.text.tokenizer import stem_all, without_stopwords
 from app.types import PaperView
 
 MIN_LIFT = 2.0
+MAX_FREQUENT_CATEGORIES = 4  # in a hint
 
 Clause = tuple[str, Matrix]  # the reason for rejecting papers, and a mask of these papers
 
@@ -56,6 +58,18 @@ class Filters:
         """
         indexes = {"an organisation": self._organizations, "a category": self._categories}
         return [name for name in required_fields(query) if self._papers and not indexes[name].numbers]
+
+    def missing_categories(self, query: Query) -> list[str]:
+        """Return the categories that a query requires and that no paper is in, or [] if no paper has any."""
+        own = self._categories.numbers
+        missing = (name for name in query.categories if not any(in_categories(each, [name]) for each in own))
+        return [*missing] if own else []
+
+    @cached_property
+    def frequent_categories(self) -> list[str]:
+        """The categories of the papers, as they spell them, those with the most papers first."""
+        counts = Counter(category for paper in self._papers for category in dict.fromkeys(paper.categories))
+        return [category for category, _ in counts.most_common(MAX_FREQUENT_CATEGORIES)]
 
     def _exclusions(self, query: Query) -> Iterator[Clause]:
         for phrase in dict.fromkeys(query.excluded_phrases):

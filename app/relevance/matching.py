@@ -252,7 +252,7 @@ class MatchIndex:
         """Return the words of an interest, as typed, that occur in no paper and name no organisation."""
         if self._organizations.rows_named_by(query):
             return []
-        typed = {token.stem: query.text[token.start : token.end] for token in reversed(tokenise(query.text))}
+        typed = {token.stem: _as_typed(query.text, token) for token in reversed(tokenise(query.text))}
         fold, columns = self._model.abbreviations.fold, self._papers.terms.columns
         return [typed[stem] for stem in query.terms if columns.keys().isdisjoint([stem, *fold([stem])])]
 
@@ -416,3 +416,8 @@ def _joined(text: str, tokens: Iterable[Token]) -> list[str]:
         else:
             spans.append((start, end))
     return [text[start:end] for start, end in spans]
+
+
+def _as_typed(text: str, token: Token) -> str:
+    """Return the word of a token with the signs after it that are part of a name, as in "C++" and "C#"."""
+    return text[token.start : len(text) - len(text[token.end :].lstrip("+#"))]

@@ -44,6 +44,8 @@ class InterestHint:
     parts: tuple[str, ...] = ()  # several interests, if it looks like them
     with_exclusion: str = ""  # the interest with NOT or a separate dash written as an exclusion
     missing_words: tuple[str, ...] = ()  # words that no recent paper contains, if nothing matches
+    missing_categories: tuple[str, ...] = ()  # required categories that no recent paper is in
+    categories: tuple[str, ...] = ()  # the most frequent categories, if a category is missing
     is_foreign: bool = False  # the interest is in letters that papers do not use
     shorter: str = ""  # a part of the interest that matches papers, if the whole does not
     topics: tuple[str, ...] = ()  # topics of recent papers, if nothing matches
@@ -232,6 +234,11 @@ def sentences(hint: InterestHint) -> list[str]:
         texts.append("Titles and abstracts are in English. Please write the interest in English.")
     elif hint.missing_words:
         texts.append(f"No recent paper mentions {_quoted(hint.missing_words)}.")
+    if hint.missing_categories:
+        texts.append(
+            f"No recent paper is in the category {_quoted(hint.missing_categories)}. "
+            f"The most frequent categories: {', '.join(hint.categories)}."
+        )
     if hint.shorter:
         texts.append(f"“{hint.shorter}” matches papers.")
     if hint.topics:

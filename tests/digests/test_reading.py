@@ -10,6 +10,7 @@ from app import pipeline
 from app.application import Application
 from app.digests import ranking
 from app.digests.builder import DigestBuilder
+from app.relevance import suggestions
 from app.relevance.suggestions import InterestHint
 from app.subscribers import Preferences
 from app.types import Digest, Interest, Skip
@@ -125,6 +126,22 @@ def test_shorter_interest_is_suggested_only_if_it_matches(builder: DigestBuilder
     assert builder.interests.hint("SWE-9 beekeeping graphs").shorter == "graphs"
     strict = builder.interests.hint("SWE-9 graphs")  # the name is required, and no paper has it
     assert (strict.missing_words, strict.shorter) == (("SWE", "9"), "graphs")
+
+
+def test_category_that_no_paper_has_is_named(app: Application, now: datetime) -> None:
+    """The hint lists categories that papers have."""
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        factories.add_paper(session, source, VISION, now.date(), now, categories=["cs.CV", "cs.RO"])
+        factories.add_paper(session, source, "Robot Hands", now.date(), now, categories=["cs.RO"])
+    with app.db.read() as session:
+        matcher = DigestBuilder(app.digest_context, session, now).interests
+    hint = InterestHint("cat:robotics", missing_categories=("robotics",), categories=("cs.RO", "cs.CV"))
+    assert matcher.hint("cat:robotics") == hint
+    assert matcher.hint("cat:cs.ro") == InterestHint("cat:cs.ro")
+    assert suggestions.sentences(hint) == [
+        "No recent paper is in the category “robotics”. The most frequent categories: cs.RO, cs.CV."
+    ]
 
 
 def test_old_archive_is_named_as_the_reason(app: Application, now: datetime) -> None:

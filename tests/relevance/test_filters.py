@@ -232,3 +232,13 @@ def test_index_agrees_with_single_papers(
     assert filters.passing_mask(query).tolist() == [not rejected for _, rejected in expected]
     reasons = [filters.rejection_reason(query, row) for row in range(len(papers))]
     assert [bool(reason) for reason in reasons] == [rejected for _, rejected in expected]
+
+
+def test_missing_categories() -> None:
+    """A category counts as missing only if other papers have categories."""
+    assert FILTERS.missing_categories(parse("cat:robotics cat:cs.CL cat:cs cat:cs.XX")) == [
+        "robotics",
+        "cs.xx",
+    ]
+    assert FILTERS.frequent_categories == ["cs.CL", "stat.ML"]
+    assert Filters([OTHER], ABBREVIATIONS).missing_categories(parse("cat:robotics")) == []

@@ -278,6 +278,7 @@ def test_empty_index() -> None:
         ("speculative decoding", []),
         ("Zebrafish image", ["Zebrafish"]),
         ('"Quantum Gravity" diffusion -dragons author:turing', ["Quantum", "Gravity"]),
+        ("C++ decoding in C#", ["C++"]),
         ("LLMs", []),  # written out
         ("language", []),  # in a short form
         ("author:turing", []),

@@ -16,7 +16,7 @@ from app import clock, main, subscribers
 from app.application import Application
 from app.errors import TooManyRequests
 from app.links import Purpose
-from app.storage.models import Delivery, Event, FormSubmission, InterestQuery, Source, Subscriber
+from app.storage.models import Delivery, Event, FormSubmission, InterestQuery, Paper, Source, Subscriber
 from app.subscribers import Preferences
 from app.types import Interest
 from app.web import forms, preview, templating
@@ -154,6 +154,7 @@ def test_interest_without_papers_is_told_so(client: TestClient) -> None:
     assert "Titles and abstracts are in English. Please write this interest in English." in fragment
     assert re.findall("This shorter interest matches papers: .*<bdi>(.*)</bdi>", fragment) == ["agents"]
     assert "try fewer" not in fragment
+    assert "No recent paper mentions <q>C++</q>." in preview_fragment(client, "C++")
 
 
 @pytest.mark.usefixtures("sample_papers")
@@ -214,6 +215,16 @@ def test_fields_that_no_source_gives_are_named(client: TestClient) -> None:
     )
     assert "Papers from nvidia" in fragment
     assert "2 in the 4 days known so far" in fragment
+
+
+@pytest.mark.usefixtures("sample_papers")
+def test_missing_category_is_named_with_others(app: Application, client: TestClient) -> None:
+    with app.db.write() as session:
+        session.exec(select(Paper)).first().categories = ["cs.CV"]  # type: ignore[union-attr]
+    fragment = preview_fragment(client, "cat:robotics")
+    assert "No recent paper is in the category <q>robotics</q>. The most frequent categories: <code>cat:" in (
+        fragment
+    )
 
 
 @pytest.mark.usefixtures("sample_papers")

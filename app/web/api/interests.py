@@ -43,6 +43,8 @@ class HintOut(BaseModel):
         examples=["robots -driving"],
     )
     missing_words: list[str] = Field(description="Words that no recent paper contains, if nothing matches.")
+    missing_categories: list[str] = Field(description="Required categories that no recent paper is in.")
+    categories: list[str] = Field(description="The most frequent categories, if a category is missing.")
     shorter: str = Field(description="A part of the interest that matches papers, if the whole does not.")
     topics: list[str] = Field(description="Topics of recent papers, if nothing matches.")
 
@@ -55,6 +57,8 @@ class HintOut(BaseModel):
             parts=list(hint.parts),
             with_exclusion=hint.with_exclusion,
             missing_words=list(hint.missing_words),
+            missing_categories=list(hint.missing_categories),
+            categories=list(hint.categories),
             shorter=hint.shorter,
             topics=list(hint.topics),
         )
