@@ -79,8 +79,8 @@ def count_listed(session: Session, day: date) -> dict[int, int]:
     return dict(session.exec(rows.group_by(col(Listing.source_id))).all())
 
 
-def most_voted(session: Session, since: date, until: date, limit: int) -> tuple[list[int], int]:
-    """Return the ids of the most upvoted papers listed in [since, until], and the number of papers listed."""
+def by_votes(session: Session, since: date, until: date) -> list[int]:
+    """Return the ids of the papers listed in [since, until], most votes first."""
     listed = select(Listing.paper_id).where(col(Listing.listed_on).between(since, until)).distinct()
     ids = select(Paper.id).where(*SEARCHABLE, col(Paper.id).in_(listed))
     totals = {paper_id or 0: 0 for paper_id in session.exec(ids)}
@@ -89,8 +89,7 @@ def most_voted(session: Session, since: date, until: date, limit: int) -> tuple[
     for paper_id, upvotes in session.exec(of_sources):
         if paper_id in totals:  # in PostgreSQL, the second query may see papers that the first did not
             totals[paper_id] += upvotes
-    ranked = sorted(totals, key=lambda paper_id: (-totals[paper_id], paper_id))
-    return ranked[:limit], len(ranked)
+    return sorted(totals, key=lambda paper_id: (-totals[paper_id], paper_id))
 
 
 def keywords(session: Session, since: date) -> Counter[str]:

@@ -76,7 +76,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class WeekPapers:
-    """The most upvoted papers listed in a week, the days that have papers, and the neighbouring weeks."""
+    """A page of the papers listed in a week, most votes first, its days with papers, and the neighbours."""
 
     week: Week
     days: tuple[date, ...]
@@ -84,6 +84,9 @@ class WeekPapers:
     total: int
     before: Week | None
     after: Week | None
+    page: int
+    pages: int
+    first: int  # rank of the first card
     topics: tuple[str, ...]
 
 
@@ -125,19 +128,23 @@ def papers_of_day(
     return replace(listing, cards=with_pictures(session, page_cards), topics=topics)
 
 
-def papers_of_week(session: Session, week: Week, limit: int, now: datetime) -> WeekPapers:
-    """Load the `limit` most upvoted papers listed in a week."""
-    ids, total = listings.most_voted(session, week.first, week.last, limit)
-    shown = with_pictures(session, cards(paper_views.in_given_order(session, ids), now))
+def papers_of_week(session: Session, week: Week, limit: int, now: datetime, page: int = 1) -> WeekPapers:
+    """Load a page of at most `limit` papers listed in a week."""
+    ids, start = listings.by_votes(session, week.first, week.last), (page - 1) * limit
+    views = paper_views.in_given_order(session, ids[start : start + limit])
+    shown = with_pictures(session, cards(views, now))
     before, _ = listings.neighbouring_days(session, week.first)
     _, after = listings.neighbouring_days(session, week.last)
     return WeekPapers(
         week,
         tuple(listings.days_between(session, week.first, week.last)),
         shown,
-        total,
+        len(ids),
         week_of(before) if before else None,
         week_of(after) if after else None,
+        page,
+        math.ceil(len(ids) / limit),
+        start + 1,
         _topics(session, week.first, week.last, (card.paper.title for card in shown)),
     )
 

@@ -26,7 +26,7 @@ from app.web.capacity import Capacity
 from app.web.errors import ErrorPage, please_wait, with_retry_after
 from app.web.http_cache import CachedResponse, conditional_response, public_page
 from app.web.link_access import db
-from app.web.paper_cards import Week
+from app.web.paper_cards import Week, WeekPapers
 from app.web.security import PUBLIC_REFERRER
 from app.web.templating import page
 from app.web.visitors import visitor
@@ -35,7 +35,7 @@ router = APIRouter(include_in_schema=False)
 
 RESULTS_PER_PAGE = 20
 ON_DAY = 50  # papers per page
-IN_WEEK = 50  # papers
+IN_WEEK = 50  # papers per page
 RELATED = 5  # papers
 MAX_PAGE = 100_000
 # Not longer, because proxies serve the picture of a hidden paper until the cached response expires.
@@ -50,6 +50,8 @@ _HIDDEN = ErrorPage(
     "This paper is not shown here",
     "The operator of this service took it off these pages. You may find it at the site that published it.",
 )
+_EMPTY_DAY = ErrorPage("No papers on this day", "On weekends and holidays, sources list few papers or none.")
+_EMPTY_WEEK = ErrorPage("No papers in this week", "")
 
 
 @router.get("/paper/{number}")
@@ -251,34 +253,66 @@ def day_page(request: Request, day: Day, number: Annotated[str, Query(alias="pag
     """Show a page of the papers listed on a day."""
     page_number = _parse_page(number)
     key = ("day", str(day), str(page_number))
-    return public_page(request, key, lambda: _build_day(request, day, page_number))
+    try:
+        return public_page(request, key, lambda: _build_day(request, day, page_number))
+    except NotFound as error:
+        if page_number > 1:
+            raise
+        with db(request).read() as session:
+            listing = paper_cards.papers_of_day(session, day, ON_DAY, clock.utcnow())
+        return _empty_page(request, _EMPTY_DAY, str(error), listing)
 
 
 def _build_day(request: Request, day: date, page_number: int) -> Response:
     with db(request).read() as session:
         listing = paper_cards.papers_of_day(session, day, ON_DAY, clock.utcnow(), page_number, for_page=True)
-    day_text = f"{day:%A}, {day.day} {day:%B %Y}"
-    if not listing.total:
-        raise NotFound(f"No paper was listed on {day_text}.")
-    if not listing.cards:
-        pages = "is only one page" if listing.pages == 1 else f"are only {listing.pages} pages"
-        raise NotFound(f"There {pages} of {day_text}.")
+    _check_page(listing, f"on {_in_words(day)}", _in_words(day))
     return page(request, "day.html", listing=listing)
 
 
+def _in_words(day: date) -> str:
+    return f"{day:%A}, {day.day} {day:%B %Y}"
+
+
 @router.get("/week/{name}")
-def week_page(request: Request, name: str) -> Response:
-    """Show the most upvoted papers listed in a week."""
-    week = _parse_week(name)
-    return public_page(request, ("week", str(week)), lambda: _build_week(request, week))
+def week_page(request: Request, name: str, number: Annotated[str, Query(alias="page")] = "") -> Response:
+    """Show a page of the papers listed in a week, most votes first."""
+    week, page_number = _parse_week(name), _parse_page(number)
+    key = ("week", str(week), str(page_number))
+    try:
+        return public_page(request, key, lambda: _build_week(request, week, page_number))
+    except NotFound as error:
+        if page_number > 1:
+            raise
+        with db(request).read() as session:
+            listing = paper_cards.papers_of_week(session, week, IN_WEEK, clock.utcnow())
+        return _empty_page(request, _EMPTY_WEEK, str(error), listing)
 
 
-def _build_week(request: Request, week: Week) -> Response:
+def _build_week(request: Request, week: Week, page_number: int) -> Response:
     with db(request).read() as session:
-        listing = paper_cards.papers_of_week(session, week, IN_WEEK, clock.utcnow())
-    if not listing.total:
-        raise NotFound(f"No paper was listed in week {week.number} of {week.year}.")
+        listing = paper_cards.papers_of_week(session, week, IN_WEEK, clock.utcnow(), page_number)
+    words = f"week {week.number} of {week.year}"
+    _check_page(listing, f"in {words}", words)
     return page(request, "week.html", listing=listing)
+
+
+def _check_page(listing: paper_cards.Day | WeekPapers, time: str, name: str) -> None:
+    """Raise NotFound if a page of a listing has no papers. `time` and `name` are words for its days."""
+    if not listing.total:
+        raise NotFound(f"No paper was listed {time}.")
+    if not listing.cards:
+        pages = "is only one page" if listing.pages == 1 else f"are only {listing.pages} pages"
+        raise NotFound(f"There {pages} of {name}.")
+
+
+def _empty_page(
+    request: Request, error: ErrorPage, detail: str, listing: paper_cards.Day | WeekPapers
+) -> Response:
+    """Return a page that says why there are no papers and links to the days or weeks before and after."""
+    return page(
+        request, "nothing_listed.html", status=404, code=404, error=error, detail=detail, listing=listing
+    )  # fmt: skip
 
 
 def _parse_week(name: str) -> Week:

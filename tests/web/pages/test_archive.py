@@ -663,6 +663,36 @@ def test_week_without_papers(client: TestClient) -> None:
     assert "No paper was listed in week 1 of 2026." in client.get("/week/2026-W01").text
 
 
+def test_day_and_week_without_papers_link_to_others(app: Application, client: TestClient) -> None:
+    """An address without typing errors does not advise to look for them."""
+    add_papers(app, record(1, date(2026, 11, 13)), record(2, date(2026, 11, 23)))
+    for path, before, after, words in (
+        ("/day/2026-11-15", "/day/2026-11-13", "/day/2026-11-23", "No papers on this day</h1>"),
+        ("/week/2026-W47", "/week/2026-W46", "/week/2026-W48", "No papers in this week</h1>"),
+    ):
+        answer = client.get(path)
+        assert answer.status_code == 404
+        assert words in answer.text
+        assert "typing errors" not in answer.text
+        assert f'rel="prev" href="{before}"' in answer.text
+        assert f'rel="next" href="{after}"' in answer.text
+
+
+def test_week_page_is_paginated(app: Application, client: TestClient) -> None:
+    """Ranks continue on the next page."""
+    add_papers(app, *(record(number, upvotes=number) for number in range(1, 53)))
+    first, second = client.get("/week/2026-W47").text, client.get("/week/2026-W47?page=2").text
+    assert "1 to 50 of 52 papers, most votes first" in first
+    assert 'rel="next" href="/week/2026-W47?page=2"' in first
+    assert re.findall(r"On the Number (\d+)<", second) == ["2", "1"]
+    assert '<ol class="papers" start="51">' in second
+    assert 'rel="prev" href="/week/2026-W47"' in second
+    assert '<link rel="canonical" href="https://paperboy.test/week/2026-W47?page=2">' in second
+    past_the_end = client.get("/week/2026-W47?page=3")
+    assert past_the_end.status_code == 404
+    assert "There are only 2 pages of week 47 of 2026." in past_the_end.text
+
+
 def test_weeks_use_the_iso_year() -> None:
     """The last days of December may belong to week 1 of the next year."""
     assert str(paper_cards.week_of(date(2025, 12, 29))) == "2026-W01"
