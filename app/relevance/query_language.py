@@ -123,7 +123,10 @@ def parse(text: str, noun: str = "An interest") -> Query:
     if not text.isprintable():
         raise InvalidInterest(f"{noun} must be plain text, without control characters.", "interests")
     parts: dict[str, list[object]] = defaultdict(list)
-    for minus, field, quoted, bare in _PART.findall(_REQUEST.sub("", text)):
+    typed = _PART.findall(_REQUEST.sub("", text))
+    if all(minus for minus, *_ in typed):  # the words of the request are all that there is to look for
+        typed = _PART.findall(text)
+    for minus, field, quoted, bare in typed:
         _add_part(parts, bool(minus), field.lower(), quoted, bare)
     query = _build_query(text, parts)
     if not (query.terms or any(query.required_values)):

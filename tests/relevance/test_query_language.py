@@ -63,6 +63,7 @@ def test_parse(text: str, query: Query) -> None:
         ("methods", "methods"),
         ("deep research", "deep research"),
         ("papers on", "papers on"),
+        ("-diffusion methods", "methods"),
     ],
 )
 def test_request_around_an_interest_is_ignored(text: str, words: str) -> None:
