@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 from sqlalchemy.exc import StatementError
 from sqlmodel import col, select
 
-from app.errors import Conflict, PaperboyError
+from app.errors import Conflict, InvalidInput, PaperboyError
 from app.storage.database import Database, is_unavailable
 from app.storage.models import Subscriber, SubscriberState
 from app.subscribers import bulk, csv_format
@@ -123,6 +123,7 @@ def _each_batch(
     """Parse the rows of a file, and pass the valid ones to `store` in batches."""
     contents = csv_format.survey(file, name)
     report = ImportReport(contents.rows, ignored_columns=contents.ignored_columns)
+    accepted_rows: dict[str, int] = {}  # the row of each accepted address
     with closing(csv_format.read_rows(file, name)) as rows:
         while lines := list(islice(rows, IMPORT_BATCH)):
             outcomes: dict[int, ImportedSubscriber | PaperboyError] = {}
@@ -135,10 +136,13 @@ def _each_batch(
             conflicts = dict(zip(valid, store(list(valid.values())), strict=True))
             for number, outcome in outcomes.items():
                 error_or_new = conflicts.get(number) or outcome
+                address = outcome.email if isinstance(outcome, ImportedSubscriber) else ""
                 if isinstance(error_or_new, ImportedSubscriber):
+                    accepted_rows[address] = number
                     report.accept(error_or_new)
+                elif row := accepted_rows.get(address):
+                    report.reject(number, InvalidInput(f"this row has the same address as row {row}"), "")
                 else:
-                    address = outcome.email if isinstance(outcome, ImportedSubscriber) else ""
                     report.reject(number, error_or_new, address)
             report.rows += len(lines)
             if not after_batch(report):

@@ -23,6 +23,7 @@ from app.storage.models import AuditEntry, Event, JobRun, Subscriber
 from app.subscribers import csv_transfer
 from tests.conftest import NOW
 from tests.subscribers.test_csv_transfer import csv_file
+from tests.support import factories
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,9 @@ def test_unreadable_file_adds_nobody(content: bytes, app: Application) -> None:
 
 def test_import_is_recorded_without_addresses(app: Application) -> None:
     """The run has the counts and the skipped rows. The audit log says who imported."""
-    lines = ["alice@example.org,robotics,,,,,,", "alice@example.org,robotics,,,,,,"]
+    with app.db.write() as session:
+        factories.add_subscriber(session, "bob@example.org", ["robotics"], NOW)
+    lines = ["alice@example.org,robotics,,,,,,", "bob@example.org,robotics,,,,,,"]
     result = maintenance.import_subscribers(app, csv_file(*lines), "a key", NOW)
     assert result.paused_scope
     with app.db.read() as session:

@@ -73,16 +73,20 @@ def prepare(session: Session) -> None:
 
 def import_by_row(db: Database, file: io.BytesIO) -> tuple[int, list[tuple[int, str]]]:
     """Import with one transaction per row."""
-    added, rejections = 0, []
+    rejections: list[tuple[int, str]] = []
+    rows: dict[str, int] = {}
     for number, row in csv_format.read_rows(file):
         try:
             new = csv_format.parse_row(row, DEFAULTS, NOW)
+            if new.email in rows:
+                rejections.append((number, f"this row has the same address as row {rows[new.email]}"))
+                continue
             with db.write() as session:
                 bulk.add_one(session, new, NOW)
-            added += 1
+            rows[new.email] = number
         except PaperboyError as error:
             rejections.append((number, str(error)))
-    return added, rejections
+    return len(rows), rejections
 
 
 def contents(db: Database) -> list[object]:
@@ -239,10 +243,24 @@ def test_long_reports_count_all_rows(app: Application, monkeypatch: pytest.Monke
     """A repeated import still lists the rows that are invalid."""
     monkeypatch.setattr(csv_transfer, "MAX_LISTED", 4)
     monkeypatch.setattr(csv_transfer, "MAX_CONFLICTS_LISTED", 2)
+    csv_transfer.import_file(app.db, csv_file("alice@example.org,robotics,,,,,,"), DEFAULTS, NOW)
     lines = [*["alice@example.org,robotics,,,,,,"] * 4, *["nobody,robotics,,,,,,"] * 5]
     report = csv_transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
-    assert (report.rows, report.added, report.rejected, report.registered) == (9, 1, 8, 3)
-    assert [item.row for item in report.rejections] == [3, 4, 6, 7]
+    assert (report.rows, report.added, report.rejected, report.registered) == (9, 0, 9, 4)
+    assert [item.row for item in report.rejections] == [2, 3, 6, 7]
+
+
+@pytest.mark.parametrize("size", [1, 500])
+def test_repeated_addresses_name_their_first_row(
+    app: Application, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The preview and the import agree. A row that was skipped does not count as the first."""
+    monkeypatch.setattr(csv_transfer, "IMPORT_BATCH", size)
+    lines = ["rita@example.org,robotics,many", "rita@example.org,robotics,", "rita@example.org,vision,"]
+    for run in (csv_transfer.preview_file, csv_transfer.import_file):
+        report = run(app.db, csv_file(*lines, header="email,interests,weights"), DEFAULTS, NOW)
+        assert (report.added, report.rejected, report.registered) == (1, 2, 0)
+        assert report.rejections[1] == (4, "this row has the same address as row 3", "")
 
 
 _TEXTS = st.lists(

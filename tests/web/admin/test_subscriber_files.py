@@ -26,6 +26,7 @@ alice@example.org,<b>agents</b>; robotics,2; 1,7,red
 nobody,robotics,,,
 bob@example.org,robotics,,seven,
 carol@example.org,robotics,,,
+alice@example.org,robotics,,,
 """
 
 
@@ -55,6 +56,8 @@ def test_file_is_imported_after_a_preview(app: Application, sign_in: Callable[..
     assert "07:00" in preview
     assert "Unknown columns are ignored: colour." in preview
     assert "hour must be a whole number, not “seven”" in preview
+    assert "<dt>invalid or repeated</dt><dd>3</dd>" in preview
+    assert "this row has the same address as row 2" in preview
     assert "Add 2 subscribers" in preview
     assert emails(app) == []
     (file,) = files(app)
@@ -74,7 +77,7 @@ def test_file_is_imported_after_a_preview(app: Application, sign_in: Callable[..
         imports = select(AuditEntry).where(AuditEntry.action == "subscriber.import")
         entries = session.exec(imports.order_by(col(AuditEntry.id))).all()
     assert [(entry.actor, entry.subject) for entry in entries] == [
-        ("desk 0", "4 rows"),
+        ("desk 0", "5 rows"),
         ("desk 0", "2 subscribers"),
     ]
     assert desk.post(uploaded.headers["location"]).status_code == 422  # it is imported once

@@ -54,11 +54,12 @@ def test_import_reports_each_skipped_row(
 ) -> None:
     """No digest was ever sent, so all sending is paused."""
     report = send(call).json()
-    assert (report["added"], report["rejected"], report["registered"]) == (2, 4, 2)
+    assert (report["added"], report["rejected"], report["registered"]) == (2, 4, 1)
     assert report["complete"] is True
     assert [row["row"] for row in report["rejections"]] == [3, 4, 5, 6]
-    assert "already registered" in report["rejections"][0]["reason"]
+    assert report["rejections"][0]["reason"] == "this row has the same address as row 2"
     assert "hour must be a whole number" in report["rejections"][2]["reason"]
+    assert "already registered" in report["rejections"][3]["reason"]
     assert (report["ignored_columns"], report["held"], report["first_rows"]) == (["colour"], True, [])
     assert audit_log() == [
         ("write key", "subscriber.import", "6 rows"),
