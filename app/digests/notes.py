@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import date
+from itertools import chain
 
-from app.digests.ranking import Ranked, RankingRequest
+from app.digests.ranking import CandidatePool, Ranked, RankingRequest
 
 MAX_MISSING_WORDS = 3  # named in the reason for an empty digest
 MAX_NAMED_SOURCES = 4
@@ -35,15 +36,25 @@ def nothing_matched(edition: str, ranked: Ranked, considered: int) -> str:
     unmatched = f"none of {considered} recent papers matched an interest"
     if considered == 1:
         unmatched = "the one recent paper matched no interest"
-    interests = [interest.text for interest in ranked.request.interests]
-    words = dict.fromkeys(word for text in interests for word in pool.missing_words(text))
-    missing = ", ".join(f"“{word}”" for word in [*words][:MAX_MISSING_WORDS])
-    causes = [f"no paper mentions {missing}"] if missing else []
-    causes += dict.fromkeys(filter(None, map(pool.absent_fields_note, interests)))
+    causes = _common_causes(pool, [interest.text for interest in ranked.request.interests])
     unmatched += f": {'; '.join(causes)}" if causes else ""
     invalid = ", ".join(ranked.request.invalid_interests)
     left_out = f"interests that could not be understood were left out: {invalid}" if invalid else ""
     return join(unmatched, muted, calendar_note, left_out, separator="; ")
+
+
+def _common_causes(pool: CandidatePool, interests: Sequence[str]) -> list[str]:
+    """Return the words that no paper mentions and the fields that no paper has.
+
+    Return nothing if they don't explain why each interest matched nothing.
+    """
+    words = {text: pool.missing_words(text) for text in interests}
+    fields = {text: pool.absent_fields_note(text) for text in interests}
+    if not all(words[text] or fields[text] for text in interests):
+        return []
+    missing = [*dict.fromkeys(chain.from_iterable(words.values()))][:MAX_MISSING_WORDS]
+    mentions = f"no paper mentions {', '.join(f'“{word}”' for word in missing)}" if missing else ""
+    return [*filter(None, dict.fromkeys([mentions, *fields.values()]))]
 
 
 def absent_fields_note(fields: Sequence[str], sources: Iterable[str]) -> str:

@@ -189,6 +189,13 @@ def test_skip_reason_names_unknown_words() -> None:
     assert skip_of(RankingRequest((AGENTS, VIDEO)), on) == reason
 
 
+def test_skip_reason_names_no_words_if_another_interest_has_them_all() -> None:
+    """The missing words do not explain why the other interest matched nothing."""
+    on = replace(build_pool({}), missing_words=lambda text: ["honey"] if text == "agents" else [])
+    assert skip_of(RankingRequest((AGENTS, VIDEO)), on) == "none of 9 recent papers matched an interest"
+    assert skip_of(RankingRequest((AGENTS,)), on).endswith("no paper mentions “honey”")
+
+
 def test_skip_reason_names_fields_that_no_paper_has() -> None:
     """The sources that don't give them are named, once for all interests."""
     note = notes.absent_fields_note(["a category"], {"Hugging Face Daily Papers"})
