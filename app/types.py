@@ -373,6 +373,7 @@ class Skip:
     """The decision not to send a digest, with the reason that the subscriber and the operator see."""
 
     reason: str
+    considered: int = 0  # number of candidate papers
 
 
 class SkippedEdition(NamedTuple):

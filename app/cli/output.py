@@ -136,7 +136,7 @@ def print_json(document: Any) -> None:
 def digest_object(digest: Digest | Skip) -> dict[str, Any]:
     """Return the JSON object for a digest. A skipped digest has a reason and no sections."""
     if isinstance(digest, Skip):
-        return {"skipped": digest.reason, **asdict(Digest(edition="", sections=()))}
+        return {"skipped": digest.reason, **asdict(Digest("", (), considered=digest.considered))}
     return {"skipped": None, **asdict(digest)}
 
 

@@ -155,9 +155,16 @@ def backtest(
     for edition in pipeline.backtest(app, body.at or now, interests, body.days, max_papers=body.max_papers):
         digest = edition.digest
         skipped = digest.reason if isinstance(digest, Skip) else None
-        content = {"considered": 0, "sections": []} if isinstance(digest, Skip) else digest.as_dict()
-        content["edition"] = edition.edition
-        items.append(BacktestEdition(at=edition.at, skipped=skipped, **content))
+        sections = [] if isinstance(digest, Skip) else digest.as_dict()["sections"]
+        items.append(
+            BacktestEdition(
+                edition=edition.edition,
+                at=edition.at,
+                skipped=skipped,
+                considered=digest.considered,
+                sections=sections,
+            )
+        )
     return BacktestResult(items=items)
 
 
@@ -224,8 +231,8 @@ def _preview_due(app: Application, subscriber_id: int, now: datetime) -> tuple[s
 
 def _preview_out(app: Application, digest: Digest | Skip, edition: str, now: datetime) -> PreviewResponse:
     if isinstance(digest, Skip):
-        empty = {"considered": 0, "note": "", "sections": [], "subject": "", "html": "", "text": ""}
-        return PreviewResponse(edition=edition, skipped=digest.reason, **empty)
+        empty = {"note": "", "sections": [], "subject": "", "html": "", "text": ""}
+        return PreviewResponse(edition=edition, skipped=digest.reason, considered=digest.considered, **empty)
     mail = pipeline.render_digest(app, digest, NOBODY, now)
     values = digest.as_dict() | {"updates": [UpdateOut(**news._asdict()) for news in digest.updates]}
     return PreviewResponse(skipped=None, subject=mail.subject, html=mail.html, text=mail.text, **values)

@@ -50,7 +50,8 @@ def test_preview_accepts_the_preferences_of_a_subscriber(paper_ids: dict[str, in
         return answer
 
     assert AGENTS not in preview_titles(preview(muted=["author:nobody", "agents"]))
-    assert "at least 3 papers" in preview(min_papers=3)["skipped"]
+    few = preview(min_papers=3)
+    assert ("at least 3 papers" in few["skipped"], few["considered"]) == (True, 2)
     assert preview(muted=["the"])["errors"][0]["pointer"] == "/body/muted"
     assert preview(max_trending=31)["errors"][0]["pointer"] == "/body/max_trending"
     assert preview(max_trending=30)["skipped"] is None
@@ -114,7 +115,7 @@ def test_subscriber_preview_excludes_papers_already_sent(
     planning.plan(app.digest_context, NOW)
     after = call("GET", f"/subscribers/{alice}/preview").json()
     assert preview_titles(after) == []
-    assert after["skipped"]
+    assert (after["skipped"], after["considered"]) == ("the one recent paper matched no interest", 1)
     assert call("GET", "/subscribers/99/preview").status_code == 404
 
 
