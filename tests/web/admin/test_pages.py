@@ -488,6 +488,7 @@ def test_one_subscriber_with_every_digest_and_silence(
     assert "preferences have changed since 20" in page
     preview = desk.get(f"/admin/subscribers/{bob}/preview").text
     assert "Diffusion Models" in preview
+    assert "This is what the subscriber would get now." in preview
     assert desk.post(f"/admin/subscribers/{bob}/test", to="not an address").status_code == 422
     answer = desk.post(f"/admin/subscribers/{bob}/test", to="me@example.org")
     assert answer.status_code == 303, answer.text
