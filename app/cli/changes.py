@@ -38,7 +38,7 @@ def changes(
             row.actor,
             audit_log.describe(row.action),
             "all emails" if row.subject == ledger.ALL_EDITIONS else row.subject,
-            ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in row.detail.items()),
+            audit_log.describe_details(row.detail),
         )
         for row in rows
     ]

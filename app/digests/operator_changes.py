@@ -61,7 +61,7 @@ class Editor:
         paper = self.lock(paper_id)
         before = paper.pinned_until
         pinning.pin(self.session, paper, days, self.now)
-        self._record("pin", paper, old=_text(before), new=_text(paper.pinned_until))
+        self._record("pin", paper, pinned_until=_text(paper.pinned_until), previously=_text(before))
         return paper
 
     def unpin(self, paper_id: int) -> Paper:
@@ -69,7 +69,7 @@ class Editor:
         paper = self.lock(paper_id)
         before = paper.pinned_until
         pinning.unpin(self.session, paper)
-        self._record("unpin", paper, old=_text(before), new=None)
+        self._record("unpin", paper, pinned_until=_text(before))
         return paper
 
     def merge(self, paper_id: int, other_id: int) -> Paper:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import func, update
@@ -87,6 +89,25 @@ def record(session: Session, actor: str, action: str, subject: object, now: date
 def describe(action: str) -> str:
     """Return the description of an action, or its name if only an earlier release recorded it."""
     return ACTIONS.get(action, action)
+
+
+def describe_details(detail: Mapping[str, Any]) -> str:
+    """Return the details of a change for display. Leave out empty ones."""
+    values = {name.replace("_", " "): _describe_value(value) for name, value in detail.items()}
+    return ", ".join(f"{name}: {text}" for name, text in values.items() if text)
+
+
+def _describe_value(value: Any) -> str:
+    """Return a JSON value as text: times to the minute, and the fields in an object after their names."""
+    if isinstance(value, Mapping):
+        fields = {name.replace("_", " "): _describe_value(field) for name, field in value.items()}
+        return ", ".join(f"{name} “{text}”" if text else f"no {name}" for name, text in fields.items())
+    if isinstance(value, list):
+        return ", ".join(map(_describe_value, value))
+    if isinstance(value, str) and "T" in value:
+        with suppress(ValueError):
+            return f"{datetime.fromisoformat(value).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return "" if value is None else str(value)
 
 
 def last_time(session: Session, action: str, subject: str) -> datetime | None:

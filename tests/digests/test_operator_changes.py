@@ -284,6 +284,9 @@ def test_pin_ends(app: Application) -> None:
             Editor(session, "desk", AHEAD).pin(Editor(session, "desk", AHEAD).hide(3).id or 0)
     with app.db.read() as session:
         assert DigestBuilder(app.digest_context, session, AHEAD).pool.pinned == frozenset()
+        entries = session.exec(select(AuditEntry).order_by(col(AuditEntry.id))).all()
+        until = {"pinned_until": (AHEAD + DAY).isoformat()}
+        assert [entry.detail for entry in entries[1:3]] == [until | {"previously": None}, until]
 
 
 def promised(app: Application) -> frozenset[int]:

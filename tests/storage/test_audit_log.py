@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,3 +31,20 @@ def test_action_without_words_is_refused(app: Application) -> None:
         audit_log.record(session, "cli", "paper.burn", 1, NOW)
     assert audit_log.describe("paper.burn") == "paper.burn"
     assert audit_log.describe("edition.confirm_uncertain") == "recorded uncertain emails as sent"
+
+
+@pytest.mark.parametrize(
+    ("detail", "text"),
+    [
+        ({"until": "2026-04-08T07:40:37.236128+00:00", "previously": None}, "until: 2026-04-08 07:40 UTC"),
+        ({"reason": "", "left_out_of_digests": 0}, "left out of digests: 0"),
+        ({"reason": "Too slow"}, "reason: Too slow"),
+        (
+            {"old": {"published_on": None, "authors": []}, "new": {"authors": ["Ann Li", "Bo Wu"]}},
+            "old: no published on, no authors, new: authors “Ann Li, Bo Wu”",
+        ),
+        ({}, ""),
+    ],
+)
+def test_details_have_no_internal_values(detail: dict[str, Any], text: str) -> None:
+    assert audit_log.describe_details(detail) == text

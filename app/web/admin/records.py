@@ -65,7 +65,7 @@ def list_changes(request: Request, operator: Reader, at: Position = "", actor: s
         listed = page_at(session, statement, col(AuditEntry.id), ROWS_SHOWN, at)
     return page(
         request, "admin/changes.html", operator, listed=listed, actor=actor, describe=audit_log.describe,
-        all_editions=ledger.ALL_EDITIONS,
+        describe_details=audit_log.describe_details, all_editions=ledger.ALL_EDITIONS,
     )  # fmt: skip
 
 
