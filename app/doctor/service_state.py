@@ -87,18 +87,18 @@ def _check_pauses(session: Session) -> Iterator[Finding]:
             option, remedy = "", Remedy(RemedyAction.RESUME_SENDING)
         elif edition == ledger.FIRST_DIGESTS:
             held, _ = ledger.draw_held(session, 0)
-            name, scope = "first digests", "the first digests of new subscribers"
-            others = f"; {count_of(held, 'digest')} held" if held else "; none is held yet"
+            name, scope = "first digests", "those of new subscribers"
+            others = f"; {count_of(held, 'digest')} waiting" if held else "; none is waiting yet"
             option, remedy = " --first-digests", Remedy(RemedyAction.SEND_FIRST_DIGESTS)
         else:
             name, scope, others = f"sending {edition}", f"edition {edition}", ""
             option = f" --edition {shlex.quote(edition)}"
             action = RemedyAction.APPROVE_EDITION if awaits_approval else RemedyAction.RESUME_EDITION
             remedy = Remedy(action, edition)
+        state = "have been held" if edition == ledger.FIRST_DIGESTS else "has been paused"
         yield warning(
             name,
-            f"{scope} {'have' if edition == ledger.FIRST_DIGESTS else 'has'} been paused since "
-            f"{pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}{others}",
+            f"{scope} {state} since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}{others}",
             f"run `paperboy sending resume{option}` when the reason no longer applies",
             urgent=True,
             remedy=remedy,

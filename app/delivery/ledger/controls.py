@@ -34,7 +34,7 @@ AWAITS_APPROVAL = "it awaits approval"
 MOVED = "this database was moved"
 CANCELLED = "cancelled by an operator"
 ARRIVED = "It arrived, according to an operator."
-IMPORTED = "subscribers were imported: see what would be sent, then resume"
+IMPORTED = "subscribers were imported, and their digests have not been checked yet"
 # The scope of a pause that holds only the first digests of subscribers who were added or imported.
 FIRST_DIGESTS = "first digests"
 HOLD_AHEAD = timedelta(days=60)  # a later day is probably a mistake

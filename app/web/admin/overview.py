@@ -50,7 +50,7 @@ ACTION_PAGES = {  # by the first word of the check
     "job": ActionPage("/admin/runs?failed=yes", "Look at the failed runs", ""),
     "key": ActionPage("/admin/keys", "Look at the keys"),
     "webhook": ActionPage("/admin/webhooks/{}", "Look at the webhook"),
-    "first": ActionPage("/admin/editions#first", "Look at a sample"),
+    "first": ActionPage("/admin/editions#first", "Look at their digests"),
     "edition": ActionPage(
         "/admin/editions/{}",
         "Look at the edition",

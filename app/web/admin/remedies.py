@@ -114,11 +114,11 @@ BUTTONS = {
         "Resume all sending", Scope.SEND, "Sending is resumed.", _resume_sending, AFTER_THE_REASON
     ),
     RemedyAction.SEND_FIRST_DIGESTS: Button(
-        "Send them",
+        "Stop holding them",
         Scope.SEND,
-        "The first digests will be sent {timing.mails}.",
+        "First digests are no longer held. Those that were waiting will be sent {timing.mails}.",
         _send_first_digests,
-        SAMPLE_FIRST,
+        "Look at their digests first.",
     ),
     RemedyAction.RESUME_EDITION: Button(
         "Resume this edition", Scope.SEND, "The edition is resumed.", _resume_edition, AFTER_THE_REASON

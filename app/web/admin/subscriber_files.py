@@ -14,6 +14,7 @@ from starlette.datastructures import UploadFile
 
 from app import clock, maintenance, subscribers
 from app.application import Application
+from app.delivery import ledger
 from app.errors import InvalidInput, NotFound
 from app.storage import job_runs, uploads
 from app.web.admin.sign_in import Importer, ImportSubmitter, Operator, Reader, back_to, check_form_token, page
@@ -73,9 +74,11 @@ def preview_import(request: Request, operator: Importer, name: str) -> Response:
             preview = api.preview_import(app, file, clock.utcnow(), capacity)
     except (InvalidInput, NotFound) as error:
         return _upload_page(request, operator, str(error))
+    with app.db.read() as session:
+        any_sent = ledger.any_sent(session)
     return page(
         request, "admin/import_preview.html", operator, preview=preview, name=name,
-        skipped=preview.rejections[:SKIPPED_SHOWN],
+        skipped=preview.rejections[:SKIPPED_SHOWN], any_sent=any_sent,
     )  # fmt: skip
 
 

@@ -673,14 +673,21 @@ def test_first_digests_after_an_import(
     digest, give_up = sample_digest.digest("2026-11-19"), now + timedelta(days=1)
     with app.db.write() as session:
         ledger.pause(session, ledger.IMPORTED, now, ledger.FIRST_DIGESTS)
+    desk = sign_in()
+    assert "Stop holding first digests" in desk.get("/admin/editions").text
+    assert "; none is waiting yet" in desk.get("/admin").text
+    with app.db.write() as session:
         held = ledger.Entry(people[0], "2026-11-19", now, digest, give_up_at=give_up, held=True)
         (number,) = ledger.add_entries(session, [held], now)
-    desk = sign_in()
     page = desk.get("/admin/editions").text
     assert f">{ALICE}</a>" in page
+    assert "Send them and stop holding first digests" in page
     assert "are held until you review a sample and release them (held now: 1 digest)." in page
     assert f'href="/admin/deliveries/{number}"' in page
-    assert ("send", "send_first_digests", "") in remedies(desk.get("/admin").text)
+    overview = html.unescape(desk.get("/admin").text)
+    assert ("send", "send_first_digests", "") in remedies(overview)
+    since = f"{now:%Y-%m-%d %H:%M} UTC"
+    assert f"those of new subscribers have been held since {since}: {ledger.IMPORTED}; 1 digest" in overview
     desk.post("/admin/sending/first-digests/resume")
     assert "First digests" not in desk.get("/admin/editions").text
     with app.db.read() as session:

@@ -59,6 +59,7 @@ def test_file_is_imported_after_a_preview(app: Application, sign_in: Callable[..
     assert "<dt>invalid or repeated</dt><dd>3</dd>" in preview
     assert "this row has the same address as row 2" in preview
     assert "Add 2 subscribers" in preview
+    assert "hold only their first digests" not in preview, "no digest was ever sent"
     assert emails(app) == []
     (file,) = files(app)
     assert file.stat().st_mode & 0o777 == 0o600
@@ -83,6 +84,19 @@ def test_file_is_imported_after_a_preview(app: Application, sign_in: Callable[..
     assert desk.post(uploaded.headers["location"]).status_code == 422  # it is imported once
     following = desk.get("/admin/subscribers/next").text
     assert "carol@example.org" in following
+
+
+def test_hold_after_the_first_digest(
+    app: Application, sign_in: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first choice is to hold only the first digests of the new subscribers."""
+    monkeypatch.setattr(ledger, "any_sent", lambda _: True)
+    desk = sign_in()
+    name = upload(desk).headers["location"]
+    assert '<option value="">hold only their first digests</option>' in desk.get(name).text
+    desk.post(name, hold="")
+    with app.db.read() as session:
+        assert (ledger.is_paused(session), ledger.is_paused(session, ledger.FIRST_DIGESTS)) == (False, True)
 
 
 def test_hold_can_be_chosen(app: Application, sign_in: Callable[..., Desk]) -> None:
