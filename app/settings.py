@@ -25,6 +25,7 @@ from pydantic_settings import (
 )
 
 from app.errors import InvalidSettings
+from app.text import in_words
 
 MIN_SECRET_CHARS = 32
 IGNORE_ENVIRONMENT = "IGNORE_ENVIRONMENT"  # in the demo's .env, which is then the only source of settings
@@ -420,7 +421,8 @@ def load(**overrides: object) -> Settings:
         lines = []
         for problem in error.errors():
             name = "PAPERBOY_" + "_".join(str(part) for part in problem["loc"]).upper()
-            lines.append(f"{name}: {problem['msg']}" if problem["loc"] else problem["msg"])
+            message = in_words.describe_invalid(problem["msg"])
+            lines.append(f"{name}: {message}" if problem["loc"] else message)
         raise InvalidSettings("\n".join(lines)) from None
     if not settings.secret_keys:
         raise InvalidSettings(

@@ -25,7 +25,7 @@ from app.papers import archive_lists, listings, source_registry
 from app.settings import Settings, load
 from app.storage import api_keys, demo_clock, schema
 from app.text import dates
-from app.text.in_words import sentence
+from app.text.in_words import describe_invalid, sentence
 from app.types import Digest, Skip
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
@@ -99,6 +99,9 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except PaperboyError as error:
             fail(str(error))
+        except typer.BadParameter as error:  # Typer prints it, with the option's name and the usage
+            error.message = describe_invalid(error.message)
+            raise
         except DBAPIError as error:
             fail(f"the database cannot be used: {str(error.orig).strip().partition(chr(10))[0]}")
         except BrokenPipeError:  # `paperboy runs | head`: Typer ends the process without a message

@@ -220,6 +220,8 @@ def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> I
     )
     email = normalise_address(cells["email"])
     chosen = replace(defaults, interests=interests, **_parse(cells, _PREFERENCES))
+    if not interests and chosen.when_empty is EmptyDigestPolicy.SKIP:
+        raise InvalidInput("there are no interests: add one, or set when_empty to trending", "interests")
     preferences = check(chosen, before=chosen)  # an export may contain interests that are refused in forms
     consent_at = others.get("consent_at")
     if consent_at and consent_at > now:

@@ -60,7 +60,7 @@ def problems(
         (
             "zone",
             schedule.valid_zone(preferences.zone),
-            f"“{preferences.zone[:64]}” is not a known time zone. Choose one from the list.",
+            f"“{preferences.zone[:64]}” is not a known time zone, such as Europe/Berlin.",
         ),
         ("max_papers", 1 <= most <= MAX_PAPERS, bounds),
         ("min_papers", 1 <= least <= MAX_PAPERS, bounds),

@@ -52,11 +52,16 @@ def find(session: Session, name: str) -> Subscriber:
     """
     if name.isascii() and name.isdigit() and len(name) < 19:
         return get(session, int(name))
+    if row := _with_address(session, name.strip().lower()):
+        return row  # even if it was erased: the address that replaced its own is not a valid one
     email = normalise_address(name)
-    row = session.exec(select(Subscriber).where(Subscriber.email == email)).one_or_none()
-    if row is None:
-        raise NotFound(f"There is no subscriber with the address {email}.")
-    return row
+    if row := _with_address(session, email):
+        return row
+    raise NotFound(f"There is no subscriber with the address {email}.")
+
+
+def _with_address(session: Session, email: str) -> Subscriber | None:
+    return session.exec(select(Subscriber).where(Subscriber.email == email)).one_or_none()
 
 
 def get_for_update(session: Session, subscriber_id: int) -> Subscriber:

@@ -8,7 +8,7 @@ latex          LaTeX → Unicode
 tokenizer      tokens, stems, stop words
 names          normalise names of people and organisations for comparison
 abbreviations  abbreviations and their long forms, learned from texts (Schwartz–Hearst)
-in_words       write counts with their nouns, and messages as sentences
+in_words       write counts with their nouns, and messages as people write them
 direction      detect right-to-left texts
 wrapping       wrap lines
 shortening     cut texts between words, and titles to the name before the colon

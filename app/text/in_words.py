@@ -1,4 +1,4 @@
-"""PURE. Write counts with their nouns, such as "2,000 papers", and messages as sentences."""
+"""PURE. Write counts with their nouns, such as "2,000 papers", and messages as people write them."""
 
 from __future__ import annotations
 
@@ -37,6 +37,15 @@ def format_counts(counts: Mapping[str, int]) -> str:
 
 def _singular(words: str) -> str:
     return " ".join(_SINGULAR.get(word) or re.sub(r"(?<!s)s$", "", word) for word in words.split())
+
+
+def describe_invalid(message: str) -> str:
+    """Return pydantic's message about an invalid value without its terms: "must be less than 24"."""
+    return re.sub(r"^(?:Value error, |[A-Z]\w+ should (?=\w))", _without_subject, message)
+
+
+def _without_subject(match: re.Match[str]) -> str:
+    return "" if match[0].startswith("Value") else "must "
 
 
 def sentence(text: str) -> str:

@@ -1027,6 +1027,9 @@ def test_change_a_subscriber(run: Run, app: Application) -> None:
     shown = parse_output(run("subscribers", "show", "1", "--json"))
     assert (shown["hour"], shown["interests"], shown["muted"]) == (9, ["agents"], ["games"])
     assert "at least one option" in run("subscribers", "set", "1", code=1).stderr
+    assert (
+        "Invalid value for '--hour': must be" in run("subscribers", "set", "1", "--hour", "24", code=2).stderr
+    )
     assert "not a known time zone" in run("subscribers", "set", "1", "--zone", "Mars", code=1).stderr
     day = f"{clock.utcnow() + timedelta(days=9):%Y-%m-%d}"
     assert f"paused until {day}" in run("subscribers", "pause", "1", "--until", day).stdout

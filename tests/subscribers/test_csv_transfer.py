@@ -226,6 +226,16 @@ def test_rows_are_numbered_as_in_a_spreadsheet(app: Application, monkeypatch: py
     assert [item.row for item in report.rejections] == [3, 7]
 
 
+def test_missing_interests_and_unknown_zones_are_explained(app: Application) -> None:
+    """The reasons are about the file, not about a form."""
+    file = csv_file("alice@example.org,,", "bob@example.org,robotics,Berlin", header="email,interests,zone")
+    report = csv_transfer.preview_file(app.db, file, DEFAULTS, NOW)
+    assert [item.reason for item in report.rejections] == [
+        "there are no interests: add one, or set when_empty to trending",
+        "“Berlin” is not a known time zone, such as Europe/Berlin.",
+    ]
+
+
 @pytest.mark.parametrize(
     "muted", [["", ""], ["games", "cars"], ["games; cars", "robots; boats"], ["games", "robots; boats"]]
 )

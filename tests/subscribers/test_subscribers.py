@@ -632,6 +632,13 @@ def test_an_erased_reader_stays_erased(app: Application, now: datetime) -> None:
     assert reader_of(app, identity).state is SubscriberState.ERASED
 
 
+def test_an_erased_reader_is_found_by_the_listed_address(app: Application, now: datetime) -> None:
+    identity = add_confirmed_reader(app, now)
+    with app.db.write() as session:
+        subscribers.erase(session, identity, now)
+        assert subscribers.find(session, f"erased-{identity}@erased.invalid").id == identity
+
+
 def test_an_unknown_id_is_not_found(app: Application) -> None:
     with app.db.read() as session, pytest.raises(NotFound):
         subscribers.get(session, 4711)

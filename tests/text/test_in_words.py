@@ -60,3 +60,17 @@ def test_format_counts(counts: dict[str, int], words: str) -> None:
 )
 def test_sentence(error: str, words: str) -> None:
     assert in_words.sentence(error) == words
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("Value error, must begin with http://", "must begin with http://"),
+        ("Value error, “Input should rest” is not a name", "“Input should rest” is not a name"),
+        ("Input should be less than or equal to 23", "must be less than or equal to 23"),
+        ("String should have at least 1 character", "must have at least 1 character"),
+        ("Field required", "Field required"),
+    ],
+)
+def test_describe_invalid(message: str, words: str) -> None:
+    assert in_words.describe_invalid(message) == words

@@ -88,9 +88,9 @@ def test_missing_key_is_refused_with_401(client: TestClient, header: str | None)
     assert refused.status_code == 401
     assert refused.headers["WWW-Authenticate"].startswith("Basic")
     headers = {
-        None: "a key with the “bounces” scope is needed",
-        "Bearer pb_x": "unknown key",
-        basic("pb_x"): "unknown key",
+        None: "A key with the “bounces” scope is needed",
+        "Bearer pb_x": "Unknown key",
+        basic("pb_x"): "Unknown key",
     }
     assert refused.json()["detail"].startswith(headers.get(header, ""))
 

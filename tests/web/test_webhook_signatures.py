@@ -154,7 +154,7 @@ def test_altered_sns_message_is_refused(
 def test_body_without_a_signature_is_refused(post: Post, body: bytes) -> None:
     for provider in ("ses", "sendgrid", "mailgun"):
         refused = post(provider, body)
-        reason = refused.json()["detail"].removeprefix("the webhook signature is not valid: ")
+        reason = refused.json()["detail"].removeprefix("The webhook signature is not valid: ")
         assert refused.status_code == 403
         assert reason.startswith(("it is missing", "the message is not signed"))
 

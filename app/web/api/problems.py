@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 
 from app.errors import InvalidInput, PaperboyError, TooManyRequests
 from app.storage.database import is_unavailable
+from app.text.in_words import describe_invalid, sentence
 from app.web.errors import RETRY_AFTER, UNAVAILABLE, headers_of, please_wait, status_of
 
 MAX_ERRORS = 50  # listed in a problem
@@ -34,7 +35,7 @@ class FieldError(BaseModel):
     """An invalid value in the request."""
 
     pointer: str = Field(examples=["/body/interests/0/text"])
-    detail: str = Field(examples=["it contains nothing to search for"])
+    detail: str = Field(examples=["It contains nothing to search for."])
 
 
 class Problem(BaseModel):
@@ -43,7 +44,9 @@ class Problem(BaseModel):
     type: str = "about:blank"
     title: str = Field(examples=["Unprocessable Content"])
     status: int = Field(examples=[422])
-    detail: str = Field(default="", examples=["the zone “Mars/Olympus” does not exist"])
+    detail: str = Field(
+        default="", examples=["“Mars/Olympus” is not a known time zone, such as Europe/Berlin."]
+    )
     instance: str = Field(default="", examples=["/api/v1/subscribers"])
     errors: list[FieldError] = []
 
@@ -92,7 +95,9 @@ def _request_error(request: Request, error: Exception) -> JSONResponse:
             return _respond(request, error.status_code, detail, headers=headers_of(request, error))
         case RequestValidationError():
             fields = [
-                FieldError(pointer="/" + "/".join(map(str, problem["loc"])), detail=problem["msg"])
+                FieldError(
+                    pointer="/" + "/".join(map(str, problem["loc"])), detail=describe_invalid(problem["msg"])
+                )
                 for problem in islice(error.errors(), MAX_ERRORS)
             ]
             return _respond(request, 422, "the request does not match the documented schema", fields)
@@ -122,8 +127,8 @@ def _respond(
     problem = Problem(
         title=HTTPStatus(status).phrase,
         status=status,
-        detail=detail,
+        detail=sentence(detail),
         instance=request.url.path,
-        errors=errors or [],
+        errors=[error.model_copy(update={"detail": sentence(error.detail)}) for error in errors or []],
     )
     return JSONResponse(problem.model_dump(), status, headers, MEDIA_TYPE)

@@ -102,8 +102,8 @@ def test_malformed_keys_are_refused(header: str, client: TestClient) -> None:
 def test_wrong_key_and_missing_key_have_different_errors(client: TestClient) -> None:
     none = client.get("/api/v1/runs").json()["detail"]
     wrong = client.get("/api/v1/runs", headers={"Authorization": "Bearer pb_x"}).json()["detail"]
-    assert none.startswith("a key is needed")
-    assert wrong.startswith("unknown key")
+    assert none.startswith("A key is needed")
+    assert wrong.startswith("Unknown key")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_odd_bytes_in_paths(path: str, site: FastAPI, create_key: Callable[[Scop
 
 def test_unknown_paths_and_methods(call: Call) -> None:
     """An unknown path gets 404 and an unsupported method 405."""
-    assert call("GET", "/nothing").json()["detail"].startswith("there is no such path: ")
+    assert call("GET", "/nothing").json()["detail"].startswith("There is no such path: ")
     refused = call("DELETE", "/runs")
     assert (refused.status_code, refused.headers["Allow"]) == (405, "GET")
     assert "Allow header" in refused.json()["detail"]

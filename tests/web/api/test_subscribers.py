@@ -258,7 +258,7 @@ def test_address_that_was_confirmed_elsewhere_changes_at_once(
     """It needs the scope `send`. Earlier links stop working, and a pending sign-up of the address ends."""
     change = {"email": "alice@new.example.org", "email_confirmed": True, "max_papers": 3}
     refused = call("PATCH", f"/subscribers/{alice}", json=change)
-    assert (refused.status_code, refused.json()["detail"][:28]) == (403, "this key lacks the “send” sc")
+    assert (refused.status_code, refused.json()["detail"][:28]) == (403, "This key lacks the “send” sc")
     with app.db.write() as session:
         preferences = Preferences(interests=(Interest("agents"),))
         pending = subscribers.invite(
