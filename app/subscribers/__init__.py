@@ -21,7 +21,7 @@ event_names       PURE: name events and changed preferences in the words of the 
 schedule          PURE: when a subscriber's digests are due, in their time zone
 """
 
-from app.subscribers.address import normalise_address
+from app.subscribers.address import normalise_address, unicode_domain
 from app.subscribers.address_change import (
     confirm_change,
     expire_changes,

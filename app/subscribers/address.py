@@ -10,6 +10,7 @@ from email_validator import EmailNotValidError, validate_email
 
 from app.errors import InvalidAddress
 
+MAX_LOCAL_OCTETS = 64  # RFC 5321, section 4.5.3.1.1; the library does not check this by default
 _GMAIL = ("gmail.com", "googlemail.com")
 
 
@@ -25,7 +26,18 @@ def normalise_address(text: str) -> str:
         address = validate_email(text.strip(" "), check_deliverability=False)
     except EmailNotValidError as error:
         raise InvalidAddress(f"This is not a valid email address. {error}", "email") from None
+    if len(address.local_part.encode()) > MAX_LOCAL_OCTETS:
+        raise InvalidAddress("This is not a valid email address. The part before the @ is too long.", "email")
     return f"{address.local_part}@{address.ascii_domain}".lower()
+
+
+def unicode_domain(email: str) -> str:
+    """Return the domain of a normalised address in Unicode, or "" if it is ASCII or has unsafe characters."""
+    try:
+        address = validate_email(email, check_deliverability=False)
+    except EmailNotValidError:
+        return ""
+    return "" if address.domain.isascii() else address.domain
 
 
 def fold_address(email: str) -> str:

@@ -20,6 +20,7 @@ from jinja2.ext import Extension
 from markupsafe import Markup
 from starlette.types import Scope
 
+from app import subscribers
 from app.digests.explanation_text import format_score
 from app.mail import marked_words
 from app.mail.marked_words import MarkedTexts
@@ -72,6 +73,7 @@ def environment(settings: Settings) -> Environment:
         local=local,
         local_day=local_day,
         outcome=outcome,
+        unicode_domain=subscribers.unicode_domain,
         name_event=event_names.name_event,
         name_detail=event_names.name_detail,
         in_words=query_language.describe,

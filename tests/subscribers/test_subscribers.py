@@ -123,11 +123,31 @@ def test_addresses_are_normalised(typed: str, address: str) -> None:
     assert subscribers.normalise_address(typed) == address
 
 
+def test_longest_local_part_is_accepted() -> None:
+    """RFC 5321 allows 64 octets."""
+    assert subscribers.normalise_address("a" * 64 + "@example.org").startswith("a" * 64)
+
+
+@pytest.mark.parametrize(
+    ("email", "domain"),
+    [
+        ("bob@xn--bcher-kva.example.org", "bücher.example.org"),
+        ("bob@example.org", ""),
+        ("bob@xn--a.example.org", ""),
+        ("erased-1@erased.invalid", ""),
+    ],
+)
+def test_domain_in_unicode(email: str, domain: str) -> None:
+    """A domain that cannot be decoded stays as it is."""
+    assert subscribers.unicode_domain(email) == domain
+
+
 @pytest.mark.parametrize(
     "typed",
     ["", "alice", "a@b", "alice@example.org\r\nBcc: eve@example.org", "alice@example.org\n",
      "a\x00@example.org", "Alice <alice@example.org>", "alice@example.org, bob@example.org",
-     "a" * 400 + "@example.org", "alice@localhost", "alice@[127.0.0.1]", "alice@exa mple.org"],
+     "a" * 400 + "@example.org", "a" * 65 + "@example.org", "ä" * 33 + "@example.org",
+     "alice@localhost", "alice@[127.0.0.1]", "alice@exa mple.org"],
 )  # fmt: skip
 def test_invalid_addresses_are_refused(typed: str) -> None:
     """None could inject a header into an email."""
