@@ -180,6 +180,35 @@ def test_findings_with_a_button_name_no_command(
     assert "`paperboy sending resume`" in fixes["sending"], "commands and the API still say how"
 
 
+def test_overview_tells_people_from_events(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """One person who paused twice is one paused subscriber, and two events."""
+    with app.db.write() as session:
+        for _ in range(2):
+            subscribers.pause(session, people[0], None, clock.utcnow())
+            subscribers.resume(session, people[0], clock.utcnow())
+        subscribers.pause(session, people[0], None, clock.utcnow())
+    page = sign_in().get("/admin").text
+    assert 'state=paused">paused</a></dt><dd>1</dd>' in page
+    assert "These are people, by their state now." in page
+    assert re.search(
+        r"Events in the last seven days .one person can have several.: .*3 paused", page
+    )
+
+
+def test_address_with_an_international_domain(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """The domain is also shown in Unicode."""
+    with app.db.write() as session:
+        number = factories.add_subscriber(
+            session, "bob@xn--bcher-kva.example.org", ["robots"], clock.utcnow()
+        )
+    desk = sign_in()
+    shown = 'bob@xn--bcher-kva.example.org</a> <span class="hint">(bücher.example.org)</span>'
+    assert shown in desk.get("/admin/subscribers").text
+    assert "<dd>bücher.example.org</dd>" in desk.get(f"/admin/subscribers/{number}").text
+
+
 def test_overview_lists_settings_that_may_not_work(app: Application, sign_in: Callable[..., Desk]) -> None:
     """Each has advice and a link to the settings. One is that bounces are not processed."""
     page = sign_in().get("/admin").text
