@@ -69,9 +69,10 @@ def list_sources(as_json: output.AsJson = False) -> None:
     if as_json:
         output.print_json([row.model_dump(mode="json") for row in rows])
         return
-    cells = []
+    cells, now = [], clock.utcnow()
     for row in rows:
-        next_poll = "–" if row.paused else output.format_time(row.next_poll_at)
+        is_due = row.next_poll_at is not None and row.next_poll_at <= now
+        next_poll = "–" if row.paused else "due" if is_due else output.format_time(row.next_poll_at)
         cells.append(
             (row.id, row.name, row.kind, source_registry.describe_state(row), row.watermark, next_poll)
         )

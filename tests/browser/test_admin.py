@@ -110,7 +110,9 @@ def test_finding_is_resolved_by_keyboard(live_server: Live, page: Page, key: str
     sign_in_by_keyboard(page, live_server, key)
     tab_to(page, "Resume all sending: sending")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("status")).to_have_text("Sending is resumed.")
+    expect(page.get_by_role("status")).to_have_text(
+        "Sending is resumed. Waiting emails will be sent within a minute."
+    )
     expect(page.get_by_role("button", name="Resume all sending")).to_have_count(0)
 
 

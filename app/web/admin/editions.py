@@ -32,7 +32,7 @@ MESSAGES = {
     "all_paused": "Paused, including confirmations and links. Emails that are being sent still go out.",
     "first": "First digests are no longer held. Those that were waiting will be sent {timing.mails}.",
     "held": "The edition will wait until an operator approves it.",
-    "resumed": "Resumed.",
+    "resumed": "Resumed. " + remedies.WAITING,
     "released": "The edition is no longer held.",
     "cancelled": "All unsent emails of this edition are cancelled.",
     "all_resent": "The uncertain emails will be sent again {timing.mails}.",

@@ -98,6 +98,7 @@ def _train_model(on: Click) -> None:
 
 
 RETRIED = "Failed digests will be sent again {timing.mails}, except where a later one was sent."
+WAITING = "Waiting emails will be sent {timing.mails}."
 AFTER_THE_REASON = "Resume sending when the reason no longer applies."
 SAMPLE_FIRST = "Look at a sample first."
 BUTTONS = {
@@ -111,7 +112,7 @@ BUTTONS = {
         "Resume it", Scope.WRITE, "Resumed. The source will be polled {timing.polls}.", _resume_source, ""
     ),
     RemedyAction.RESUME_SENDING: Button(
-        "Resume all sending", Scope.SEND, "Sending is resumed.", _resume_sending, AFTER_THE_REASON
+        "Resume all sending", Scope.SEND, "Sending is resumed. " + WAITING, _resume_sending, AFTER_THE_REASON
     ),
     RemedyAction.SEND_FIRST_DIGESTS: Button(
         "Stop holding them",
@@ -121,7 +122,11 @@ BUTTONS = {
         "Look at their digests first.",
     ),
     RemedyAction.RESUME_EDITION: Button(
-        "Resume this edition", Scope.SEND, "The edition is resumed.", _resume_edition, AFTER_THE_REASON
+        "Resume this edition",
+        Scope.SEND,
+        "The edition is resumed. " + WAITING,
+        _resume_edition,
+        AFTER_THE_REASON,
     ),
     RemedyAction.APPROVE_EDITION: Button(
         "Approve and send", Scope.SEND, "The edition is approved.", _resume_edition, SAMPLE_FIRST

@@ -165,7 +165,7 @@ def _source_page(
         typed=typed or {"name": source.name, "address": _address(source.config)}, status=status,
         shown_address=_address(source.config),
         days=app.settings.run_retention_days, polls=sources.list_polls(app, operator.key, source_id).items,
-        from_files=source.state == source_registry.READ_FROM_FILES,
+        from_files=source.state == source_registry.READ_FROM_FILES, now=clock.utcnow(),
     )  # fmt: skip
 
 
@@ -187,5 +187,5 @@ def _sources_page(
         request, "admin/sources.html", operator, status=status, message=message, problem=problem, runs=runs,
         sources=sources.list_sources(app, operator.key).items,
         typed=typed or {"name": "", "kind": "", "address": ""}, trial=trial, address_of=_address,
-        from_files=source_registry.READ_FROM_FILES,
+        from_files=source_registry.READ_FROM_FILES, now=clock.utcnow(),
     )  # fmt: skip

@@ -192,9 +192,7 @@ def test_overview_tells_people_from_events(
     page = sign_in().get("/admin").text
     assert 'state=paused">paused</a></dt><dd>1</dd>' in page
     assert "These are people, by their state now." in page
-    assert re.search(
-        r"Events in the last seven days .one person can have several.: .*3 paused", page
-    )
+    assert re.search(r"Events in the last seven days .one person can have several.: .*3 paused", page)
 
 
 def test_address_with_an_international_domain(app: Application, sign_in: Callable[..., Desk]) -> None:
@@ -424,6 +422,8 @@ def test_state_of_a_source_is_the_same_everywhere(app: Application, sign_in: Cal
             ]
         )  # fmt: skip
     desk = sign_in()
+    assert '<td data-label="Next poll">due</td>' in desk.get("/admin/sources").text
+    assert "<dt>Next poll</dt><dd>due</dd>" in desk.get("/admin/sources/2").text
     for path in ("/admin", "/admin/sources"):
         shown = desk.get(path).text
         assert ">read from files</td>" in shown
