@@ -23,7 +23,7 @@ from app.storage import webhook_endpoints
 from app.storage.database import insert_or_ignore
 from app.storage.models import Delivery, DeliveryState, Event, Subscriber, WebhookEvent
 from app.storage.models import SubscriberState as State
-from app.subscribers import repository
+from app.subscribers import mailbox_limits, repository
 from app.text import sanitize
 from app.types import SendOutcome, SendResult
 
@@ -67,7 +67,7 @@ def find_delivery(session: Session, signer: LinkSigner, notice: Notice) -> Bounc
 def _delivery_where(session: Session, condition: ColumnElement[bool]) -> BouncedDelivery | None:
     changed = exists().where(
         col(Event.subscriber_id) == Subscriber.id,
-        col(Event.kind) == repository.ADDRESS_CHANGED,
+        col(Event.kind) == mailbox_limits.ADDRESS_CHANGED,
         col(Event.at) >= func.coalesce(Delivery.sent_at, Delivery.created_at),
     )
     columns = select(col(Delivery.id), col(Subscriber.id), col(Subscriber.email), changed)
@@ -167,7 +167,7 @@ def soft_bounces_since_success(session: Session, subscriber_id: int, now: dateti
         ~bounced,
     )
     lifted = select(func.max(Event.at)).where(
-        Event.subscriber_id == subscriber_id, col(Event.kind).in_((TRUSTED, repository.ADDRESS_CHANGED))
+        Event.subscriber_id == subscriber_id, col(Event.kind).in_((TRUSTED, mailbox_limits.ADDRESS_CHANGED))
     )
     for moment in (session.exec(delivered).one(), session.exec(lifted).one()):
         if moment:

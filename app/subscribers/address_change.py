@@ -21,9 +21,9 @@ from app.storage.models import AddressChange, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import form_submissions
 from app.subscribers.address import normalise_address
+from app.subscribers.mailbox_limits import ADDRESS_CHANGED
 from app.subscribers.privacy import anonymise
 from app.subscribers.repository import (
-    ADDRESS_CHANGED,
     enqueue_requested_mail,
     get,
     get_for_update,

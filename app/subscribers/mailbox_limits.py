@@ -10,6 +10,8 @@ from app.storage.models import Delivery, Event, FormSubmission, Subscriber
 from app.types import MailKind
 
 # Limits on requested emails to one mailbox: time span and maximum number. Anyone can request such emails.
+# Requests to confirm and links to the preferences are counted separately, so that strangers' sign-ups do not
+# prevent a subscriber from getting their link.
 MAX_MAILS = (
     (timedelta(hours=1), 2),
     (timedelta(days=1), 3),
@@ -19,15 +21,21 @@ MAX_MAILS = (
 HISTORY = max(span for span, _ in MAX_MAILS)
 # The minimum time between two requested emails of the same kind to one subscriber.
 BETWEEN_MAILS = timedelta(hours=1)
-LINKS_REPLACED = "new_links"  # the kind of the event after which an earlier email no longer counts
+LINKS_REPLACED = "new_links"  # the kind of an event
+ADDRESS_CHANGED = "address_changed"  # the kind of an event
 
 
-def may_mail(session: Session, mailbox: str, now: datetime) -> bool:
-    """Return True if one more requested mail may be sent to the mailbox."""
-    requested = select(FormSubmission.processed_at).where(
-        col(FormSubmission.mailbox) == mailbox,
-        col(FormSubmission.delivery_id).is_not(None),
-        col(FormSubmission.processed_at) > now - HISTORY,
+def may_mail(session: Session, mailbox: str, now: datetime, *, manage: bool = False) -> bool:
+    """Return True if the mailbox may get one more request to confirm or, if `manage`, link to preferences."""
+    is_manage = col(Delivery.kind) == MailKind.MANAGE
+    requested = (
+        select(FormSubmission.processed_at)
+        .join(Delivery, col(Delivery.id) == FormSubmission.delivery_id)
+        .where(
+            col(FormSubmission.mailbox) == mailbox,
+            col(FormSubmission.processed_at) > now - HISTORY,
+            is_manage if manage else ~is_manage,
+        )
     )
     times = [at for at in session.exec(requested) if at is not None]
     return all(sum(at > now - span for at in times) < most for span, most in MAX_MAILS)
@@ -44,8 +52,9 @@ def was_mailed_recently(session: Session, subscriber: Subscriber, kind: MailKind
         col(Delivery.created_at) > now - BETWEEN_MAILS,
     )
     if kind is not MailKind.NEW_LINKS:
+        # A change of address replaces all links, too.
         replaced = select(func.max(Event.at)).where(
-            Event.subscriber_id == subscriber.id, Event.kind == LINKS_REPLACED
+            Event.subscriber_id == subscriber.id, col(Event.kind).in_((LINKS_REPLACED, ADDRESS_CHANGED))
         )
         if (at := session.exec(replaced).one()) is not None:
             recent = recent.where(col(Delivery.created_at) > at)

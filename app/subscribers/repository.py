@@ -23,7 +23,6 @@ from app.subscribers.preferences import Preferences
 from app.subscribers.stored_interests import interests_of, store
 from app.types import MailKind
 
-ADDRESS_CHANGED = "address_changed"  # the kind of the event
 # Only digests due within this time can fall on the same local day as the next one, even in another time zone.
 LOOK_BACK = timedelta(days=3)
 # The events that change a subscriber's state, and the resulting state.

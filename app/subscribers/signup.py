@@ -102,7 +102,7 @@ def _answer_sign_up(
     subscriber = _find(session, request.email)
     if subscriber is not None and subscriber.state in _READING:
         return _send_manage_link(session, request, subscriber, now)
-    if not _may_confirm(session, request, now):
+    if _refusal(session, request, now):
         record_event(session, "signup_refused", None, now)
         return _NOTHING
     if subscriber is None or subscriber.state is State.PENDING:
@@ -118,20 +118,21 @@ def _answer_sign_up(
 def _answer_link(session: Session, request: FormSubmission, now: datetime, confirmable: timedelta) -> _Answer:
     """Send the link to the preferences or, if the sign-up is not confirmed yet, the confirmation."""
     subscriber = _find(session, request.email)
-    if subscriber is None or suppression.is_suppressed(session, request.email):
+    if subscriber is None:
         record_event(session, "link_refused", None, now)
         return _NOTHING
     if subscriber.state is not State.PENDING:
         return _send_manage_link(session, request, subscriber, now)
-    record_event(session, "link_asked", subscriber, now, request.visitor)
-    if not _may_confirm(session, request, now):
-        return _NOTHING
+    if reason := _refusal(session, request, now):
+        return _refuse_link(session, subscriber, reason, now)
     open_request = form_submissions.find_open(session, subscriber.id or 0)
     if open_request is not None:
         request.preferences, request.liked = open_request.preferences, open_request.liked
-    return enqueue_requested_mail(
-        session, subscriber, MailKind.CONFIRM, now, lifetime=confirmable
-    ), subscriber.id
+    delivery_id = enqueue_requested_mail(session, subscriber, MailKind.CONFIRM, now, lifetime=confirmable)
+    if delivery_id is None:
+        return _refuse_link(session, subscriber, _MAILED_RECENTLY, now)
+    record_event(session, "link_asked", subscriber, now, request.visitor)
+    return delivery_id, subscriber.id
 
 
 def _answer_address(session: Session, request: FormSubmission, now: datetime) -> int | None:
@@ -140,7 +141,7 @@ def _answer_address(session: Session, request: FormSubmission, now: datetime) ->
     if change is None or change.email != request.email:
         return None  # another change has been requested, or the subscriber has been erased
     holder = _find(session, request.email)
-    if (holder is not None and holder.state is not State.PENDING) or not _may_confirm(session, request, now):
+    if (holder is not None and holder.state is not State.PENDING) or _refusal(session, request, now):
         return None
     holder, _ = _get_or_create(session, request.email, now)
     lifetime = LIFETIMES[Purpose.ADDRESS]
@@ -150,23 +151,36 @@ def _answer_address(session: Session, request: FormSubmission, now: datetime) ->
     return change.delivery_id
 
 
-def _may_confirm(session: Session, request: FormSubmission, now: datetime) -> bool:
-    return (
-        not suppression.is_suppressed(session, request.email)
-        and not declines.has_declined(session, request.mailbox, now)
-        and mailbox_limits.may_mail(session, request.mailbox, now)
-    )
+_MAILED_RECENTLY = "an earlier email was sent less than an hour ago"
+
+
+def _refusal(session: Session, request: FormSubmission, now: datetime) -> str:
+    """Return why no request to confirm may be sent, or "" if it may."""
+    if suppression.is_suppressed(session, request.email):
+        return "the address is suppressed"
+    if declines.has_declined(session, request.mailbox, now):
+        return "a sign-up was declined"
+    return "" if mailbox_limits.may_mail(session, request.mailbox, now) else "too many emails were requested"
 
 
 def _send_manage_link(
     session: Session, request: FormSubmission, subscriber: Subscriber, now: datetime
 ) -> _Answer:
-    record_event(session, "link_asked", subscriber, now, request.visitor)
     if suppression.is_suppressed(session, request.email):
-        return _NOTHING
-    if not mailbox_limits.may_mail(session, request.mailbox, now):
-        return _NOTHING
-    return enqueue_requested_mail(session, subscriber, MailKind.MANAGE, now), None
+        return _refuse_link(session, subscriber, "the address is suppressed", now)
+    if not mailbox_limits.may_mail(session, request.mailbox, now, manage=True):
+        return _refuse_link(session, subscriber, "too many emails were requested", now)
+    delivery_id = enqueue_requested_mail(session, subscriber, MailKind.MANAGE, now)
+    if delivery_id is None:
+        return _refuse_link(session, subscriber, _MAILED_RECENTLY, now)
+    record_event(session, "link_asked", subscriber, now, request.visitor)
+    return delivery_id, None
+
+
+def _refuse_link(session: Session, subscriber: Subscriber, reason: str, now: datetime) -> _Answer:
+    """Record for operators why a requested link is not sent."""
+    record_event(session, "link_refused", subscriber, now, reason)
+    return _NOTHING
 
 
 # --- answers from the owner of the address

@@ -77,6 +77,19 @@ def test_both_addresses_confirm(app: Application, alice: int, now: datetime) -> 
             confirm(app, subscriber, now)
 
 
+def test_new_address_gets_a_link_at_once(app: Application, alice: int, now: datetime) -> None:
+    """A link sent to the old address no longer works, so it does not count towards the limit."""
+    with app.db.write() as session:
+        assert subscribers.send_link(session, OLD, "", now, factories.CONFIRMABLE) is not None
+    ask(app, alice, now)
+    confirm(app, alice, now)
+    confirm(app, find_id(app, NEW), now + timedelta(minutes=1))
+    later = now + timedelta(minutes=2)
+    with app.db.write() as session:
+        assert subscribers.send_link(session, NEW, "", later, factories.CONFIRMABLE) is not None
+        assert subscribers.send_link(session, NEW, "", later, factories.CONFIRMABLE) is None
+
+
 def test_an_address_with_a_subscriber_gets_no_mail(app: Application, alice: int, now: datetime) -> None:
     """Nobody learns who is subscribed, and nobody takes over a subscription."""
     with app.db.write() as session:

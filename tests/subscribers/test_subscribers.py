@@ -363,6 +363,22 @@ def test_link_is_mailed_to_known_readers(
         assert subscribers.send_link(session, BOB, "", now, factories.CONFIRMABLE) is None
 
 
+def test_sign_ups_do_not_prevent_a_link(app: Application, now: datetime) -> None:
+    """Two sign-ups within an hour, even by a stranger, blocked it. The history says why no link was sent."""
+    with app.db.write() as session:
+        factories.sign_up(session, SignUp(ALICE, WANTED), "", now)
+    identity = add_confirmed_reader(app, now)
+    with app.db.write() as session:
+        assert subscribers.send_link(session, ALICE, "", now, factories.CONFIRMABLE) is not None
+        assert subscribers.send_link(session, ALICE, "", now, factories.CONFIRMABLE) is None
+        for hours in (2, 4):
+            subscribers.send_link(session, ALICE, "", now + hours * HOUR, factories.CONFIRMABLE)
+        assert subscribers.send_link(session, ALICE, "", now + 6 * HOUR, factories.CONFIRMABLE) is None
+        refused = [each.detail for each in repository.events(session, identity, 99) if "refused" in each.kind]
+    assert refused == ["too many emails were requested", "an earlier email was sent less than an hour ago"]
+    assert kinds_of_mail(app) == [MailKind.CONFIRM] * 2 + [MailKind.MANAGE] * 3
+
+
 def test_concurrent_sign_ups_create_one_reader(app: Application, now: datetime) -> None:
     """Neither thread fails, and each sign-up has its own email."""
     failures: list[Exception] = []

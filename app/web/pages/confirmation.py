@@ -91,15 +91,25 @@ def confirm_address(
         change = subscribers.open_change(session, *link, now)
         if change is None:
             return _address_page(request, grant, None)
+        subscriber = subscribers.get(session, change.subscriber_id)
         request_id = subscribers.confirm_change(session, *link, email, client_ip(request), now)
     if request_id is not None:
         later.add_task(background.answer_form, request, request_id)
-    return _address_page(request, grant, change, done=True)
+    links = subscriber_links(request, subscriber, now)
+    return _address_page(request, grant, change, done=True, preferences=links["preferences"])
 
 
 def _address_page(
-    request: Request, grant: Grant, change: AddressChange | None, *, done: bool = False
+    request: Request,
+    grant: Grant,
+    change: AddressChange | None,
+    *,
+    done: bool = False,
+    preferences: str = "",  # the path of the subscriber's preferences, after a change
 ) -> Response:
     is_new = change is not None and change.subscriber_id != grant.subscriber_id
     is_approved = change is not None and change.approved_at is not None and not is_new and not done
-    return page(request, "address.html", change=change, is_new=is_new, is_approved=is_approved, done=done)
+    return page(
+        request, "address.html", change=change, is_new=is_new, is_approved=is_approved, done=done,
+        preferences=preferences,
+    )  # fmt: skip

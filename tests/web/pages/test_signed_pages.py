@@ -755,7 +755,7 @@ def test_links_of_test_mails_are_explained(app: Application, client: TestClient)
 def test_address_is_changed_by_two_mailed_links(
     app: Application, mail_server: MailServer, client: TestClient, alice: int, link: Link
 ) -> None:
-    """An invalid address is shown again with its error."""
+    """An invalid address is shown again with its error. The last page links to the preferences."""
     path = link(Purpose.PREFERENCES, alice) + "/address"
     wrong = client.post(path, data={"email": "nobody"})
     assert wrong.status_code == 422
@@ -770,13 +770,17 @@ def test_address_is_changed_by_two_mailed_links(
         assert confirmation
         assert f'name="email" value="{BOB}"' in client.get(confirmation[1]).text
         assert client.post(confirmation[1], data={"email": ALICE}).status_code == 409
-        assert heading in client.post(confirmation[1], data={"email": BOB}).text
+        done = client.post(confirmation[1], data={"email": BOB}).text
+        assert heading in done
         again = client.post(confirmation[1], data={"email": BOB})
         assert again.status_code == 200
         assert (heading if recipient == ALICE else "This change is complete") in again.text
     with app.db.read() as session:
         assert subscribers.get(session, alice).email == BOB
     assert client.get(path.removesuffix("/address")).status_code == 410
+    new_link = re.search(r'href="(/preferences/\S{51})"', done)
+    assert new_link
+    assert client.get(new_link[1]).status_code == 200
 
 
 def test_alias_of_a_time_zone_is_kept(app: Application, client: TestClient, link: Link) -> None:
