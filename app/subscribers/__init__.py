@@ -104,6 +104,7 @@ from app.subscribers.signup import (
     add,
     allow_again,
     confirm,
+    confirmed_another,
     decline,
     expire_pending,
     invite,

@@ -77,10 +77,16 @@ def require_not_erased(subscriber: Subscriber) -> None:
 
 
 def record_event(
-    session: Session, kind: str, subscriber: Subscriber | None, now: datetime, detail: str = ""
+    session: Session,
+    kind: str,
+    subscriber: Subscriber | None,
+    now: datetime,
+    detail: str = "",
+    delivery_id: int | None = None,
 ) -> None:
     """Record an event, and queue it for webhooks if they report events of this kind."""
-    session.add(Event(at=now, kind=kind, subscriber_id=subscriber.id if subscriber else None, detail=detail))
+    subscriber_id = subscriber.id if subscriber else None
+    session.add(Event(at=now, kind=kind, subscriber_id=subscriber_id, detail=detail, delivery_id=delivery_id))
     if subscriber and kind in _EMITTED:
         webhook_endpoints.emit(session, _EMITTED[kind], {"subscriber_id": subscriber.id}, now)
 

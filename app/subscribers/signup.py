@@ -18,7 +18,7 @@ from app.delivery import suppression
 from app.errors import Conflict, InvalidInput
 from app.links import LIFETIMES, Purpose
 from app.storage.database import advisory_lock, insert_or_ignore
-from app.storage.models import AddressChange, Delivery, FormSubmission, RequestKind, Subscriber
+from app.storage.models import AddressChange, Delivery, Event, FormSubmission, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import declines, feedback, form_submissions, mailbox_limits
 from app.subscribers.address import normalise_address
@@ -228,8 +228,17 @@ def confirm(
     with suppress(InvalidInput):
         feedback.like(session, subscriber_id, choices.liked, now)
     activate(session, subscriber, ip, now)
-    record_event(session, "confirmed", subscriber, now, ip)
+    record_event(session, "confirmed", subscriber, now, ip, delivery_id)
     return subscriber
+
+
+def confirmed_another(session: Session, subscriber_id: int, delivery_id: int) -> bool:
+    """Return True if the last sign-up that the subscriber confirmed was not the one of this email."""
+    confirmed = select(Event.delivery_id).where(
+        Event.subscriber_id == subscriber_id, Event.kind == "confirmed"
+    )
+    last = session.exec(confirmed.order_by(col(Event.id).desc())).first()
+    return last is not None and last != delivery_id
 
 
 def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: int | None = None) -> bool:

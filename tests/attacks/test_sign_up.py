@@ -454,7 +454,9 @@ def test_confirmation_uses_the_preferences_of_its_mail(
         assert [wish.text for wish in subscribers.preferences_of(session, alice).interests] == [
             "her own interest"
         ]
-    assert "You are subscribed" in client.get(links[0]).text
+    assert "You are already subscribed" in client.get(links[0]).text
+    assert "what you chose in that sign-up applies" in client.get(links[0]).text
+    assert "Welcome. You are subscribed." in client.get(links[1]).text
 
 
 def test_pending_preferences_expire_after_a_week(app: Application, now: datetime) -> None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, BackgroundTasks, Request, Response
+from fastapi.responses import RedirectResponse
+from sqlmodel import Session
 
 from app import clock, subscribers
 from app.links import Grant, Purpose
-from app.storage.models import AddressChange
+from app.storage.models import AddressChange, Subscriber, SubscriberState
 from app.web import background, feedback_overview
 from app.web.forms import Text
-from app.web.link_access import allows, db, page, subscriber_links
+from app.web.link_access import PRIVATE, allows, db, page, subscriber_links
 from app.web.request_bodies import FormRoute
 from app.web.visitors import client_ip
 
@@ -27,8 +29,11 @@ ConfirmAddress = Annotated[Grant, allows(Purpose.ADDRESS)]
 
 @router.get("/confirm/{token}")
 def ask_confirm(request: Request, grant: Confirm) -> Response:
+    """Show the sign-up and ask to confirm it. After a confirmation, show the next steps."""
     with db(request).read() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
+        if subscriber.state in (SubscriberState.ACTIVE, SubscriberState.PAUSED):
+            return _confirmed_page(request, session, subscriber, grant)
         choices = subscribers.pending_choices(session, grant.subscriber_id, grant.argument or None)
         overview = feedback_overview.overview(session, grant.subscriber_id)
     liked = choices.liked.usable if choices else 0
@@ -40,14 +45,21 @@ def ask_confirm(request: Request, grant: Confirm) -> Response:
 
 @router.post("/confirm/{token}")
 def confirm(request: Request, grant: Confirm) -> Response:
-    now = clock.utcnow()
+    """Confirm the sign-up. Redirect, so that readers can return to the page with the next steps."""
+    ip, delivery_id = client_ip(request), grant.argument or None
     with db(request).write() as session:
-        subscriber = subscribers.confirm(
-            session, grant.subscriber_id, client_ip(request), now, grant.argument or None
-        )
-        is_first = subscribers.first_digest(session, subscriber, now) is None
-    links = subscriber_links(request, subscriber, now)
-    return page(request, "confirmed.html", subscriber=subscriber, links=links, is_first=is_first)
+        subscribers.confirm(session, grant.subscriber_id, ip, clock.utcnow(), delivery_id)
+    return RedirectResponse(request.url.path, status_code=303, headers=PRIVATE)
+
+
+def _confirmed_page(request: Request, session: Session, subscriber: Subscriber, grant: Grant) -> Response:
+    now = clock.utcnow()
+    is_first = subscribers.first_digest(session, subscriber, now) is None
+    is_another = subscribers.confirmed_another(session, grant.subscriber_id, grant.argument)
+    return page(
+        request, "confirmed.html", subscriber=subscriber, links=subscriber_links(request, subscriber, now),
+        is_first=is_first, is_another=is_another,
+    )  # fmt: skip
 
 
 @router.get("/decline/{token}")

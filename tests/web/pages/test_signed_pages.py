@@ -200,6 +200,25 @@ def test_confirming_starts_the_digests(
     assert snapshot(app) == before
 
 
+def test_confirmation_page_can_be_reopened(
+    app: Application, client: TestClient, pending: int, link: Link
+) -> None:
+    """It is not the response to a form, so the back button works. It leads to the next steps each time."""
+    path = link(Purpose.CONFIRM, pending)
+    answer = client.post(path, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, path)
+    page = client.get(path).text
+    assert "Send me my first digest now" in page
+    ahead = re.search(r'href="(/preferences/\S{51})"', page)
+    assert ahead
+    assert client.get(ahead[1]).status_code == 200
+    with app.db.write() as session:
+        subscribers.pause(session, pending, None, clock.utcnow())
+    paused = client.get(path).text
+    assert "Your digests are paused." in paused
+    assert "Send me my first digest now" not in paused
+
+
 def test_confirming_after_unsubscribing_is_a_conflict(
     app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
