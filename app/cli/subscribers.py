@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import typer
-from sqlmodel import col, select
+from sqlmodel import col
 
 from app import clock, pipeline, subscribers
 from app.cli import explain, output, subscriber_changes, subscriber_files
@@ -52,7 +52,7 @@ def list_subscribers(
     as_json: output.AsJson = False,
 ) -> None:
     """List the subscribers by number."""
-    query = select(Subscriber).where(col(Subscriber.id) > after).order_by(col(Subscriber.id))
+    query = subscribers.query_by_address().where(col(Subscriber.id) > after).order_by(col(Subscriber.id))
     if state:
         query = query.where(Subscriber.state == state)
     with output.open_application(needs_secret=False) as app, app.db.read() as session:

@@ -165,10 +165,13 @@ def confirm_change(
 def _move(
     session: Session, subscriber: Subscriber, email: str, holder: Subscriber | None, now: datetime
 ) -> None:
-    """Store a subscriber's new address, and erase the pending sign-up that has this address."""
+    """Store a subscriber's new address, and anonymise the pending sign-up that has this address.
+
+    Nobody is erased, so this is not the event "erased", which operators count and webhooks report.
+    """
     if holder is not None:
         anonymise(session, holder, now)
-        record_event(session, "erased", holder, now)
+        record_event(session, "address_moved", holder, now)
         session.flush()
     subscriber.email = email
     subscriber.link_epoch += 1  # links in emails to the old address no longer work

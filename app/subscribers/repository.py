@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from sqlmodel import Session, case, col, func, select
+from sqlmodel import Session, case, col, func, or_, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from app.delivery import ledger
@@ -32,8 +32,11 @@ _STATE_AFTER = {
     "paused": SubscriberState.PAUSED,
     **dict.fromkeys(("unsubscribed", "declined"), SubscriberState.UNSUBSCRIBED),
     "bounce": SubscriberState.BOUNCING,
-    "erased": SubscriberState.ERASED,
+    **dict.fromkeys(("erased", "address_moved"), SubscriberState.ERASED),
 }
+# Sign-ups that ended before they were confirmed are not listed or counted. Their rows are kept for the emails
+# that were sent to them, so that the links in these emails never open the pages of another subscriber.
+_IS_LISTED = or_(col(Subscriber.state) != SubscriberState.ERASED, col(Subscriber.confirmed_at).is_not(None))
 
 
 def get(session: Session, subscriber_id: int) -> Subscriber:
@@ -236,9 +239,9 @@ CHANGES = (
 
 
 def count_by_state(session: Session) -> dict[SubscriberState, int]:
-    """Return the number of subscribers in each state."""
+    """Return the number of subscribers in each state. Leave out erased sign-ups that were not confirmed."""
     state = col(Subscriber.state)
-    counted = session.exec(select(state, func.count()).group_by(state))
+    counted = session.exec(select(state, func.count()).where(_IS_LISTED).group_by(state))
     return dict.fromkeys(SubscriberState, 0) | {SubscriberState(value): number for value, number in counted}
 
 
@@ -251,8 +254,11 @@ def count_changes(session: Session, since: datetime, until: datetime) -> dict[st
 
 
 def query_by_address(part: str = "") -> SelectOfScalar[Subscriber]:
-    """Return a query for the subscribers whose address contains `part`, ignoring case."""
-    statement, part = select(Subscriber), part.strip()
+    """Return a query for the subscribers whose address contains `part`, ignoring case.
+
+    Leave out erased sign-ups that were not confirmed.
+    """
+    statement, part = select(Subscriber).where(_IS_LISTED), part.strip()
     if part:
         statement = statement.where(col(Subscriber.email).icontains(part, autoescape=True))
     return statement

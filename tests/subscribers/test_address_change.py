@@ -11,7 +11,15 @@ from app import subscribers
 from app.application import Application
 from app.delivery import suppression
 from app.errors import Conflict, InvalidAddress
-from app.storage.models import AddressChange, Delivery, Subscriber, SubscriberState
+from app.storage import webhook_endpoints
+from app.storage.models import (
+    AddressChange,
+    Delivery,
+    Subscriber,
+    SubscriberState,
+    WebhookEvent,
+    WebhookMessage,
+)
 from app.subscribers import Preferences
 from app.types import Interest, MailKind
 from tests.support import factories
@@ -75,6 +83,26 @@ def test_both_addresses_confirm(app: Application, alice: int, now: datetime) -> 
     for subscriber in (alice, pending):
         with pytest.raises(Conflict):
             confirm(app, subscriber, now)
+
+
+def test_a_change_erases_nobody(app: Application, alice: int, now: datetime) -> None:
+    """It was reported, counted and listed as an erasure. The row of the new address stays for its links."""
+    with app.db.write() as session:
+        webhook_endpoints.add(session, "https://example.com/hook", [WebhookEvent.ERASED], False, now)
+    ask(app, alice, now)
+    confirm(app, alice, now)
+    pending = find_id(app, NEW)
+    confirm(app, pending, now)
+    with app.db.read() as session:
+        assert subscribers.get(session, pending).state is SubscriberState.ERASED
+        assert [row.id for row in session.exec(subscribers.query_by_address())] == [alice]
+        assert subscribers.count_by_state(session)[SubscriberState.ERASED] == 0
+        assert subscribers.count_changes(session, now, now + timedelta(days=1))["erased"] == 0
+        assert session.exec(select(WebhookMessage)).all() == []
+    with app.db.write() as session:
+        subscribers.erase(session, alice, now)
+        assert subscribers.count_by_state(session)[SubscriberState.ERASED] == 1
+        assert len(session.exec(select(WebhookMessage)).all()) == 1
 
 
 def test_new_address_gets_a_link_at_once(app: Application, alice: int, now: datetime) -> None:

@@ -204,7 +204,7 @@ def list_subscribers(
     email: Annotated[str | None, Query(max_length=320, description="Only this address.")] = None,
     search: Annotated[str | None, Query(max_length=320, description="Part of the address.")] = None,
 ) -> Page[SubscriberOut]:
-    """List the subscribers, newest first."""
+    """List the subscribers, newest first. Erased sign-ups that were not confirmed are left out."""
     address = None if email is None else subscribers.normalise_address(email)
     with app.db.read() as session:
         listed = subscribers.query_by_address(search or "")
