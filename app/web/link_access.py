@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
-from app import clock
+from app import clock, subscribers
 from app.application import Application
 from app.errors import LinkForged, LinkOfTest, LinkReplaced
 from app.links import Grant, Purpose
@@ -29,11 +29,13 @@ def granted(request: Request, purpose: Purpose, token: str) -> Grant:
     grant = app.signer.verify(purpose, token, clock.utcnow())
     with app.db.read() as session:
         subscriber = session.get(Subscriber, grant.subscriber_id)
+        # The page for confirming explains a decline.
+        is_declined = purpose is Purpose.CONFIRM and subscribers.is_declined(session, grant.argument)
     if subscriber is None:
         raise LinkForged if grant.subscriber_id else LinkOfTest
     if grant.is_older_than(subscriber.created_at):
         raise LinkReplaced
-    if subscriber.state is SubscriberState.ERASED and purpose in _DONE_BY_ERASING:
+    if subscriber.state is SubscriberState.ERASED and (purpose in _DONE_BY_ERASING or is_declined):
         return grant
     # The unsubscribe links in all emails work, however old they are.
     if grant.epoch != subscriber.link_epoch and purpose is not Purpose.UNSUBSCRIBE:

@@ -125,8 +125,13 @@ def test_decline_can_be_undone_by_its_mailed_link(mail_server: MailServer, clien
     answers = [client.post("/subscribe", data=FORM)]
     text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
     decline = re.search(r"https://paperboy\.test(/decline/\S+)", text)
+    confirm = re.search(r"https://paperboy\.test(/confirm/\S+)", text)
     assert decline is not None
+    assert confirm is not None
     client.post(decline[1])
+    for declined in (client.get(confirm[1]), client.post(confirm[1])):
+        assert "You declined this sign-up" in declined.text, "it suggested a newer link, which did not exist"
+        assert "Allow sign-ups again" in declined.text
 
     def sign_up() -> None:
         again = client.post("/subscribe", data=FORM)
@@ -137,7 +142,7 @@ def test_decline_can_be_undone_by_its_mailed_link(mail_server: MailServer, clien
     sign_up()
     assert len(mail_server.messages) == 1
     assert "Allow sign-ups again" in client.get(decline[1]).text, "the link itself takes it back"
-    assert "allowed again" in client.post(decline[1], data={"action": "allow"}).text
+    assert "allowed again" in client.post(declined.url.path, data={"action": "allow"}).text
     sign_up()
     assert len(mail_server.messages) == 2
     assert len({answer.text for answer in answers}) == 1

@@ -12,11 +12,12 @@ from fastapi.responses import RedirectResponse
 from sqlmodel import Session
 
 from app import clock, subscribers
+from app.application import Application
 from app.links import Grant, Purpose
 from app.storage.models import AddressChange, Subscriber, SubscriberState
 from app.web import background, feedback_overview
 from app.web.forms import Text
-from app.web.link_access import PRIVATE, allows, db, page, subscriber_links
+from app.web.link_access import PRIVATE, allows, db, page, signed_path, subscriber_links
 from app.web.request_bodies import FormRoute
 from app.web.visitors import client_ip
 
@@ -34,6 +35,8 @@ def ask_confirm(request: Request, grant: Confirm) -> Response:
         subscriber = subscribers.get(session, grant.subscriber_id)
         if subscriber.state in (SubscriberState.ACTIVE, SubscriberState.PAUSED):
             return _confirmed_page(request, session, subscriber, grant)
+        if subscribers.is_declined(session, grant.argument):
+            return _redirect_to_decline(request, subscriber, grant)
         choices = subscribers.pending_choices(session, grant.subscriber_id, grant.argument or None)
         overview = feedback_overview.overview(session, grant.subscriber_id)
     liked = choices.liked.usable if choices else 0
@@ -48,8 +51,18 @@ def confirm(request: Request, grant: Confirm) -> Response:
     """Confirm the sign-up. Redirect, so that readers can return to the page with the next steps."""
     ip, delivery_id = client_ip(request), grant.argument or None
     with db(request).write() as session:
+        if subscribers.is_declined(session, grant.argument):
+            subscriber = subscribers.get(session, grant.subscriber_id)
+            return _redirect_to_decline(request, subscriber, grant)
         subscribers.confirm(session, grant.subscriber_id, ip, clock.utcnow(), delivery_id)
     return RedirectResponse(request.url.path, status_code=303, headers=PRIVATE)
+
+
+def _redirect_to_decline(request: Request, subscriber: Subscriber, grant: Grant) -> Response:
+    """Redirect to the page that offers to allow sign-ups again."""
+    app: Application = request.app.state.paperboy
+    path = signed_path(app, Purpose.DECLINE, subscriber, clock.utcnow(), grant.argument)
+    return RedirectResponse(path, status_code=303, headers=PRIVATE)
 
 
 def _confirmed_page(request: Request, session: Session, subscriber: Subscriber, grant: Grant) -> Response:
@@ -67,7 +80,7 @@ def ask_decline(request: Request, grant: Decline) -> Response:
     """Ask whether to decline the sign-up. If it has already been declined, offer to allow sign-ups again."""
     with db(request).read() as session:
         declined = subscribers.is_declined(session, grant.argument)
-    return _decline_page(request, "declined" if declined else "")
+    return _decline_page(request, "before" if declined else "")
 
 
 @router.post("/decline/{token}")
