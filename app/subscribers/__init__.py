@@ -10,7 +10,7 @@ signup            sign up, confirm, decline, request a link
 changes           change preferences, follow authors, mute words, resubscribe
 pausing           pause, optionally until a day, and resume
 first_digest      the first digest, sent at once on request
-address           PURE: normalise addresses, and find the mailbox that an address belongs to
+address           PURE: normalise addresses, suggest corrections, find the mailbox of an address
 address_change    change the address after confirmation from the old and the new address
 privacy           unsubscribe, new links, export, erase
 csv_transfer      import and export
@@ -21,7 +21,7 @@ event_names       PURE: name events and changed preferences in the words of the 
 schedule          PURE: when a subscriber's digests are due, in their time zone
 """
 
-from app.subscribers.address import normalise_address, unicode_domain
+from app.subscribers.address import normalise_address, suggest_correction, unicode_domain
 from app.subscribers.address_change import (
     confirm_change,
     expire_changes,

@@ -7,10 +7,17 @@ pages, the API and commands. Rules for sign-ups alone are in `signup.py`.
 from __future__ import annotations
 
 from email_validator import EmailNotValidError, validate_email
+from rapidfuzz.distance import OSA
 
 from app.errors import InvalidAddress
 
 MAX_LOCAL_OCTETS = 64  # RFC 5321, section 4.5.3.1.1; the library does not check this by default
+# Large providers whose names are often mistyped, and other domains within one edit of them.
+_PROVIDERS = (
+    "fastmail.com", "gmail.com", "googlemail.com", "hotmail.com", "icloud.com", "outlook.com", "proton.me",
+    "protonmail.com", "yahoo.com",
+)  # fmt: skip
+_SIMILAR = ("cloud.com", "email.com", "mail.com", "ymail.com")
 _GMAIL = ("gmail.com", "googlemail.com")
 
 
@@ -50,3 +57,19 @@ def fold_address(email: str) -> str:
     if domain in _GMAIL:
         return f"{local.replace('.', '')}@{_GMAIL[0]}"
     return f"{local}@{domain}"
+
+
+def suggest_correction(text: str) -> str:
+    """Return a valid address with its mistyped provider corrected. Return "" if it looks right or is invalid.
+
+    A correction is at most one edit away, such as gmail.com for gmial.com. The address may still be right, so
+    ask before you use the correction.
+    """
+    try:
+        local, _, domain = normalise_address(text).rpartition("@")
+    except InvalidAddress:
+        return ""
+    if domain in (*_PROVIDERS, *_SIMILAR):
+        return ""
+    near = (name for name in _PROVIDERS if OSA.distance(domain, name, score_cutoff=1) == 1)
+    return next((f"{local}@{name}" for name in near), "")

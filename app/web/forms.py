@@ -74,9 +74,16 @@ class PreferencesForm:
     muted: str = ""  # one per line
     paper_updates: bool = True
     liked: str = ""  # pasted papers
+    confirmed_email: str = ""  # looks mistyped, but the visitor was asked and submitted it again
     original_texts: tuple[str, ...] = ()  # interests and muted words when the form was opened
     problems: dict[str, str] = field(default_factory=dict)
     max_interests: int = ABSOLUTE_MAX_INTERESTS
+
+    @property
+    def suggested_email(self) -> str:
+        """Return the correction of an address that looks mistyped and was not confirmed, or ""."""
+        is_confirmed = self.email.strip() == self.confirmed_email.strip()
+        return "" if is_confirmed else subscribers.suggest_correction(self.email)
 
     @property
     def rows_with_spare(self) -> tuple[InterestInput, ...]:
@@ -158,7 +165,7 @@ def filled_form(chosen: Preferences, max_interests: int) -> PreferencesForm:
 def sign_up_fields(form: PreferencesForm) -> list[tuple[str, str]]:
     """Return the names and typed values of a sign-up form's fields, for submitting the form again."""
     rows = [("interest", row.text) for row in form.rows]
-    single = ("email", "cadence", "weekday", "hour", "zone", "liked")
+    single = ("email", "confirmed_email", "cadence", "weekday", "hour", "zone", "liked")
     return [*rows, *((name, getattr(form, name)) for name in single)]
 
 
@@ -243,6 +250,13 @@ def problems_of(field: str, check: Callable[[str], object], text: str) -> dict[s
     except InvalidInput as error:
         return {field: str(error)}
     return {}
+
+
+def email_problems(form: PreferencesForm) -> dict[str, str]:
+    """Return the error in a form's address, or the question whether it is mistyped, keyed by field name."""
+    if form.suggested_email:
+        return {"email": f"Did you mean {form.suggested_email}? If not, send the form again."}
+    return problems_of("email", subscribers.normalise_address, form.email)
 
 
 @lru_cache(maxsize=1)

@@ -155,6 +155,24 @@ def test_invalid_addresses_are_refused(typed: str) -> None:
         subscribers.normalise_address(typed)
 
 
+@pytest.mark.parametrize(
+    ("typed", "suggestion"),
+    [
+        ("alice@gmail.con", "alice@gmail.com"),
+        (" Alice@Gmial.com", "alice@gmail.com"),
+        ("alice@outlok.com", "alice@outlook.com"),
+        ("alice@gmail.com", ""),
+        ("alice@mail.com", ""),
+        ("alice@hotmail.ch", ""),
+        ("alice@example.org", ""),
+        ("alice", ""),
+    ],
+)
+def test_mistyped_providers_are_corrected(typed: str, suggestion: str) -> None:
+    """Other domains of the same and of similar providers are right."""
+    assert subscribers.suggest_correction(typed) == suggestion
+
+
 # --- signing up
 
 

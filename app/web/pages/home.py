@@ -93,13 +93,15 @@ def sign_up_form(
     hour: Text = "",
     zone: Text = "",
     liked: Text = "",
+    confirmed_email: Text = "",
 ) -> PreferencesForm:
     rows = forms.interest_rows(interest)
     empty = EmptyDigestPolicy.SKIP if rows else EmptyDigestPolicy.TRENDING
     settings = request.app.state.paperboy.settings
     return PreferencesForm(
         email, rows, cadence, weekday, hour, zone, when_empty=empty,
-        max_trending=str(settings.default_max_trending), liked=liked, max_interests=settings.max_interests,
+        max_trending=str(settings.default_max_trending), liked=liked, confirmed_email=confirmed_email,
+        max_interests=settings.max_interests,
     )  # fmt: skip
 
 
@@ -112,7 +114,7 @@ def subscribe(
 ) -> Response:
     """Store a sign-up. The response and its timing are the same for known and unknown addresses."""
     preferences = form.to_preferences()
-    problems = forms.problems_of("email", subscribers.normalise_address, form.email)
+    problems = forms.email_problems(form)
     problems |= subscribers.problems(preferences, form.max_interests)
     problems |= forms.problems_of("liked", bibliography.check_size, form.liked)
     if problems:
@@ -138,7 +140,7 @@ def subscribe(
         sign_up = SignUp(form.email, preferences, matched)
         stored = subscribers.request_sign_up(session, sign_up, client_ip(request), clock.utcnow())
     result = {"matched": matched, "rejections": pasted.rejections, "days": subscribers.DECLINE_LASTS.days}
-    return _accepted(request, later, stored, "subscribed.html", **result)
+    return _accepted(request, later, stored, "subscribed.html", email=form.email.strip(), **result)
 
 
 @router.post("/preview", dependencies=[Depends(same_site)])
@@ -179,16 +181,24 @@ def manage(request: Request) -> Response:
 
 
 @router.post("/manage", dependencies=[Depends(same_site)])
-def send_link(request: Request, later: BackgroundTasks, email: Text = "", proof: Text = "") -> Response:
+def send_link(
+    request: Request,
+    later: BackgroundTasks,
+    email: Text = "",
+    confirmed_email: Text = "",
+    proof: Text = "",
+) -> Response:
     """Email the link if the address is known. The response does not reveal whether it is."""
-    if problems := forms.problems_of("email", subscribers.normalise_address, email):
-        form = PreferencesForm(email, problems=problems)
+    form = PreferencesForm(email, confirmed_email=confirmed_email)
+    if problems := forms.email_problems(form):
+        form = replace(form, problems=problems)
         return page(request, "request_link.html", status=422, headers=PUBLIC_REFERRER, form=form)
-    if challenge_page := _challenge(request, "/manage", email, proof, [("email", email)]):
+    fields = [("email", email), ("confirmed_email", confirmed_email)]
+    if challenge_page := _challenge(request, "/manage", email, proof, fields):
         return challenge_page
     with request.app.state.paperboy.db.write() as session:
         stored = subscribers.request_link(session, email, client_ip(request), clock.utcnow())
-    return _accepted(request, later, stored, "link_sent.html")
+    return _accepted(request, later, stored, "link_sent.html", email=email.strip())
 
 
 def _challenge(

@@ -336,8 +336,10 @@ def test_paste_at_sign_up_does_not_reveal_subscribers(
     app: Application, client: TestClient, alice: int, papers: tuple[int, int]
 ) -> None:
     """The response depends only on the paste and the archive; a subscriber's feedback is unchanged."""
-    answers = {client.post("/subscribe", data={**FORM, "email": email, "liked": PASTE}).text
-               for email in (ALICE, "new@example.org")}  # fmt: skip
+    answers = {
+        client.post("/subscribe", data={**FORM, "email": email, "liked": PASTE}).text.replace(email, "")
+        for email in (ALICE, "new@example.org")
+    }
     assert len(answers) == 1
     assert feedback_of(app, alice) == {}
 
