@@ -6,11 +6,16 @@ import itertools
 import re
 from collections.abc import Iterable
 
-from app.relevance.query_language import normalise
+from app.relevance.query_language import GENERAL_STEMS, normalise
 from app.text.tokenizer import WORD, compound_span, stem_all, without_stopwords
 from app.types import Interest
 
 MAX_SUGGESTIONS = 8
+# Besides GENERAL_STEMS, words that are common in titles on any subject.
+_GENERAL = GENERAL_STEMS.union(
+    stem_all("bridging can enabling enhancing exploring harnessing improving introducing investigating "
+             "leveraging rethinking revisiting unlocking")
+)  # fmt: skip
 
 _WORD_PAIRS = re.compile(r"[^\W_]{3,}(?=([ -][^\W_]{3,}))")
 
@@ -20,7 +25,7 @@ def suggest(title: str, abstract: str, keywords: Iterable[str], interests: Itera
 
     Keywords come first, then pairs of neighbouring title words, then single title words, hyphenated ones as
     a whole. A keyword must occur in the title or the abstract, and a pair in the abstract. Suggestions that
-    contain only words from the subscriber's interests are left out.
+    contain only general words and words from the subscriber's interests are left out.
     """
     title_stems, abstract_stems = _padded_stems(title), _padded_stems(abstract)
     pairs = (match.group() + match[1] for match in _WORD_PAIRS.finditer(title))
@@ -30,14 +35,18 @@ def suggest(title: str, abstract: str, keywords: Iterable[str], interests: Itera
         text for text in keywords if (stems := _padded_stems(text)) in title_stems or stems in abstract_stems
     )
     in_abstract = (text for text in pairs if _padded_stems(text) in abstract_stems)
-    of_two_words = (text for text in in_abstract if len(without_stopwords(stem_all(text))) == 2)
+    of_two_words = (text for text in in_abstract if len(_content_stems(text)) == 2)
     suggestions = itertools.chain(occurring, of_two_words, whole_words)
     interest_stems = {stem for interest in interests for stem in stem_all(interest.text)}
     distinct: dict[str, str] = {}
     for text in map(normalise, suggestions):
-        if not interest_stems.issuperset(without_stopwords(stem_all(text))):
+        if not interest_stems.issuperset(_content_stems(text)):
             distinct.setdefault(_padded_stems(text), text)
     return [*distinct.values()][:MAX_SUGGESTIONS]
+
+
+def _content_stems(text: str) -> list[str]:
+    return [stem for stem in without_stopwords(stem_all(text)) if stem not in _GENERAL]
 
 
 def _padded_stems(text: str) -> str:

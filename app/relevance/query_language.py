@@ -23,6 +23,19 @@ MAX_MUTED_CHARS = 100
 _NEGATIONS = frozenset(("NOT", "-"))
 OPERATORS = _NEGATIONS | {"AND", "OR"}  # of other search engines
 
+# Words that occur in papers on any subject. Unlike stop words, they are searched for.
+GENERAL_STEMS = frozenset(
+    stem_all(
+        "about above across after again against all also although among another any around because been "
+        "before behind being below besides between beyond both but cannot could did do does doing down "
+        "during each either else even ever every few further given had having he her here him his however "
+        "if inside instead itself just less let many may me might more most much must my near neither "
+        "never no nor not off often once one only onto other otherwise out outside over own per quite "
+        "rather same shall she should since so some still such than them then they through throughout "
+        "thus together too toward two under unless until up upon us very well whether whose why will "
+        "within without would yet you your"
+    )
+)
 _INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # often copied from web pages
 _UNSUPPORTED_FILTER = re.compile(  # used by other search engines
     r"(title|ti|abstract|abs|au|affiliation|organi[sz]ation|all|tag):", re.IGNORECASE
@@ -159,8 +172,28 @@ def parse_muted(text: str) -> Query:
         or query.excluded_organizations
         or query.excluded_categories
     ):
-        raise InvalidInterest(f"“{text}” cannot be muted. Choose a more specific word.", "muted")
+        raise _too_general(text)
     return query
+
+
+def parse_typed_muted(text: str) -> Query:
+    """Parse a muted text that is about to be stored. Raise InvalidInterest like `parse_muted`.
+
+    Also reject unclosed quotes and words that occur in papers on any subject. `parse_muted` accepts them,
+    because stored texts may contain them.
+    """
+    query = parse_muted(text)
+    if any(bare.startswith('"') for *_, bare in _PART.findall(normalise(text))):
+        raise InvalidInterest("A quotation mark is not closed.", "muted")
+    if query.excluded_phrases and GENERAL_STEMS.issuperset(
+        without_stopwords(itertools.chain(*query.excluded_phrases))
+    ):
+        raise _too_general(normalise(text))
+    return query
+
+
+def _too_general(text: str) -> InvalidInterest:
+    return InvalidInterest(f"“{text}” cannot be muted. Choose a more specific word.", "muted")
 
 
 def query_for(field: str, value: str) -> str:

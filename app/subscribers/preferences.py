@@ -89,18 +89,21 @@ def problems(
     for index, interest in enumerate(preferences.interests):
         if problem := _problem_of_interest(interest, is_stored=interest.text in stored):
             by_field[f"interests.{index}"] = problem
-    if problem := _problem_of_muted(preferences.muted):
+    if problem := _problem_of_muted(preferences.muted, stored):
         by_field["muted"] = problem
     return by_field
 
 
-def _problem_of_muted(texts: Sequence[str]) -> str:
+def _problem_of_muted(texts: Sequence[str], stored: Collection[str]) -> str:
     """Return only the first problem, because all muted texts are typed into one field."""
     if len(texts) > MAX_MUTED:
         return f"You can mute at most {MAX_MUTED} words."
     for text in texts:
         try:
-            query_language.parse_muted(text)
+            if text in stored:
+                query_language.parse_muted(text)
+            else:
+                query_language.parse_typed_muted(text)
         except InvalidInterest as error:
             return str(error)
     return ""
@@ -113,7 +116,7 @@ def check(
 
     `before` contains the stored preferences. Raise InvalidPreference, which names the first invalid field.
     """
-    stored = [interest.text for interest in before.interests] if before else []
+    stored = [*(interest.text for interest in before.interests), *before.muted] if before else []
     for field, problem in problems(preferences, max_interests, stored).items():
         raise InvalidPreference(problem, field)
     muted: dict[str, str] = {}

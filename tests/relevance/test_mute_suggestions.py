@@ -16,3 +16,11 @@ def test_suggested_words_to_mute() -> None:
         [Interest("study of plans")],
     )
     assert suggestions == ["world models", "Language agents", "GUI-Agents", "Language", "Agents"]
+
+
+def test_general_words_are_not_suggested() -> None:
+    """Muting them would leave out papers on any subject."""
+    suggestions = mute_suggestions.suggest(
+        "Think over Trajectories: Leveraging Video", "We think over trajectories.", [], []
+    )
+    assert suggestions == ["Think", "Trajectories", "Video"]

@@ -347,6 +347,21 @@ def test_invalid_muted_texts_have_a_reason(text: str) -> None:
         query_language.parse_muted(text)
 
 
+@pytest.mark.parametrize("text", ["over", "Without", "all of the others", '"unclosed', "author:“Jane Doe"])
+def test_muted_texts_refused_only_when_typed(text: str) -> None:
+    """Stored ones can still be read."""
+    assert query_language.parse_muted(text)
+    with pytest.raises(InvalidInterest):
+        query_language.parse_typed_muted(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["over-smoothing", "zero-shot", '"diffusion models"', "author:Over", "cat:cs.CR"]
+)
+def test_specific_muted_texts(text: str) -> None:
+    assert query_language.parse_typed_muted(text) == query_language.parse_muted(text)
+
+
 @given(st.text(max_size=120))
 def test_any_muted_text_is_parsed_or_refused(text: str) -> None:
     """Any text gives at least one exclusion, or InvalidInterest."""

@@ -247,6 +247,20 @@ def test_stored_interest_with_an_overlong_word_can_be_kept(app: Application, now
             subscribers.change(session, identity, replace(later, interests=(old, new)), now)
 
 
+def test_stored_muted_words_can_be_kept(app: Application, now: datetime) -> None:
+    """An earlier release accepted general words and unclosed quotes."""
+    identity = add_confirmed_reader(app, now)
+    old = replace(WANTED, muted=("over", '"unclosed'))
+    with app.db.write() as session:
+        repository.store_preferences(session, subscribers.get(session, identity), old)
+        subscribers.mute(session, identity, ["games"], now)
+        stored = subscribers.preferences_of(session, subscribers.get(session, identity))
+        assert stored.muted == ("over", '"unclosed', "games")
+        for text in ("under", '"another'):
+            with pytest.raises(InvalidPreference):
+                subscribers.mute(session, identity, [text], now)
+
+
 def test_sign_up_with_choices_of_another_release(app: Application, now: datetime) -> None:
     """A choice that this release does not have is left out."""
     with app.db.write() as session:

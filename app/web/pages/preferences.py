@@ -122,7 +122,7 @@ def change(
         stored = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
     merged = forms.merge_concurrent_changes(form, stored)
     most = max(form.max_interests, len(stored.interests))
-    texts = [interest.text for interest in stored.interests]
+    texts = [*(interest.text for interest in stored.interests), *stored.muted]
     if problems := subscribers.problems(merged, most, texts):
         return _preferences_page(request, grant, form=replace(form, problems=problems), status=422)
     with db(request).write() as session:
