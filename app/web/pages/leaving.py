@@ -60,11 +60,14 @@ def export(request: Request, grant: Export) -> Response:
 
 @router.get("/erase/{token}")
 def ask_erase(request: Request, grant: Erase) -> Response:
-    return page(request, "erase.html", done=False)
+    """Ask whether to erase everything, or report that it has already been erased."""
+    with db(request).read() as session:
+        subscriber = subscribers.get(session, grant.subscriber_id)
+    return page(request, "erase.html", done="before" if subscriber.state is SubscriberState.ERASED else "")
 
 
 @router.post("/erase/{token}")
 def erase(request: Request, grant: Erase, keep_off: Text = "") -> Response:
     with db(request).write() as session:
         subscribers.erase(session, grant.subscriber_id, clock.utcnow(), suppress=keep_off == "yes")
-    return page(request, "erase.html", done=True, suppressed=keep_off == "yes")
+    return page(request, "erase.html", done="now", suppressed=keep_off == "yes")

@@ -337,6 +337,9 @@ def test_erasure_requires_a_mailed_link(
             in client.post(path, data={"keep_off": "yes"} if keep_off else {}).text
         )
     assert state_of(app, alice) is SubscriberState.ERASED
+    reopened = client.get(path).text
+    assert "Everything has already been erased" in reopened
+    assert "<form" not in reopened.partition("<main")[2]
     with app.db.read() as session:
         assert suppression.is_suppressed(session, ALICE) is keep_off
 
