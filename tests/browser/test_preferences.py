@@ -147,6 +147,19 @@ def test_invalid_preference_is_marked_until_corrected(page: Page, preferences: s
     expect(page.locator(".problem")).to_have_count(1)
 
 
+def test_fields_beside_each_other_are_aligned(page: Page, preferences: str) -> None:
+    """One of their labels needs two lines."""
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(preferences)
+    page.get_by_text("More options").click()
+    labels, fields = (
+        [page.locator(selector.format(name)).bounding_box() for name in ("min_papers", "max_papers")]
+        for selector in ("label[for={}]", "#{}")
+    )
+    assert labels[0]["height"] > labels[1]["height"]  # type: ignore[index]
+    assert fields[0]["y"] == fields[1]["y"]  # type: ignore[index]
+
+
 def check_pause(page: Page) -> None:
     """Check that an incomplete date and a past date are refused."""
     today, until = clock.utcnow().date(), page.get_by_label("Resume on")
