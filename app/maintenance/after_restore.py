@@ -84,7 +84,7 @@ def _repeat_departures(session: Session, previous: Database, now: datetime) -> N
         if subscriber is None or subscriber.state is before.state:
             continue
         if before.state is SubscriberState.ERASED:
-            subscribers.erase(session, before.id or 0, now)
+            subscribers.erase(session, before.id or 0, now, suppress=False)  # copied below if it was
         else:
             subscriber.state, subscriber.ended_at, subscriber.next_due_at = (
                 before.state,

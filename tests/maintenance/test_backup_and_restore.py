@@ -29,6 +29,7 @@ from app.storage.models import (
     DeliveryState,
     Paper,
     Subscriber,
+    SubscriberState,
     WebhookEndpoint,
     WebhookEvent,
     WebhookMessage,
@@ -147,6 +148,23 @@ def test_older_backup_with_the_previous_database(
         newest = session.exec(select(Delivery).order_by(col(Delivery.id).desc())).first()
     assert newest
     assert (newest.id or 0) > ledger.ID_GAP, "links of emails that were sent since keep their ids"
+
+
+def test_erasures_since_the_backup_are_repeated(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, restored_services: list[Application]
+) -> None:
+    """An address is suppressed only if its owner asked for that."""
+    file, later = tmp_path / "backup.zip", now + timedelta(hours=1)
+    maintenance.back_up(service, file, now)
+    with service.db.write() as session:
+        for address, suppress in (("r5@example.org", True), ("r6@example.org", False)):
+            subscribers.erase(session, subscribers.find(session, address).id or 0, later, suppress=suppress)
+    restored, _ = restore(service, file, empty_url, now + DAY, service.db)
+    restored_services.append(restored)
+    with restored.db.read() as session:
+        assert subscribers.count_by_state(session)[SubscriberState.ERASED] == 2
+        assert suppression.is_suppressed(session, "r5@example.org")
+        assert not suppression.is_suppressed(session, "r6@example.org")
 
 
 def test_mails_in_flight_at_the_backup(
