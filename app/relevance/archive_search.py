@@ -20,6 +20,7 @@ from app.errors import DamagedIndex, NotReady
 from app.papers import archive_lists, paper_views
 from app.papers.archive_lists import PaperFilter
 from app.relevance import query_language, search_index_updates
+from app.relevance.model import RelevanceModel
 from app.relevance.model_store import ModelStore
 from app.relevance.query_language import Query
 from app.relevance.search_index import IndexReader
@@ -35,6 +36,7 @@ from app.types import PaperView
 MAX_RESULTS = 1_000  # maximum number of papers that a search lists
 MIN_RELEVANCE = 0.1  # minimum for listing a paper, far below the relevance that a digest needs
 MIN_SIMILARITY = 0.4  # cosine, for related papers
+MAX_NAME_WORDS = 5  # a search for more words is not one for an author
 MAX_WAITING = 4  # visitors who may wait for the first index; more would use up the web threads
 FIRST_INDEX_SECONDS = 20.0  # the longest that a visitor waits; the newest papers are indexed first
 REFRESH_SECONDS = 10.0  # the longest that a web thread waits for an update
@@ -63,6 +65,7 @@ class ArchiveSearch:
         self._db, self._models, self._stopping = db, models, stopping
         self._updater = IndexUpdater(db, models, folder, self._is_stopping)
         self._opened: tuple[IndexReader, CandidateRanker] | None = None
+        self._hints: tuple[RelevanceModel, InterestReader] | None = None
         self._opening, self._waiting = Lock(), BoundedSemaphore(MAX_WAITING)
         self._updating, self._usable = Lock(), Event()
         self._next_check_at: datetime | None = None
@@ -95,7 +98,7 @@ class ArchiveSearch:
         total = ranked.total - (len(ranked.ids) - len(ids))
         searchable = 0 if reader.is_complete else reader.papers
         # Names are seldom in the vocabulary, so their correction would be wrong.
-        hint = InterestHint(query.text) if by_author else InterestReader(reader.model).hint(query.text)
+        hint = InterestHint(query.text) if by_author else self._hint(query.text, reader.model)
         return SearchPage(tuple(papers), total, len(ids), searchable, absent, hint, by_author)
 
     def related_papers(self, session: Session, paper_id: int, limit: int) -> list[PaperView]:
@@ -214,6 +217,12 @@ class ArchiveSearch:
                 self._results[key] = ranked
         return ranked
 
+    def _hint(self, text: str, model: RelevanceModel) -> InterestHint:
+        hints = self._hints
+        if hints is None or hints[0] is not model:
+            hints = self._hints = model, InterestReader(model)  # takes milliseconds
+        return hints[1].hint(text)
+
     def _author_query(
         self, reader: IndexReader, ranker: CandidateRanker, query: Query, only: PaperFilter, total: int
     ) -> str:
@@ -222,8 +231,11 @@ class ArchiveSearch:
         `total` is the number of papers that match the words. A single word that papers contain is no name.
         """
         is_plain = query_language.plain_runs(query.text) == [(0, len(query.text))]
-        text = query_language.query_for("author", query.text) if is_plain else ""
-        if not text or (total and " " not in query.text):
+        words = len(query.text.split())
+        if not is_plain or words > MAX_NAME_WORDS or (total and words == 1):
+            return ""
+        text = query_language.query_for("author", query.text)
+        if not text:
             return ""
         return text if self._rank(reader, ranker, query_language.parse(text), only).total else ""
 
