@@ -23,14 +23,14 @@ from app.storage import webhook_endpoints
 from app.storage.database import insert_or_ignore
 from app.storage.models import Delivery, DeliveryState, Event, Subscriber, WebhookEvent
 from app.storage.models import SubscriberState as State
-from app.subscribers import mailbox_limits, repository
+from app.subscribers import event_log, repository
 from app.text import sanitize
 from app.types import SendOutcome, SendResult
 
 HARD, SOFT, TRUSTED = "bounce", "soft_bounce", "trusted_again"
 COMPLAINT, OPT_OUT, SENDER_REJECTION = "complaint", "opt_out", "refused_us"
 # The events that operators' webhooks receive, each with its additional data.
-_EMITTED: dict[str, tuple[WebhookEvent, dict[str, bool]]] = {
+_WEBHOOK_EVENTS: dict[str, tuple[WebhookEvent, dict[str, bool]]] = {
     HARD: (WebhookEvent.BOUNCED, {"permanent": True}),
     SOFT: (WebhookEvent.BOUNCED, {"permanent": False}),
     COMPLAINT: (WebhookEvent.COMPLAINED, {}),
@@ -67,7 +67,7 @@ def find_delivery(session: Session, signer: LinkSigner, notice: Notice) -> Bounc
 def _delivery_where(session: Session, condition: ColumnElement[bool]) -> BouncedDelivery | None:
     changed = exists().where(
         col(Event.subscriber_id) == Subscriber.id,
-        col(Event.kind) == mailbox_limits.ADDRESS_CHANGED,
+        col(Event.kind) == event_log.ADDRESS_CHANGED,
         col(Event.at) >= func.coalesce(Delivery.sent_at, Delivery.created_at),
     )
     columns = select(col(Delivery.id), col(Subscriber.id), col(Subscriber.email), changed)
@@ -167,7 +167,7 @@ def soft_bounces_since_success(session: Session, subscriber_id: int, now: dateti
         ~bounced,
     )
     lifted = select(func.max(Event.at)).where(
-        Event.subscriber_id == subscriber_id, col(Event.kind).in_((TRUSTED, mailbox_limits.ADDRESS_CHANGED))
+        Event.subscriber_id == subscriber_id, col(Event.kind).in_((TRUSTED, event_log.ADDRESS_CHANGED))
     )
     for moment in (session.exec(delivered).one(), session.exec(lifted).one()):
         if moment:
@@ -194,8 +194,8 @@ def _record_event(
         detail=sanitize.redact_addresses(diagnostic),
         key=f"{kind}:{delivery_id}",
     )
-    if row is not None and kind in _EMITTED:
-        event, facts = _EMITTED[kind]
+    if row is not None and kind in _WEBHOOK_EVENTS:
+        event, facts = _WEBHOOK_EVENTS[kind]
         subject = {"subscriber_id": subscriber_id, "delivery_id": delivery_id}
         webhook_endpoints.emit(session, event, subject | facts, now)
     return row is not None

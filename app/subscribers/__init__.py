@@ -16,7 +16,8 @@ privacy           unsubscribe, new links, export, erase
 csv_transfer      import and export
 csv_format        columns, cells and rows of the CSV files
 bulk              add many subscribers in one transaction
-repository        find, list and lock rows, record events, set the next due date, enqueue service emails
+repository        find, list and lock rows, set the next due date, enqueue service emails
+event_log         record events for operators and webhooks, count them, compute earlier states
 event_names       PURE: name events and changed preferences in the words of the preferences page
 schedule          PURE: when a subscriber's digests are due, in their time zone
 """
@@ -43,6 +44,7 @@ from app.subscribers.changes import (
 from app.subscribers.csv_format import ImportedSubscriber, survey, write_csv, write_header, write_rows
 from app.subscribers.csv_transfer import ImportReport, exported, import_file, preview_file
 from app.subscribers.declines import DECLINE_LASTS
+from app.subscribers.event_log import count_changes, events, preference_events, state_at
 from app.subscribers.feedback import (
     MatchedReferences,
     feedback_for_ranking,
@@ -86,17 +88,13 @@ from app.subscribers.repository import (
     addresses_of,
     count_by_day,
     count_by_state,
-    count_changes,
-    events,
     find,
     get,
     get_for_update,
     history,
     mails,
-    preference_events,
     preferences_of,
     query_by_address,
-    state_at,
 )
 from app.subscribers.signup import (
     CONSENT_GIVEN_ELSEWHERE,

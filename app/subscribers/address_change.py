@@ -21,16 +21,14 @@ from app.storage.models import AddressChange, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import form_submissions
 from app.subscribers.address import normalise_address
-from app.subscribers.mailbox_limits import ADDRESS_CHANGED
+from app.subscribers.event_log import ADDRESS_CHANGED, record_event, state_before_bounces
 from app.subscribers.privacy import anonymise
 from app.subscribers.repository import (
     enqueue_requested_mail,
     get,
     get_for_update,
-    record_event,
     require_not_erased,
     reschedule,
-    state_before_bounces,
 )
 from app.types import MailKind
 

@@ -13,15 +13,14 @@ from app.errors import Conflict
 from app.relevance import query_language
 from app.storage.models import Subscriber
 from app.storage.models import SubscriberState as State
+from app.subscribers.event_log import record_event, state_before_bounces
 from app.subscribers.pausing import resume
 from app.subscribers.preferences import ABSOLUTE_MAX_INTERESTS, Preferences, check
 from app.subscribers.repository import (
     get_for_update,
     preferences_of,
-    record_event,
     require_not_erased,
     reschedule,
-    state_before_bounces,
     store_preferences,
 )
 from app.subscribers.signup import activate

@@ -11,7 +11,8 @@ from app.errors import Conflict
 from app.storage.models import Delivery, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import schedule
-from app.subscribers.repository import get_for_update, record_event
+from app.subscribers.event_log import record_event
+from app.subscribers.repository import get_for_update
 from app.types import MailKind
 
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from sqlmodel import Session, col, func, select
 
 from app.storage.models import Delivery, Event, FormSubmission, Subscriber
+from app.subscribers.event_log import ADDRESS_CHANGED, LINKS_REPLACED
 from app.types import MailKind
 
 # Limits on requested emails to one mailbox: time span and maximum number. Anyone can request such emails.
@@ -21,8 +22,6 @@ MAX_MAILS = (
 HISTORY = max(span for span, _ in MAX_MAILS)
 # The minimum time between two requested emails of the same kind to one subscriber.
 BETWEEN_MAILS = timedelta(hours=1)
-LINKS_REPLACED = "new_links"  # the kind of an event
-ADDRESS_CHANGED = "address_changed"  # the kind of an event
 
 
 def may_mail(session: Session, mailbox: str, now: datetime, *, manage: bool = False) -> bool:

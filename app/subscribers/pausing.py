@@ -9,7 +9,8 @@ from sqlmodel import Session, col, select
 from app.errors import Conflict, InvalidPreference
 from app.storage.models import Subscriber
 from app.storage.models import SubscriberState as State
-from app.subscribers.repository import get_for_update, record_event, reschedule
+from app.subscribers.event_log import record_event
+from app.subscribers.repository import get_for_update, reschedule
 
 LONGEST_PAUSE = timedelta(days=366)
 

@@ -16,14 +16,14 @@ from app.storage import audit_log
 from app.storage.models import AddressChange, Delivery, DigestContent, Event, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import feedback, form_submissions
-from app.subscribers.mailbox_limits import LINKS_REPLACED, was_mailed_recently
+from app.subscribers.event_log import LINKS_REPLACED, record_event
+from app.subscribers.mailbox_limits import was_mailed_recently
 from app.subscribers.preferences import Preferences
 from app.subscribers.repository import (
     enqueue_requested_mail,
     get,
     get_for_update,
     preferences_of,
-    record_event,
     require_not_erased,
     store_preferences,
 )

@@ -1,4 +1,4 @@
-"""Find and lock subscriber rows, record events, set the next due date, and enqueue service emails."""
+"""Find, list and lock subscriber rows, set the next due date, and enqueue service emails."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from app.delivery import ledger
 from app.errors import Conflict, NotFound
-from app.storage import webhook_endpoints
 from app.storage.database import in_array
-from app.storage.models import Delivery, Event, Subscriber, SubscriberState, WebhookEvent
+from app.storage.models import Delivery, Event, Subscriber, SubscriberState
 from app.subscribers import mailbox_limits, schedule
 from app.subscribers.address import normalise_address
 from app.subscribers.preferences import Preferences
@@ -25,15 +24,6 @@ from app.types import MailKind
 
 # Only digests due within this time can fall on the same local day as the next one, even in another time zone.
 LOOK_BACK = timedelta(days=3)
-# The events that change a subscriber's state, and the resulting state.
-_STATE_AFTER = {
-    "signed_up": SubscriberState.PENDING,
-    **dict.fromkeys(("added", "confirmed", "resumed", "came_back", "trusted_again"), SubscriberState.ACTIVE),
-    "paused": SubscriberState.PAUSED,
-    **dict.fromkeys(("unsubscribed", "declined"), SubscriberState.UNSUBSCRIBED),
-    "bounce": SubscriberState.BOUNCING,
-    **dict.fromkeys(("erased", "address_moved"), SubscriberState.ERASED),
-}
 # Sign-ups that ended before they were confirmed are not listed or counted. Their rows are kept for the emails
 # that were sent to them, so that the links in these emails never open the pages of another subscriber.
 _IS_LISTED = or_(col(Subscriber.state) != SubscriberState.ERASED, col(Subscriber.confirmed_at).is_not(None))
@@ -77,29 +67,6 @@ def require_not_erased(subscriber: Subscriber) -> None:
     """Raise Conflict if the subscriber was erased."""
     if subscriber.state is SubscriberState.ERASED:
         raise Conflict("This subscriber has been erased.")
-
-
-def record_event(
-    session: Session,
-    kind: str,
-    subscriber: Subscriber | None,
-    now: datetime,
-    detail: str = "",
-    delivery_id: int | None = None,
-) -> None:
-    """Record an event, and queue it for webhooks if they report events of this kind."""
-    subscriber_id = subscriber.id if subscriber else None
-    session.add(Event(at=now, kind=kind, subscriber_id=subscriber_id, detail=detail, delivery_id=delivery_id))
-    if subscriber and kind in _EMITTED:
-        webhook_endpoints.emit(session, _EMITTED[kind], {"subscriber_id": subscriber.id}, now)
-
-
-_EMITTED = {
-    "confirmed": WebhookEvent.CONFIRMED,
-    "came_back": WebhookEvent.CONFIRMED,  # after having unsubscribed
-    "unsubscribed": WebhookEvent.UNSUBSCRIBED,
-    "erased": WebhookEvent.ERASED,
-}
 
 
 def preferences_of(session: Session, subscriber: Subscriber) -> Preferences:
@@ -196,61 +163,11 @@ def enqueue_mail(
     )
 
 
-def state_at(session: Session, subscriber: Subscriber, at: datetime) -> SubscriberState | None:
-    """Return a subscriber's state at a time, or None if they had not signed up yet.
-
-    The state is computed from their events. If the events from that time were deleted, the subscriber counts
-    as active from their confirmation on.
-    """
-    events = select(Event.at, Event.kind).where(Event.subscriber_id == subscriber.id)
-    events = events.where(col(Event.kind).in_(_STATE_AFTER)).order_by(col(Event.at), col(Event.id))
-    changes = session.exec(events).all()
-    before = [_STATE_AFTER[kind] for moment, kind in changes if moment <= at]
-    if len(before) == len(changes):
-        return subscriber.state
-    if before or subscriber.created_at > at:
-        return before[-1] if before else None
-    is_confirmed = subscriber.confirmed_at is not None and subscriber.confirmed_at <= at
-    return SubscriberState.ACTIVE if is_confirmed else SubscriberState.PENDING
-
-
-def state_before_bounces(session: Session, subscriber: Subscriber) -> SubscriberState:
-    """Return the state before mail bounced, from the events or, if they were deleted, from `confirmed_at`."""
-    events = select(Event.kind).where(Event.subscriber_id == subscriber.id, col(Event.kind).in_(_STATE_AFTER))
-    events = events.where(col(Event.kind).not_in(("bounce", "trusted_again")))
-    last = session.exec(events.order_by(col(Event.at).desc(), col(Event.id).desc())).first()
-    if last:
-        return _STATE_AFTER[last]
-    return SubscriberState.ACTIVE if subscriber.confirmed_at else SubscriberState.PENDING
-
-
-# The kinds of subscriber events that `count_changes` counts.
-CHANGES = (
-    "signed_up",
-    "added",
-    "confirmed",
-    "came_back",
-    "paused",
-    "unsubscribed",
-    "erased",
-    "bounce",
-    "complaint",
-)
-
-
 def count_by_state(session: Session) -> dict[SubscriberState, int]:
     """Return the number of subscribers in each state. Leave out erased sign-ups that were not confirmed."""
     state = col(Subscriber.state)
     counted = session.exec(select(state, func.count()).where(_IS_LISTED).group_by(state))
     return dict.fromkeys(SubscriberState, 0) | {SubscriberState(value): number for value, number in counted}
-
-
-def count_changes(session: Session, since: datetime, until: datetime) -> dict[str, int]:
-    """Return the number of events of each kind in CHANGES, from `since` until just before `until`."""
-    kind = col(Event.kind)
-    events = select(kind, func.count()).where(kind.in_(CHANGES), Event.at >= since, Event.at < until)
-    counted = dict(session.exec(events.group_by(kind)).all())
-    return {kind: counted.get(kind, 0) for kind in CHANGES}
 
 
 def query_by_address(part: str = "") -> SelectOfScalar[Subscriber]:
@@ -296,19 +213,6 @@ def mails(session: Session, subscriber_id: int, limit: int) -> Sequence[Delivery
     """Return a subscriber's latest emails and skipped digests, newest first."""
     own = select(Delivery).where(Delivery.subscriber_id == subscriber_id)
     return session.exec(own.order_by(col(Delivery.id).desc()).limit(limit)).all()
-
-
-def events(session: Session, subscriber_id: int, limit: int) -> Sequence[Event]:
-    """Return a subscriber's latest events, newest first."""
-    own = select(Event).where(Event.subscriber_id == subscriber_id)
-    return session.exec(own.order_by(col(Event.id).desc()).limit(limit)).all()
-
-
-def preference_events(session: Session, subscriber_id: int, since: datetime) -> Sequence[Event]:
-    """Return the events after `since` at which a subscriber's preferences were stored, oldest first."""
-    stored = select(Event).where(Event.subscriber_id == subscriber_id, Event.at > since)
-    stored = stored.where(col(Event.kind).in_(("changed", "confirmed")))
-    return session.exec(stored.order_by(col(Event.at), col(Event.id))).all()
 
 
 def history(session: Session, subscriber_id: int, limit: int = 14) -> list[Delivery]:

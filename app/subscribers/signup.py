@@ -22,6 +22,7 @@ from app.storage.models import AddressChange, Delivery, Event, FormSubmission, R
 from app.storage.models import SubscriberState as State
 from app.subscribers import declines, feedback, form_submissions, mailbox_limits
 from app.subscribers.address import normalise_address
+from app.subscribers.event_log import record_event
 from app.subscribers.form_submissions import Choices, SignUp
 from app.subscribers.preferences import Preferences, check
 from app.subscribers.privacy import anonymise
@@ -31,7 +32,6 @@ from app.subscribers.repository import (
     get,
     get_for_update,
     preferences_of,
-    record_event,
     reschedule,
     store_preferences,
 )

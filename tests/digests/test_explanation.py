@@ -31,7 +31,7 @@ from app.storage.models import (
     Subscriber,
     SubscriberState,
 )
-from app.subscribers import Preferences, repository, stored_interests
+from app.subscribers import Preferences, event_log, stored_interests
 from app.types import EmptyDigestPolicy, Interest, PaperRecord, ParseResult
 from tests.conftest import NOW
 from tests.support import factories, sample_archive
@@ -578,7 +578,7 @@ def test_preferences_of_a_new_sign_up_are_noted(app: Application, papers: dict[s
     for days in (2, 4):
         with app.db.write() as session:
             alice = subscribers.find(session, ALICE)
-            repository.record_event(session, "confirmed", alice, NOW + timedelta(days=days))
+            event_log.record_event(session, "confirmed", alice, NOW + timedelta(days=days))
     note = explain(app, paper, now=NOW + timedelta(days=5), at=NOW + timedelta(days=3)).note
     assert "UTC (all of them, by a new sign-up; first at 2026-11-24" in note
     before = explain(app, paper, at=NOW - timedelta(days=1))

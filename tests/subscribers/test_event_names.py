@@ -10,16 +10,14 @@ import pytest
 
 import app
 from app.bounces import recording
-from app.subscribers import Preferences, event_names, mailbox_limits, repository
+from app.subscribers import Preferences, event_log, event_names
 
 
 def test_each_event_has_a_name() -> None:
     """Pages and commands never show the stored name of an event."""
     sources = [path.read_text("utf-8") for path in Path(app.__file__).parent.rglob("*.py")]
     recorded = {kind for text in sources for kind in re.findall(r'record_event\(\w+, "(\w+)"', text)}
-    kinds = (
-        recorded | set(repository.CHANGES) | {mailbox_limits.LINKS_REPLACED, mailbox_limits.ADDRESS_CHANGED}
-    )
+    kinds = recorded | set(event_log.CHANGES) | {event_log.LINKS_REPLACED, event_log.ADDRESS_CHANGED}
     kinds |= {recording.SOFT, recording.OPT_OUT, recording.SENDER_REJECTION, recording.TRUSTED}
     assert len(kinds) > 20
     assert {kind for kind in kinds if kind not in event_names.EVENTS} == set()

@@ -15,7 +15,7 @@ from app.application import Application
 from app.delivery import ledger, suppression
 from app.errors import Conflict, InvalidAddress, InvalidPreference, NotFound
 from app.storage.models import Delivery, Event, FormSubmission, Subscriber, SubscriberState
-from app.subscribers import Preferences, SignUp, repository
+from app.subscribers import Preferences, SignUp, event_log, repository
 from app.types import Cadence, EmptyDigestPolicy, Interest, MailKind
 from tests.support import factories, sample_digest
 
@@ -406,7 +406,7 @@ def test_sign_ups_do_not_prevent_a_link(app: Application, now: datetime) -> None
         for hours in (2, 4):
             subscribers.send_link(session, ALICE, "", now + hours * HOUR, factories.CONFIRMABLE)
         assert subscribers.send_link(session, ALICE, "", now + 6 * HOUR, factories.CONFIRMABLE) is None
-        refused = [each.detail for each in repository.events(session, identity, 99) if "refused" in each.kind]
+        refused = [each.detail for each in event_log.events(session, identity, 99) if "refused" in each.kind]
     assert refused == ["too many emails were requested", "an earlier email was sent less than an hour ago"]
     assert kinds_of_mail(app) == [MailKind.CONFIRM] * 2 + [MailKind.MANAGE] * 3
 

@@ -32,7 +32,7 @@ from app.storage.models import (
     Source,
     SubscriberState,
 )
-from app.subscribers import Preferences, repository
+from app.subscribers import Preferences, event_log
 from app.types import Interest, MailKind, Rejection, Skip, SourceKind
 from app.web.admin import deliverability, editions, next_digests, overview, records
 from app.web.admin import subscribers as subscribers_page
@@ -509,7 +509,7 @@ def test_one_subscriber_with_every_digest_and_silence(
     with app.db.write() as session:
         changed = Preferences(hour=9, max_trending=2, interests=(Interest("video"),))
         subscribers.change(session, alice, changed, clock.utcnow())
-        repository.record_event(session, "first_asked", subscribers.get(session, alice), clock.utcnow())
+        event_log.record_event(session, "first_asked", subscribers.get(session, alice), clock.utcnow())
     page = desk.get(f"/admin/subscribers/{alice}?paper={paper}").text
     for text in ("first digest requested", "preferences changed", "time of day, ", "trending beyond the"):
         assert text in page, text
