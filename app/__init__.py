@@ -89,7 +89,7 @@ Where to find limits, weights and intervals:
     how long an operator is signed in           settings.py, web/admin/sign_in.py
     how many emails can be requested            subscribers/mailbox_limits.py
     how many forms a network may send           settings.py, web/form_throttle.py
-    events that webhooks get (_WEBHOOK_EVENTS)  subscribers/event_log.py, bounces/recording.py, storage/models.py
+    the events that webhooks get                subscribers/event_log.py, bounces/recording.py
     when an event is sent again or given up     storage/retry_delays.py
     rate limits of the web app                  settings.py, web/rate_limits.py, web/connection_limits.py
     how many expensive responses run at once    web/capacity.py

@@ -196,10 +196,10 @@ def test_limits_are_applied(database_url: str) -> None:
     assert app.http.answer_seconds == 7
     capacity = Capacity(loaded)
     for limiter, most in (
-        (capacity.page_limit, 10),
-        (capacity.search_limit, 11),
-        (capacity.feed_limit, 12),
-        (capacity.preview_limit, loaded.previews_per_minute),
+        (capacity.visitors.pages, 10),
+        (capacity.visitors.searches, 11),
+        (capacity.visitors.feeds, 12),
+        (capacity.visitors.previews, loaded.previews_per_minute),
     ):
         for _ in range(most):
             limiter.hit("visitor")

@@ -12,14 +12,7 @@ from threading import BoundedSemaphore
 
 from app.errors import TooManyRequests
 from app.settings import Settings
-from app.web.rate_limits import (
-    HOUR,
-    MINUTE,
-    PICTURES_A_MINUTE,
-    SIGN_IN_LINKS_AN_HOUR,
-    KeyLimits,
-    RateLimiter,
-)
+from app.web.rate_limits import KeyLimits, VisitorLimits
 
 API_REQUESTS = 8  # at once, for all keys together
 ANALYSES = 2  # at once: a backtest takes a second of CPU time and about 40 MB
@@ -79,11 +72,4 @@ class Capacity:
         self.searches = WorkSlots(SEARCHES, SEARCHES_WAITING, PATIENCE)
         self.pages = WorkSlots(PAGES, PAGES_WAITING, PATIENCE)
         self.keys = KeyLimits(settings.api_requests_per_minute)
-        self.page_limit = RateLimiter(settings.pages_per_minute, MINUTE)
-        self.picture_limit = RateLimiter(PICTURES_A_MINUTE, MINUTE)
-        self.preview_limit = RateLimiter(settings.previews_per_minute, MINUTE)
-        self.search_limit = RateLimiter(settings.searches_per_minute, MINUTE)
-        self.feed_limit = RateLimiter(settings.feeds_per_minute, MINUTE)
-        self.first_digest_limit = RateLimiter(settings.first_digests_per_hour, HOUR)
-        self.sign_in_link_limit = RateLimiter(SIGN_IN_LINKS_AN_HOUR, HOUR)
-        self.paste_limit = RateLimiter(settings.pastes_per_hour, HOUR)
+        self.visitors = VisitorLimits(settings)

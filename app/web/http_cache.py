@@ -120,7 +120,7 @@ def public_page(request: Request, key: Key, make: Callable[[], Response]) -> Res
     limits: Capacity = request.app.state.capacity
 
     def build() -> CachedResponse:
-        limits.page_limit.hit(visitor(request))
+        limits.visitors.pages.hit(visitor(request))
         return CachedResponse(bytes(make().body), "text/html; charset=utf-8")
 
     return conditional_response(request, pages.get_or_build(key, clock.utcnow(), build), PUBLIC_REFERRER)

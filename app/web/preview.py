@@ -70,7 +70,7 @@ def validate_and_preview(
     limits: Capacity = request.app.state.capacity
     previews: Previews = request.app.state.previews
     try:
-        limits.preview_limit.hit(visitor(request))
+        limits.visitors.previews.hit(visitor(request))
         form = forms.split_interest(form, split) if split else form
         form = forms.validated(forms.replace_interest(form, change) if change else form)
         with limits.previews.take():

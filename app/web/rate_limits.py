@@ -11,6 +11,7 @@ import time
 from threading import Lock
 
 from app.errors import TooManyRequests
+from app.settings import Settings
 
 MINUTE, HOUR = 60, 3600  # seconds
 WRONG_KEYS_A_MINUTE = 20  # per visitor
@@ -53,6 +54,20 @@ class RateLimiter:
         if hits >= self._most:
             raise TooManyRequests(retry_after=math.ceil(ends_at - now))
         return ends_at, hits
+
+
+class VisitorLimits:
+    """The limits for each visitor by what they request, and of pasted lists for each subscriber."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.pages = RateLimiter(settings.pages_per_minute, MINUTE)
+        self.pictures = RateLimiter(PICTURES_A_MINUTE, MINUTE)
+        self.previews = RateLimiter(settings.previews_per_minute, MINUTE)
+        self.searches = RateLimiter(settings.searches_per_minute, MINUTE)
+        self.feeds = RateLimiter(settings.feeds_per_minute, MINUTE)
+        self.first_digests = RateLimiter(settings.first_digests_per_hour, HOUR)
+        self.sign_in_links = RateLimiter(SIGN_IN_LINKS_AN_HOUR, HOUR)
+        self.pastes = RateLimiter(settings.pastes_per_hour, HOUR)
 
 
 class KeyLimits:

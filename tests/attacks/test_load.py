@@ -167,7 +167,7 @@ def test_uncached_pages_are_rate_limited(app: Application, client: TestClient) -
         source = factories.add_source(session, NOW)
         factories.add_paper(session, source, "Language Agents", NOW.date(), NOW)
     assert client.get("/").status_code == 200
-    limit = client.app.state.capacity.page_limit  # type: ignore[attr-defined]
+    limit = client.app.state.capacity.visitors.pages  # type: ignore[attr-defined]
     for _ in range(app.settings.pages_per_minute - 1):
         limit.hit("testclient")
     assert client.get(f"/day/{NOW.date()}").status_code == 429

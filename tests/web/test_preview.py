@@ -318,7 +318,7 @@ def test_too_many_lines_are_not_echoed(
         assert (answer.status_code, len(answer.content) < usual + 200_000) == (status, True)
         assert 'id="problem-muted"' in answer.text
         assert 'id="problem-interests"' in answer.text
-    monkeypatch.setattr(client.app.state.capacity.preview_limit, "hit", refuse_request)  # type: ignore[attr-defined]
+    monkeypatch.setattr(client.app.state.capacity.visitors.previews, "hit", refuse_request)  # type: ignore[attr-defined]
     monkeypatch.setattr(forms, "validated", None)
     assert client.post("/preview", data=typed).status_code == 429
 
@@ -379,7 +379,7 @@ def test_preview_on_the_preferences_page(
     stored = client.get(path).text
     assert re.findall(r'name="interest" value="([^"]+)"', stored) == ["diffusion models", "robotics"]
     assert "Preview of your digest" in stored
-    monkeypatch.setattr(client.app.state.capacity.preview_limit, "hit", refuse_request)
+    monkeypatch.setattr(client.app.state.capacity.visitors.previews, "hit", refuse_request)
     refused = client.post(path, data=typed)
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "7")
     assert 'value="language agents"' in refused.text

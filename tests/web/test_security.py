@@ -136,7 +136,7 @@ def test_mail_limits_are_shared_between_processes(app: Application, now: datetim
 
 def test_searches_are_limited_per_minute(client: TestClient) -> None:
     """Paging through the archive does not count."""
-    client.app.state.capacity.search_limit = RateLimiter(2, 60)  # type: ignore[attr-defined]
+    client.app.state.capacity.visitors.searches = RateLimiter(2, 60)  # type: ignore[attr-defined]
     answers = [client.get("/search?q=zebra") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert 0 < int(answers[-1].headers["retry-after"]) <= 61

@@ -194,7 +194,7 @@ def mail_link(request: Request, later: BackgroundTasks, email: Text = "") -> Res
     app: Application = request.app.state.paperboy
     limits: Capacity = request.app.state.capacity
     try:
-        limits.sign_in_link_limit.hit(visitor(request))
+        limits.visitors.sign_in_links.hit(visitor(request))
         limits.mails.check()
     except TooManyRequests as error:
         return _wait_page(request, HOME, error, "ask for the link again", email[:320])

@@ -88,7 +88,7 @@ def paper_picture(request: Request, number: str, v: str = "") -> Response:
     picture = None
     if app.settings.pictures:
         capacity: Capacity = request.app.state.capacity
-        capacity.picture_limit.hit(visitor(request))
+        capacity.visitors.pictures.hit(visitor(request))
         with app.db.read() as session:
             picture = pictures.of_public_paper(session, _parse_id(number))
     if picture is None:
@@ -182,7 +182,7 @@ def _search(request: Request, form: SearchForm, later: BackgroundTasks) -> Respo
     results, missing = SearchPage((), 0, 0), ""
     first = (form.number - 1) * RESULTS_PER_PAGE
     if form.q.strip():
-        capacity.search_limit.hit(visitor(request))
+        capacity.visitors.searches.hit(visitor(request))
     with db(request).read() as session:
         try:
             if number := canonical_rows.find_by_reference(session, form.q):

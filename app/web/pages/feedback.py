@@ -117,7 +117,7 @@ def add_papers(request: Request, grant: Change, liked: Text = "", file: UploadFi
         if not liked.strip() and not file:
             raise InvalidInput("Paste at least one paper, or choose a file.", "liked")
         limits: Capacity = request.app.state.capacity
-        limits.paste_limit.hit(str(grant.subscriber_id))
+        limits.visitors.pastes.hit(str(grant.subscriber_id))
         with limits.pastes.take():
             pasted = _parse(liked, file)
         if not pasted.rows:

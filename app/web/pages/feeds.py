@@ -139,7 +139,7 @@ def _build_trending(request: Request, now: datetime) -> CachedResponse:
 def _build_interest(request: Request, text: str, now: datetime) -> CachedResponse:
     app = _app(request)
     limits: Capacity = request.app.state.capacity
-    limits.feed_limit.hit(visitor(request))
+    limits.visitors.feeds.hit(visitor(request))
     try:
         with limits.pastes.take():
             first_day = now.date() - timedelta(days=INTEREST_DAYS)

@@ -72,7 +72,7 @@ def front(request: Request, interest: Annotated[list[str], Query()] = []) -> Res
     )  # fmt: skip
     if rows:
         capacity: Capacity = request.app.state.capacity
-        capacity.page_limit.hit(visitor(request))
+        capacity.visitors.pages.hit(visitor(request))
         return _front_page(request, form)
     return public_page(request, ("/",), lambda: _front_page(request, form))
 

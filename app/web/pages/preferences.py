@@ -178,7 +178,7 @@ def send_first_digest(request: Request, grant: Change, later: BackgroundTasks) -
     """Send a new subscriber's first digest now. The ledger prevents a second digest on the same day."""
     app: Application = request.app.state.paperboy
     capacity: Capacity = request.app.state.capacity
-    capacity.first_digest_limit.hit(visitor(request))
+    capacity.visitors.first_digests.hit(visitor(request))
     with capacity.previews.take():
         delivery = pipeline.plan_first(app, grant.subscriber_id, clock.utcnow())
     if delivery is None:

@@ -85,7 +85,7 @@ def test_pictures_are_limited(app: Application, client: TestClient) -> None:
         factories.add_picture(session, number, AT)
     limits: Capacity = client.app.state.capacity  # type: ignore[attr-defined]
     for _ in range(rate_limits.PICTURES_A_MINUTE - 1):
-        limits.picture_limit.hit("testclient")
+        limits.visitors.pictures.hit("testclient")
     answers = [client.get(f"/paper/{number}/picture?v={version}") for version in (1, 2)]
     assert [answer.status_code for answer in answers] == [200, 429]
     assert "retry-after" in answers[1].headers

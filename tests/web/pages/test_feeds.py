@@ -371,7 +371,7 @@ def test_interest_feeds_are_rate_limited(app: Application, client: TestClient) -
     assert client.get("/feed.atom").status_code == 200
     limits: Capacity = client.app.state.capacity  # type: ignore[attr-defined]
     for _ in range(app.settings.previews_per_minute):
-        limits.preview_limit.hit("testclient")
+        limits.visitors.previews.hit("testclient")
 
 
 def test_concurrent_interest_feeds_are_limited(app: Application, client: TestClient) -> None:

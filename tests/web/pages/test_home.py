@@ -313,7 +313,7 @@ def test_mails_to_one_address_are_limited(app: Application, client: TestClient) 
 def test_refused_form_can_be_sent_again(client: TestClient) -> None:
     """The page says how long to wait, and its button sends the same fields."""
     limits: Capacity = client.app.state.capacity  # type: ignore[attr-defined]
-    limits.page_limit = RateLimiter(0, 100)
+    limits.visitors.pages = RateLimiter(0, 100)
     refused = client.get("/?interest=agents")
     assert "Please wait 2 minutes, then try again." in refused.text
 
