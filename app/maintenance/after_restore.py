@@ -83,7 +83,9 @@ def _repeat_departures(session: Session, previous: Database, now: datetime) -> N
         subscriber = session.get(Subscriber, before.id)
         if subscriber is None or subscriber.state is before.state:
             continue
-        if before.state is SubscriberState.ERASED:
+        if before.state is SubscriberState.ERASED and before.confirmed_at is None:
+            subscribers.end_sign_up(session, subscriber, now)
+        elif before.state is SubscriberState.ERASED:
             subscribers.erase(session, before.id or 0, now, suppress=False)  # copied below if it was
         else:
             subscriber.state, subscriber.ended_at, subscriber.next_due_at = (

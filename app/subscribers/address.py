@@ -1,7 +1,7 @@
-"""PURE. Normalise email addresses, and find the mailbox that an address belongs to.
+"""PURE. Normalise email addresses, suggest corrections, and find the mailbox that an address belongs to.
 
 Every address that someone enters is normalised here: in sign-ups, changes of address, imports, the admin
-pages, the API and commands. Rules for sign-ups alone are in `signup.py`.
+pages, the API and commands.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def _move(
     """
     if holder is not None:
         anonymise(session, holder, now)
-        record_event(session, "address_moved", holder, now)
+        record_event(session, "signup_replaced", holder, now)
         session.flush()
     subscriber.email = email
     subscriber.link_epoch += 1  # links in emails to the old address no longer work

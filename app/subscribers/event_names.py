@@ -22,7 +22,7 @@ EVENTS = {
     "came_back": "subscribed again",
     "address_asked": "change of address requested",
     "address_changed": "address changed",
-    "address_moved": "address given to another subscriber",
+    "signup_replaced": "sign-up replaced by a change of address",
     "new_links": "new links created",
     "export_asked": "download of data requested",
     "erasure_asked": "erasure requested",

@@ -11,8 +11,6 @@ from app.subscribers.event_log import ADDRESS_CHANGED, LINKS_REPLACED
 from app.types import MailKind
 
 # Limits on requested emails to one mailbox: time span and maximum number. Anyone can request such emails.
-# Requests to confirm and links to the preferences are counted separately, so that strangers' sign-ups do not
-# prevent a subscriber from getting their link.
 MAX_MAILS = (
     (timedelta(hours=1), 2),
     (timedelta(days=1), 3),
@@ -24,18 +22,19 @@ HISTORY = max(span for span, _ in MAX_MAILS)
 BETWEEN_MAILS = timedelta(hours=1)
 
 
-def may_mail(session: Session, mailbox: str, now: datetime, *, manage: bool = False) -> bool:
-    """Return True if the mailbox may get one more request to confirm or, if `manage`, link to preferences."""
-    is_manage = col(Delivery.kind) == MailKind.MANAGE
+def may_mail(session: Session, mailbox: str, now: datetime, kind: MailKind | None = None) -> bool:
+    """Return True if one more requested email may be sent to the mailbox.
+
+    If `kind` is given, only emails of this kind count. So strangers' sign-ups before the confirmation do not
+    prevent a subscriber from getting their link.
+    """
     requested = (
         select(FormSubmission.processed_at)
         .join(Delivery, col(Delivery.id) == FormSubmission.delivery_id)
-        .where(
-            col(FormSubmission.mailbox) == mailbox,
-            col(FormSubmission.processed_at) > now - HISTORY,
-            is_manage if manage else ~is_manage,
-        )
+        .where(col(FormSubmission.mailbox) == mailbox, col(FormSubmission.processed_at) > now - HISTORY)
     )
+    if kind:
+        requested = requested.where(Delivery.kind == kind)
     times = [at for at in session.exec(requested) if at is not None]
     return all(sum(at > now - span for at in times) < most for span, most in MAX_MAILS)
 

@@ -168,7 +168,8 @@ def _send_manage_link(
 ) -> _Answer:
     if suppression.is_suppressed(session, request.email):
         return _refuse_link(session, subscriber, "the address is suppressed", now)
-    if not mailbox_limits.may_mail(session, request.mailbox, now, manage=True):
+    counted = MailKind.MANAGE if subscriber.state in _READING else None
+    if not mailbox_limits.may_mail(session, request.mailbox, now, counted):
         return _refuse_link(session, subscriber, "too many emails were requested", now)
     delivery_id = enqueue_requested_mail(session, subscriber, MailKind.MANAGE, now)
     if delivery_id is None:
@@ -232,13 +233,10 @@ def confirm(
     return subscriber
 
 
-def confirmed_another(session: Session, subscriber_id: int, delivery_id: int) -> bool:
-    """Return True if the last sign-up that the subscriber confirmed was not the one of this email."""
-    confirmed = select(Event.delivery_id).where(
-        Event.subscriber_id == subscriber_id, Event.kind == "confirmed"
-    )
-    last = session.exec(confirmed.order_by(col(Event.id).desc())).first()
-    return last is not None and last != delivery_id
+def last_confirmation(session: Session, subscriber_id: int) -> Event | None:
+    """Return the event of the subscriber's last confirmation, or None if it was deleted."""
+    confirmed = select(Event).where(Event.subscriber_id == subscriber_id, Event.kind == "confirmed")
+    return session.exec(confirmed.order_by(col(Event.id).desc())).first()
 
 
 def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: int | None = None) -> bool:
@@ -257,7 +255,7 @@ def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: in
     if request is not None:
         declines.remember_decline(session, request, now)
     if subscriber.state is State.PENDING or (request is not None and request.subscriber_id is not None):
-        _end_sign_up(session, subscriber, now)
+        end_sign_up(session, subscriber, now)
     return True
 
 
@@ -274,7 +272,8 @@ def allow_again(session: Session, delivery_id: int) -> None:
         declines.forget_decline(session, request.mailbox)
 
 
-def _end_sign_up(session: Session, subscriber: Subscriber, now: datetime) -> None:
+def end_sign_up(session: Session, subscriber: Subscriber, now: datetime) -> None:
+    """End a sign-up without a confirmation. Keep no personal data of a subscriber who never confirmed one."""
     if subscriber.state is State.PENDING and subscriber.confirmed_at is None:
         anonymise(session, subscriber, now)
     else:
@@ -371,7 +370,7 @@ def expire_pending(session: Session, before: datetime, now: datetime) -> int:
     for identity in ids:
         subscriber = get_for_update(session, identity)
         if subscriber.state is State.PENDING:
-            _end_sign_up(session, subscriber, now)
+            end_sign_up(session, subscriber, now)
     return len(ids)
 
 

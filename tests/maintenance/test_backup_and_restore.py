@@ -35,7 +35,8 @@ from app.storage.models import (
     WebhookMessage,
     WorkerRow,
 )
-from app.types import MailKind, SendOutcome, SendResult
+from app.subscribers import Preferences, SignUp
+from app.types import Interest, MailKind, SendOutcome, SendResult
 from tests.maintenance.conftest import DAY, READERS, add_papers, move, pop_run, received
 from tests.storage.test_releases import RELEASES, read_rows
 from tests.support import factories
@@ -155,8 +156,14 @@ def test_erasures_since_the_backup_are_repeated(
 ) -> None:
     """An address is suppressed only if its owner asked for that."""
     file, later = tmp_path / "backup.zip", now + timedelta(hours=1)
+    with service.db.write() as session:
+        factories.sign_up(
+            session, SignUp("new@example.org", Preferences(interests=(Interest("agents"),))), "", now
+        )
+        unconfirmed = subscribers.find(session, "new@example.org").id or 0
     maintenance.back_up(service, file, now)
     with service.db.write() as session:
+        subscribers.decline(session, unconfirmed, later)
         for address, suppress in (("r5@example.org", True), ("r6@example.org", False)):
             subscribers.erase(session, subscribers.find(session, address).id or 0, later, suppress=suppress)
     restored, _ = restore(service, file, empty_url, now + DAY, service.db)
@@ -165,6 +172,10 @@ def test_erasures_since_the_backup_are_repeated(
         assert subscribers.count_by_state(session)[SubscriberState.ERASED] == 2
         assert suppression.is_suppressed(session, "r5@example.org")
         assert not suppression.is_suppressed(session, "r6@example.org")
+        assert not suppression.is_suppressed(session, "new@example.org")
+        assert subscribers.get(session, unconfirmed).state is SubscriberState.ERASED
+        erased = subscribers.count_changes(session, now + DAY, now + 2 * DAY)["erased"]
+        assert erased == 2, "a declined sign-up is none"
 
 
 def test_mails_in_flight_at_the_backup(

@@ -15,7 +15,7 @@ from app.application import Application
 from app.delivery import ledger, suppression
 from app.errors import Conflict, InvalidAddress, InvalidPreference, NotFound
 from app.storage.models import Delivery, Event, FormSubmission, Subscriber, SubscriberState
-from app.subscribers import Preferences, SignUp, event_log, repository
+from app.subscribers import Preferences, SignUp, event_log, mailbox_limits, repository
 from app.types import Cadence, EmptyDigestPolicy, Interest, MailKind
 from tests.support import factories, sample_digest
 
@@ -409,6 +409,21 @@ def test_sign_ups_do_not_prevent_a_link(app: Application, now: datetime) -> None
         refused = [each.detail for each in event_log.events(session, identity, 99) if "refused" in each.kind]
     assert refused == ["too many emails were requested", "an earlier email was sent less than an hour ago"]
     assert kinds_of_mail(app) == [MailKind.CONFIRM] * 2 + [MailKind.MANAGE] * 3
+
+
+def test_strangers_cannot_send_more_by_mixing_forms(app: Application, now: datetime) -> None:
+    """Sign-ups and requests for a link to the address of a former subscriber share one limit."""
+    identity = add_confirmed_reader(app, now)
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, identity, now)
+    for half_hours in range(30 * 48):
+        at = now + half_hours * HOUR / 2
+        with app.db.write() as session:
+            if half_hours % 2:
+                factories.sign_up(session, SignUp(ALICE, WANTED), "", at)
+            else:
+                subscribers.send_link(session, ALICE, "", at, factories.CONFIRMABLE)
+    assert len(kinds_of_mail(app)) == max(most for _, most in mailbox_limits.MAX_MAILS)
 
 
 def test_concurrent_sign_ups_create_one_reader(app: Application, now: datetime) -> None:

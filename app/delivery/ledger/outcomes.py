@@ -30,7 +30,7 @@ NOT_ATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
 RETRIED = (
     SendOutcome.DEFERRED, SendOutcome.THROTTLED, SendOutcome.UNREACHABLE, SendOutcome.SENDER_REJECTED,
 )  # fmt: skip
-ERASING = ("erased", "declined", "address_moved")  # events after which no personal data is kept
+ERASING = ("erased", "declined", "signup_replaced")  # events after which no personal data is kept
 _DELIVERIES = cast("Table", inspect(Delivery).local_table)
 
 
