@@ -5,6 +5,7 @@ GET shows a page with a button. POST acts, and is idempotent.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, BackgroundTasks, Request, Response
@@ -22,6 +23,8 @@ from app.web.request_bodies import FormRoute
 from app.web.visitors import client_ip
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
+
+LINKS_FOR = timedelta(days=1)  # after a confirmation, its page links to the preferences
 
 Confirm = Annotated[Grant, allows(Purpose.CONFIRM)]
 Decline = Annotated[Grant, allows(Purpose.DECLINE)]
@@ -68,10 +71,12 @@ def _redirect_to_decline(request: Request, subscriber: Subscriber, grant: Grant)
 def _confirmed_page(request: Request, session: Session, subscriber: Subscriber, grant: Grant) -> Response:
     now = clock.utcnow()
     is_first = subscribers.first_digest(session, subscriber, now) is None
-    is_another = subscribers.confirmed_another(session, grant.subscriber_id, grant.argument)
+    last = subscribers.last_confirmation(session, grant.subscriber_id)
+    is_another = last is not None and last.delivery_id != (grant.argument or None)
+    is_recent = last is not None and now < last.at + LINKS_FOR  # later, others may have got this link
     return page(
-        request, "confirmed.html", subscriber=subscriber, links=subscriber_links(request, subscriber, now),
-        is_first=is_first, is_another=is_another,
+        request, "confirmed.html", subscriber=subscriber, is_first=is_first, is_another=is_another,
+        links=subscriber_links(request, subscriber, now) if is_recent else None,
     )  # fmt: skip
 
 

@@ -196,6 +196,8 @@ def test_mistyped_provider_is_asked_about_once(app: Application, client: TestCli
     assert asked.status_code == 422
     assert "Did you mean carol@gmail.com?" in asked.text
     assert '<button class="small quiet" name="email" value="carol@gmail.com">' in asked.text
+    pressed_on_enter = asked.text.index('<button class="unseen"')
+    assert pressed_on_enter < asked.text.index('<button class="small quiet" name="email"')
     assert count_rows(app, FormSubmission) == 0
     confirmed = re.search(r'name="confirmed_email" value="([^"]+)"', asked.text)
     assert confirmed

@@ -219,6 +219,22 @@ def test_confirmation_page_can_be_reopened(
     assert "Send me my first digest now" not in paused
 
 
+def test_old_confirmation_link_does_not_lead_to_the_preferences(
+    app: Application, client: TestClient, pending: int, link: Link
+) -> None:
+    """Others may have received the email or fetched its link since."""
+    path = link(Purpose.CONFIRM, pending)
+    client.post(path)
+    with app.db.write() as session:
+        confirmation = subscribers.last_confirmation(session, pending)
+        assert confirmation
+        confirmation.at -= timedelta(days=1)
+    page = client.get(path).text
+    assert "You are subscribed" in page
+    assert "Email me a link to my preferences" in page
+    assert "/preferences/" not in page
+
+
 def test_confirming_after_unsubscribing_is_a_conflict(
     app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
