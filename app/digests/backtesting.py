@@ -36,13 +36,16 @@ def run(
 
     Each digest is due at the default hour from the settings and uses the listings and votes as of that time.
     No paper appears twice, and papers first listed before `first_day` count as sent already. By default,
-    that is the day of the first digest. Nothing is written. Raise InvalidInput if `days` is not between 1
+    that is the day of the first digest, in UTC or in the default time zone, whichever is earlier. Nothing is
+    written. Raise InvalidInput if `days` is not between 1
     and MAX_DAYS.
     """
     if not 1 <= days <= MAX_DAYS:
         raise InvalidInput(f"the number of days must be from 1 to {MAX_DAYS}", field="days")
     moments = _last_moments(context, now, days)
-    first_day = first_day or moments[0].date()
+    # In the evening of the Americas, it is tomorrow in UTC. In the morning of Asia, it is yesterday.
+    first_edition = date.fromisoformat(schedule.edition(context.settings.default_zone, moments[0]))
+    first_day = first_day or min(first_edition, moments[0].date())
     # The same days are loaded before and after the digest hour, so that the cached match index is reused.
     back = max(days, (now.date() - moments[0].date()).days)
     with context.db.read() as session:

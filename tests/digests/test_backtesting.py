@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlmodel import select
@@ -53,6 +53,23 @@ def test_each_day_uses_papers_listed_by_then(app: Application) -> None:
     assert papers_by_day(editions) == {"2026-11-18": [first], "2026-11-20": [second]}
     assert isinstance(editions[1].digest, Skip)
     assert editions[1].digest.reason == "the one recent paper matched no interest"
+
+
+@pytest.mark.parametrize(
+    ("zone", "hour", "now", "edition"),
+    [
+        ("America/Los_Angeles", 20, datetime(2026, 11, 20, 5, tzinfo=UTC), "2026-11-19"),
+        ("Asia/Tokyo", 8, datetime(2026, 11, 20, 0, tzinfo=UTC), "2026-11-20"),
+    ],
+)
+def test_first_day_has_papers_in_every_zone(
+    app: Application, zone: str, hour: int, now: datetime, edition: str
+) -> None:
+    """When the digest is due, the day in UTC may be another one."""
+    settings = app.settings.model_copy(update={"default_zone": zone, "default_hour": hour})
+    number, _ = add_paper(app, "Agents that Plan", 1), add_paper(app, "Agents Before", 2)
+    context = replace(app.digest_context, settings=settings)
+    assert papers_by_day(backtesting.run(context, now, AGENTS, 1, 8)) == {edition: [number]}
 
 
 def test_backtest_agrees_with_planning(app: Application) -> None:
