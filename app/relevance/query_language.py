@@ -50,11 +50,11 @@ _NAME_MARK = re.compile(r"[^\W\d_][A-Z]|\d")
 _VALUE_PUNCTUATION = " ,;.()[]*"  # ignored around the value of a filter
 _MUTED_FILTER = re.compile(rf"{_FILTER}\s*(.*)", re.IGNORECASE)
 # Words around a subject that do not describe it: "recent papers on …", "… methods".
-_REQUEST = re.compile(
-    r"^(?:(?:new|recent|latest)\s+)?(?:papers?|work|articles?|studies|research)\s+(?:on|about)\s+(?=\S)"
-    r"|(?<=\S)\s+(?:papers?|methods?|techniques?|approaches)$",
+_REQUEST_BEFORE = re.compile(
+    r"^(?:(?:new|recent|latest)\s+)?(?:papers?|work|articles?|studies|research)\s+(?:on|about)\s+(?=\S)",
     re.IGNORECASE,
 )
+_REQUEST_AFTER = re.compile(r"(?<=\S)\s+(?:papers?|methods?|techniques?|approaches)$", re.IGNORECASE)
 _PART = re.compile(rf'(-)?(?:{_FILTER}\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»\uff02", '"') | dict.fromkeys("−–\u2010\u2011\uff0d", "-"))
 _DESCRIPTIONS = {"author": "Papers by", "org": "Papers from", "cat": "Papers in"}
@@ -136,9 +136,10 @@ def parse(text: str, noun: str = "An interest") -> Query:
     if not text.isprintable():
         raise InvalidInterest(f"{noun} must be plain text, without control characters.", "interests")
     parts: dict[str, list[object]] = defaultdict(list)
-    typed = _PART.findall(_REQUEST.sub("", text))
-    if all(minus for minus, *_ in typed):  # the words of the request are all that there is to look for
-        typed = _PART.findall(text)
+    subject = _REQUEST_BEFORE.sub("", text)
+    typed = _PART.findall(_REQUEST_AFTER.sub("", subject))
+    if all(minus for minus, *_ in typed):  # "-survey methods": the last word is all that there is to look for
+        typed = _PART.findall(subject)
     for minus, field, quoted, bare in typed:
         _add_part(parts, bool(minus), field.lower(), quoted, bare)
     query = _build_query(text, parts)
@@ -225,7 +226,8 @@ def plain_runs(text: str) -> list[tuple[int, int]]:
 def split_suggestion(text: str) -> tuple[str, ...]:
     """Return the parts of a text that looks like several interests, otherwise ().
 
-    Plain words are split at commas. Any text without brackets is split at the operator OR.
+    Plain words are split at commas. Any text without brackets is split at the operator OR. Each part is a
+    valid interest.
     """
     text = normalise(text)
     pieces = _split_at_or(text)
@@ -234,7 +236,14 @@ def split_suggestion(text: str) -> tuple[str, ...]:
     parts = [*dict.fromkeys(piece.strip() for piece in pieces if WORD.search(piece))]
     if any(part.startswith("-") or part.split()[0] in _NEGATIONS for part in parts[1:]):
         return ()  # an exclusion belongs to the part before it
-    return tuple(parts) if len(parts) > 1 else ()
+    return tuple(parts) if len(parts) > 1 and all(map(_is_valid, parts)) else ()
+
+
+def _is_valid(text: str) -> bool:
+    try:
+        return bool(parse_typed(text))
+    except InvalidInterest:
+        return False
 
 
 def _split_at_or(text: str) -> list[str]:
@@ -251,7 +260,8 @@ def exclusion_suggestion(text: str) -> str:
     """Return an interest with each NOT or separate dash written as an exclusion, or "" if it has neither.
 
     In other search engines, AND, OR and NOT are operators. Here, they are words like any other, because they
-    may be meant as such: “quantum NOT gates”. Texts with brackets or OR have no obvious equivalent.
+    may be meant as such: “quantum NOT gates”. Texts with brackets or OR have no obvious equivalent. The words
+    after a dash may be the subtitle of a paper.
     """
     parts = [part.group() for part in _PART.finditer(normalise(text))]
     if "OR" in parts or "(" in text:
@@ -260,10 +270,11 @@ def exclusion_suggestion(text: str) -> str:
     while parts:
         part = parts.pop(0)
         excluded = _negated_parts(parts) if part in _NEGATIONS else []
-        if not without_stopwords(stem_all(" ".join(excluded))):
+        is_subtitle = part == "-" and _is_like_a_subtitle(excluded)
+        if is_subtitle or not without_stopwords(stem_all(" ".join(excluded))):
             written.append(part)
             continue
-        if written and written[-1].lower() in _CONJUNCTIONS:
+        while written and (written[-1] in _NEGATIONS or written[-1].lower() in _CONJUNCTIONS):
             written.pop()
         del parts[: len(excluded)]
         written.append(f'-"{" ".join(excluded)}"' if len(excluded) > 1 else f"-{excluded[0].lstrip('-')}")
@@ -278,6 +289,17 @@ def _negated_parts(parts: Sequence[str]) -> list[str]:
     """Return the parts that a negation before them applies to: plain words, or one phrase or filter."""
     own = [*itertools.takewhile(lambda part: part not in OPERATORS, parts)]
     return [*itertools.takewhile(lambda part: not _SYNTAX.search(part), own)] or own[:1]
+
+
+def _is_like_a_subtitle(parts: Sequence[str]) -> bool:
+    """Return True for more than two words, for function words, and for capitalised words."""
+    stems = stem_all(" ".join(parts))
+    return (
+        len(parts) > 2
+        or without_stopwords(stems) != stems
+        or not GENERAL_STEMS.isdisjoint(stems)
+        or any(part[0].isupper() and not part.isupper() for part in parts)
+    )
 
 
 def _add_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: str, bare: str) -> None:

@@ -64,6 +64,7 @@ def test_parse(text: str, query: Query) -> None:
         ("deep research", "deep research"),
         ("papers on", "papers on"),
         ("-diffusion methods", "methods"),
+        ("recent papers on -diffusion methods", "methods"),
     ],
 )
 def test_request_around_an_interest_is_ignored(text: str, words: str) -> None:
@@ -136,6 +137,8 @@ def test_has_filters(text: str, has_filters: bool) -> None:
         ("author:", "at least one word"),
         ("org:", "at least one word, author:, org: or cat:"),
         ("-org:nvidia", "not only exclusions"),
+        ("papers about -robots", "not only exclusions"),
+        ("recent papers on -survey", "not only exclusions"),
         ("organization:NVIDIA", "the filters are author:, org: and cat:"),
         ("diffusion\x00models", "plain text"),
         ("diffusion\u202emodels", "plain text"),
@@ -222,6 +225,11 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
         ('"video OR audio"', ()),
         ("agents (video OR audio)", ()),
         ("video OR NOT audio", ()),
+        ("robots OR the", ()),
+        ("a OR b, the", ()),
+        ("author:Smith OR cat:", ()),
+        ("video OR title:audio", ()),
+        ("robots, the", ()),
         ("video OR -audio", ()),
         ("robots, NOT driving", ()),
         ("- robots, agents", ("- robots", "agents")),
@@ -244,6 +252,16 @@ def test_split_into_several_interests(text: str, pieces: tuple[str, ...]) -> Non
         ("robots NOT driving AND vision", "robots -driving AND vision"),
         ("robots NOT driving NOT flying", "robots -driving -flying"),
         ("robots NOT -driving", "robots -driving"),
+        ("robots - NOT driving", "robots -driving"),
+        ("robots NOT - driving", "robots -driving"),
+        ("robots - self driving", 'robots -"self driving"'),
+        ("agents - LLM", "agents -LLM"),
+        ("deep learning - a survey", ""),
+        ("deep learning - Survey", ""),
+        ("deep learning - toward trust", ""),
+        ("BERT - Pre-training of Deep Bidirectional Transformers", ""),
+        ("NeRF – neural radiance fields", ""),
+        ("deep learning - a survey NOT robots", "deep learning - a survey -robots"),
         ('robots NOT "self driving" cars', 'robots -"self driving" cars'),
         ("robots NOT author:Smith", "robots -author:Smith"),
         ("robots not driving", ""),
@@ -294,7 +312,8 @@ def test_author_interest_from_a_name(field: str, value: str, text: str) -> None:
 def test_suggestions_are_valid_interests(parts: list[str]) -> None:
     """Any text may be stored, because older releases had other rules."""
     text = " ".join(parts)
-    query_language.split_suggestion(text)
+    for part in query_language.split_suggestion(text):
+        assert query_language.parse_typed(part)
     if rewritten := query_language.exclusion_suggestion(text):
         assert query_language.parse_typed(rewritten).has_filters
 
