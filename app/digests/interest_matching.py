@@ -136,7 +136,7 @@ class InterestMatcher:
         """Return a hint about a valid interest, to show to the subscriber."""
         self.match([Interest(text)])
         read = self.read_as(text)
-        hint = suggestions.hint_as_typed(text, read)
+        hint = suggestions.hint_from_text(text, read)
         query = query_language.parse(read or text)
         filters, has_no_field = self._index.filters, self.absent_fields_note(text)
         if missing_categories := tuple(filters.missing_categories(query)):

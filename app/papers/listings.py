@@ -79,7 +79,7 @@ def count_listed(session: Session, day: date) -> dict[int, int]:
     return dict(session.exec(rows.group_by(col(Listing.source_id))).all())
 
 
-def by_votes(session: Session, since: date, until: date) -> list[int]:
+def rank_by_votes(session: Session, since: date, until: date) -> list[int]:
     """Return the ids of the papers listed in [since, until], most votes first."""
     listed = select(Listing.paper_id).where(col(Listing.listed_on).between(since, until)).distinct()
     ids = select(Paper.id).where(*SEARCHABLE, col(Paper.id).in_(listed))

@@ -60,7 +60,7 @@ class InterestHint:
         return self if len(self.parts) <= max_parts else replace(self, parts=())
 
 
-def hint_as_typed(text: str, read_as: str) -> InterestHint:
+def hint_from_text(text: str, read_as: str) -> InterestHint:
     """Return a hint based on the text of an interest and on its correction or translation, if it has one."""
     parts = query_language.split_suggestion(text)
     with_exclusion = query_language.exclusion_suggestion(text) if not parts else ""
@@ -101,7 +101,7 @@ class InterestReader:
     def hint(self, text: str) -> InterestHint:
         """Return a hint for an interest, based on the model only and not on today's papers."""
         words = WORD.findall(text)
-        return hint_as_typed(text, self.read(text, words) if self.has_unknown_words(text) else "")
+        return hint_from_text(text, self.read(text, words) if self.has_unknown_words(text) else "")
 
     def _is_english(self, word: str) -> bool:
         """Return True for a word that papers contain as it is spelled, and for names such as "LaTeX".

@@ -130,7 +130,7 @@ def papers_of_day(
 
 def papers_of_week(session: Session, week: Week, limit: int, now: datetime, page: int = 1) -> WeekPapers:
     """Load a page of at most `limit` papers listed in a week."""
-    ids, start = listings.by_votes(session, week.first, week.last), (page - 1) * limit
+    ids, start = listings.rank_by_votes(session, week.first, week.last), (page - 1) * limit
     views = paper_views.in_given_order(session, ids[start : start + limit])
     shown = with_pictures(session, cards(views, now))
     before, _ = listings.neighbouring_days(session, week.first)

@@ -131,7 +131,7 @@ def test_public_pages_are_built_once_a_minute(
     with app.db.write() as session:
         source = factories.add_source(session, NOW)
         number = factories.add_paper(session, source, "Language Agents", NOW.date(), NOW, abstract="At last.")
-    read = (paper_views, "candidates"), (listings, "by_votes"), (paper_views, "by_ids")
+    read = (paper_views, "candidates"), (listings, "rank_by_votes"), (paper_views, "by_ids")
     calls: list[str] = []
     for module, name in read:
         of = getattr(module, name)

@@ -158,9 +158,9 @@ def test_hints_in_words() -> None:
         "“a” matches papers.",
         "Related topics: “b”, “c”.",
     ]
-    several = suggestions.hint_as_typed("video OR audio", "")
+    several = suggestions.hint_from_text("video OR audio", "")
     assert suggestions.sentences(several) == ["This looks like 2 interests: “video”, “audio”."]
-    negated = suggestions.hint_as_typed("robots NOT driving", "")
+    negated = suggestions.hint_from_text("robots NOT driving", "")
     assert suggestions.sentences(negated) == [
         "To exclude words, put a hyphen right before them: “robots -driving”."
     ]

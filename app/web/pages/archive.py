@@ -297,10 +297,13 @@ def _build_week(request: Request, week: Week, page_number: int) -> Response:
     return page(request, "week.html", listing=listing)
 
 
-def _check_page(listing: paper_cards.Day | WeekPapers, time: str, name: str) -> None:
-    """Raise NotFound if a page of a listing has no papers. `time` and `name` are words for its days."""
+def _check_page(listing: paper_cards.Day | WeekPapers, when: str, name: str) -> None:
+    """Raise NotFound if a page of a listing has no papers.
+
+    `when` completes “No paper was listed …”, `name` completes “pages of …”.
+    """
     if not listing.total:
-        raise NotFound(f"No paper was listed {time}.")
+        raise NotFound(f"No paper was listed {when}.")
     if not listing.cards:
         pages = "is only one page" if listing.pages == 1 else f"are only {listing.pages} pages"
         raise NotFound(f"There {pages} of {name}.")
