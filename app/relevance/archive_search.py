@@ -6,7 +6,7 @@ To find a paper by arXiv id, DOI or URL, use `canonical_rows.find_by_reference`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from threading import BoundedSemaphore, Event, Lock, Thread, main_thread
@@ -54,8 +54,8 @@ class SearchPage:
     listed: int  # papers on all pages together: at most the best MAX_RESULTS for a query
     searchable: int = 0  # the number of papers indexed so far, or 0 if all are
     absent_fields: tuple[str, ...] = ()  # fields that the query requires and no paper has
-    hint: InterestHint | None = None
-    by_author: str = ""  # a query with the filter `author:`, if the words of this one name an author
+    hint: InterestHint | None = None  # on the first page only
+    by_author: str = ""  # a query with the filter `author:`, if the words name an author; as `hint`
 
 
 class ArchiveSearch:
@@ -87,7 +87,7 @@ class ArchiveSearch:
         try:
             ranked = self._rank(reader, ranker, query, only)
             absent = ranker.absent_fields(query)
-            by_author = self._author_query(reader, ranker, query, only, ranked.total)
+            by_author = self._author_query(ranker, query, only, ranked.total) if start == 0 else ""
         except DamagedIndex:
             self._discard(reader)
             raise NotReady from None
@@ -98,7 +98,7 @@ class ArchiveSearch:
         total = ranked.total - (len(ranked.ids) - len(ids))
         searchable = 0 if reader.is_complete else reader.papers
         # Names are seldom in the vocabulary, so their correction would be wrong.
-        hint = InterestHint(query.text) if by_author else self._hint(query.text, reader.model)
+        hint = self._hint(query.text, reader.model) if start == 0 and not by_author else None
         return SearchPage(tuple(papers), total, len(ids), searchable, absent, hint, by_author)
 
     def related_papers(self, session: Session, paper_id: int, limit: int) -> list[PaperView]:
@@ -221,11 +221,11 @@ class ArchiveSearch:
         hints = self._hints
         if hints is None or hints[0] is not model:
             hints = self._hints = model, InterestReader(model)  # takes milliseconds
-        return hints[1].hint(text)
+        hint = hints[1].hint(text)
+        # Visitors paste titles, in which a dash is not a negation.
+        return hint if "NOT" in text.split() else replace(hint, with_exclusion="")
 
-    def _author_query(
-        self, reader: IndexReader, ranker: CandidateRanker, query: Query, only: PaperFilter, total: int
-    ) -> str:
+    def _author_query(self, ranker: CandidateRanker, query: Query, only: PaperFilter, total: int) -> str:
         """Return a query for papers by the author whom plain words name, or "" if there is none.
 
         `total` is the number of papers that match the words. A single word that papers contain is no name.
@@ -237,7 +237,8 @@ class ArchiveSearch:
         text = query_language.query_for("author", query.text)
         if not text:
             return ""
-        return text if self._rank(reader, ranker, query_language.parse(text), only).total else ""
+        papers = ranker.search(query_language.parse(text), self._listing_filter(only), 1, MIN_RELEVANCE)
+        return text if papers.total else ""
 
     def _listing_filter(self, only: PaperFilter) -> ListingFilter:
         source_id = None

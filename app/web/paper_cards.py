@@ -113,7 +113,10 @@ def latest_day(session: Session) -> date | None:
 def papers_of_day(
     session: Session, day: date, limit: int, now: datetime, page: int = 1, *, for_page: bool = False
 ) -> Day:
-    """Load a page of at most `limit` papers listed on a day. Load pictures and topics only if `for_page`."""
+    """Load a page of at most `limit` papers listed on a day. Load pictures and topics only if `for_page`.
+
+    A page past the last one has neither papers nor topics.
+    """
     papers = paper_views.candidates(session, day, day)
     trends = trending.trends(papers, now)
     ranked = sorted(papers, key=lambda paper: (-paper.upvotes, -trends[paper.id].score, paper.id))
@@ -122,14 +125,14 @@ def papers_of_day(
     before, after = listings.neighbouring_days(session, day)
     pages = math.ceil(len(papers) / limit)
     listing = Day(day, page_cards, len(papers), before, after, page, pages, start + 1)
-    if not for_page:
+    if not (for_page and page_cards):
         return listing
     topics = _topics(session, day - TOPIC_DAYS, day, (paper.title for paper in papers))
     return replace(listing, cards=with_pictures(session, page_cards), topics=topics)
 
 
 def papers_of_week(session: Session, week: Week, limit: int, now: datetime, page: int = 1) -> WeekPapers:
-    """Load a page of at most `limit` papers listed in a week."""
+    """Load a page of at most `limit` papers listed in a week. A page past the last one has no topics."""
     ids, start = listings.rank_by_votes(session, week.first, week.last), (page - 1) * limit
     views = paper_views.in_given_order(session, ids[start : start + limit])
     shown = with_pictures(session, cards(views, now))
@@ -145,7 +148,7 @@ def papers_of_week(session: Session, week: Week, limit: int, now: datetime, page
         page,
         math.ceil(len(ids) / limit),
         start + 1,
-        _topics(session, week.first, week.last, (card.paper.title for card in shown)),
+        _topics(session, week.first, week.last, (card.paper.title for card in shown)) if shown else (),
     )
 
 

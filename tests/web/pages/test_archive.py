@@ -14,7 +14,9 @@ from sqlmodel import select
 
 from app import clock, main
 from app.application import Application
-from app.relevance import archive_search
+from app.papers import listings
+from app.papers.archive_lists import PaperFilter
+from app.relevance import archive_search, query_language
 from app.relevance.archive_search import ArchiveSearch, SearchPage
 from app.storage.models import GeneratedSummary, Listing, Paper, PaperPicture, Source, VoteCount
 from app.text import sanitize
@@ -425,8 +427,23 @@ def test_search_offers_what_may_be_meant(
     path = re.findall('href="(.*?)"', found)[0]
     assert found.endswith(offer.format(path))
     assert "&amp;source=a+source" in path
-    assert '<p class="offer">' not in client.get("/search", params={"q": "zebra stripes"}).text
-    assert '<p class="offer">' not in client.get("/search", params={"q": "stripes"}).text
+
+
+@pytest.mark.parametrize("typed", ["zebra stripes", "stripes", "stripes - zebra"])
+def test_search_offers_nothing_for_titles(app: Application, client: TestClient, typed: str) -> None:
+    """In a title, a dash is not a negation."""
+    add_papers(app, record(1, title="Zebra stripes", authors=("Lerrel Pinto", "Ada Stripes")))
+    assert '<p class="offer">' not in client.get("/search", params={"q": typed}).text
+
+
+@pytest.mark.parametrize("typed", ["reinforcment lerning", "Lerrel Pinto"])
+def test_hints_are_computed_for_the_first_page_only(app: Application, client: TestClient, typed: str) -> None:
+    add_papers(app, record(1, title="Zebra stripes", authors=("Lerrel Pinto",)))
+    archive: ArchiveSearch = client.app.state.archive_search  # type: ignore[attr-defined]
+    query = query_language.parse(typed)
+    first, second = (archive.search(query, PaperFilter(), start, 20) for start in (0, 20))
+    assert first.hint or first.by_author
+    assert (second.hint, second.by_author) == (None, "")
 
 
 def test_cards_and_feeds_have_what_the_community_said(app: Application, client: TestClient) -> None:
@@ -691,6 +708,17 @@ def test_week_page_is_paginated(app: Application, client: TestClient) -> None:
     past_the_end = client.get("/week/2026-W47?page=3")
     assert past_the_end.status_code == 404
     assert "There are only 2 pages of week 47 of 2026." in past_the_end.text
+
+
+@pytest.mark.parametrize("path", ["/week/2026-W47?page=3", f"/day/{DAY}?page=3"])
+def test_pages_past_the_end_load_no_topics(
+    app: Application, client: TestClient, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_papers(app, record(1))
+    monkeypatch.setattr(listings, "titles", lambda *arguments: pytest.fail("topics loaded"))
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert "There is only one page of" in answer.text
 
 
 def test_weeks_use_the_iso_year() -> None:
