@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from enum import StrEnum
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +19,7 @@ from sqlalchemy import func
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, select
 
-from app import clock
+from app import clock, subscribers
 from app.application import Application
 from app.bounces import rates
 from app.delivery import ledger
@@ -31,7 +30,7 @@ from app.papers import source_registry
 from app.relevance import model_store
 from app.storage import job_runs, schema, worker_registry
 from app.storage.api_keys import Scope
-from app.storage.models import Delivery, DeliveryState, JobRun, SendingPause, Subscriber, SubscriberState
+from app.storage.models import Delivery, DeliveryState, JobRun, SendingPause
 from app.web.api import auth
 from app.web.api.statistics import count_papers
 
@@ -111,8 +110,10 @@ class _DatabaseCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         with self._app.db.read() as session:
-            yield _state_metric(session, "subscribers", Subscriber.state, SubscriberState)
-            yield _state_metric(session, "deliveries", Delivery.state, DeliveryState)
+            yield _state_metric("subscribers", subscribers.count_by_state(session))
+            by_state = select(Delivery.state, func.count()).group_by(col(Delivery.state))
+            deliveries = dict.fromkeys(DeliveryState, 0) | dict(session.exec(by_state).all())
+            yield _state_metric("deliveries", deliveries)
             due, missing, surplus = self._balance.due, self._balance.missing, self._balance.surplus
             yield _gauge("digests_due", "Digests that were due yesterday and today.", due)
             yield _gauge(
@@ -195,10 +196,8 @@ def _gauges(name: str, about: str, label: str, values: Iterable[tuple[str, float
     return metric
 
 
-def _state_metric(session: Session, name: str, column: Any, states: type[StrEnum]) -> Metric:
-    counted = dict(session.exec(select(column, func.count()).group_by(column)).all())
-    counts = [(state.value, counted.get(state, 0)) for state in states]
-    return _gauges(name, f"{name.title()} in each state.", "state", counts)
+def _state_metric(name: str, counts: Mapping[Any, int]) -> Metric:
+    return _gauges(name, f"{name.title()} in each state.", "state", counts.items())
 
 
 def _model_metrics(versions: Sequence[model_store.ModelVersion]) -> Iterator[Metric]:

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
-from app import clock, main, pipeline
+from app import clock, main, pipeline, subscribers
 from app.application import Application
 from app.settings import Settings
 from app.storage import api_keys, job_runs
@@ -126,6 +126,24 @@ def test_metrics_match_the_database(app: Application, client: TestClient, now: d
     assert 3600 <= float(lines["paperboy_digest_lateness_seconds"]) < 3700
     assert "process_cpu_seconds_total" in lines
     assert "alice" not in response.text
+
+
+def test_subscriber_metrics_leave_out_unconfirmed_erasures(app: Application, client: TestClient) -> None:
+    """The gauge agrees with the overview and the statistics. A confirmed erasure counts."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        confirmed, pending = (
+            factories.add_subscriber(session, f"{name}@example.org", [], now) for name in ("alice", "bob")
+        )
+        subscribers.get(session, pending).confirmed_at = None
+        for number in (confirmed, pending):
+            subscribers.erase(session, number, now)
+        counts = subscribers.count_by_state(session)
+        key = api_keys.create(session, "prometheus", [Scope.READ], now)[1]
+    metrics = client.get("/metrics", headers={"Authorization": f"Bearer {key}"}).text
+    gauge = dict(re.findall(r'paperboy_subscribers\{state="(\w+)"\} (\S+)', metrics))
+    assert {state: float(number) for state, number in gauge.items()} == counts
+    assert float(gauge["erased"]) == 1
 
 
 @pytest.mark.usefixtures("trained_early")
