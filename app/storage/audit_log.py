@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -73,6 +72,8 @@ ACTIONS = {
     "webhook.test": "sent a test event to a webhook",
 }
 
+_TIMES = ("pinned_until", "previously")  # the details that are times, in the ISO format with an offset
+
 
 def record(session: Session, actor: str, action: str, subject: object, now: datetime, **detail: Any) -> None:
     """Record a change in the transaction that makes it, so that both are committed or neither is.
@@ -92,22 +93,26 @@ def describe(action: str) -> str:
 
 
 def describe_details(detail: Mapping[str, Any]) -> str:
-    """Return the details of a change for display. Leave out empty ones."""
-    values = {name.replace("_", " "): _describe_value(value) for name, value in detail.items()}
+    """Return the details of a change for display, with times to the minute. Leave out empty ones."""
+    values = {
+        name.replace("_", " "): _describe_time(value) if name in _TIMES else _describe_value(value)
+        for name, value in detail.items()
+    }
     return ", ".join(f"{name}: {text}" for name, text in values.items() if text)
 
 
 def _describe_value(value: Any) -> str:
-    """Return a JSON value as text: times to the minute, and the fields in an object after their names."""
+    """Return a JSON value as text. The fields of an object follow their names."""
     if isinstance(value, Mapping):
         fields = {name.replace("_", " "): _describe_value(field) for name, field in value.items()}
         return ", ".join(f"{name} “{text}”" if text else f"no {name}" for name, text in fields.items())
     if isinstance(value, list):
         return ", ".join(map(_describe_value, value))
-    if isinstance(value, str) and "T" in value:
-        with suppress(ValueError):
-            return f"{datetime.fromisoformat(value).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     return "" if value is None else str(value)
+
+
+def _describe_time(value: str | None) -> str:
+    return f"{datetime.fromisoformat(value).astimezone(UTC):%Y-%m-%d %H:%M} UTC" if value else ""
 
 
 def last_time(session: Session, action: str, subject: str) -> datetime | None:
