@@ -60,7 +60,7 @@ def problems(
         (
             "zone",
             schedule.valid_zone(preferences.zone),
-            f"“{preferences.zone[:64]}” is not a known time zone, such as Europe/Berlin.",
+            f"“{preferences.zone[:64]}” is not a known time zone. Use a name such as Europe/Berlin.",
         ),
         ("max_papers", 1 <= most <= MAX_PAPERS, bounds),
         ("min_papers", 1 <= least <= MAX_PAPERS, bounds),

@@ -232,7 +232,7 @@ def test_missing_interests_and_unknown_zones_are_explained(app: Application) -> 
     report = csv_transfer.preview_file(app.db, file, DEFAULTS, NOW)
     assert [item.reason for item in report.rejections] == [
         "there are no interests: add one, or set when_empty to trending",
-        "“Berlin” is not a known time zone, such as Europe/Berlin.",
+        "“Berlin” is not a known time zone. Use a name such as Europe/Berlin.",
     ]
 
 

@@ -45,7 +45,7 @@ class Problem(BaseModel):
     title: str = Field(examples=["Unprocessable Content"])
     status: int = Field(examples=[422])
     detail: str = Field(
-        default="", examples=["“Mars/Olympus” is not a known time zone, such as Europe/Berlin."]
+        default="", examples=["“Mars/Olympus” is not a known time zone. Use a name such as Europe/Berlin."]
     )
     instance: str = Field(default="", examples=["/api/v1/subscribers"])
     errors: list[FieldError] = []
