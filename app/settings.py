@@ -421,7 +421,7 @@ def load(**overrides: object) -> Settings:
         lines = []
         for problem in error.errors():
             name = "PAPERBOY_" + "_".join(str(part) for part in problem["loc"]).upper()
-            message = in_words.describe_invalid(problem["msg"])
+            message = in_words.describe_invalid(problem)
             lines.append(f"{name}: {message}" if problem["loc"] else message)
         raise InvalidSettings("\n".join(lines)) from None
     if not settings.secret_keys:

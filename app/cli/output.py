@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -100,7 +101,8 @@ class Commands(TyperGroup):
         except PaperboyError as error:
             fail(str(error))
         except typer.BadParameter as error:  # Typer prints it, with the option's name and the usage
-            error.message = describe_invalid(error.message)
+            if isinstance(error.__cause__, ValidationError):
+                error.message = describe_invalid(error.__cause__.errors()[0])
             raise
         except DBAPIError as error:
             fail(f"the database cannot be used: {str(error.orig).strip().partition(chr(10))[0]}")

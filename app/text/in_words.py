@@ -4,9 +4,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 # Singulars of words in the names of counts. All other words lose their final "s".
 _SINGULAR = {"addresses": "address", "deliveries": "delivery", "processes": "process", "queries": "query"}
+
+# Messages about invalid values, and the types of the pydantic errors that they replace.
+_TYPES_OF_MESSAGES = {
+    "is required": "missing",
+    "is not a known field": "extra_forbidden",
+    "is not valid JSON": "json_invalid",
+    "must be a whole number": "int_parsing int_type int_from_float",
+    "has too many digits": "int_parsing_size",
+    "must be a number": "float_parsing float_type",
+    "must be a finite number": "finite_number",
+    "must be true or false": "bool_parsing bool_type",
+    "must be text": "string_type",
+    "must be a list": "list_type tuple_type set_type frozen_set_type",
+    "must be an object": "dict_type model_type model_attributes_type",
+    "must be a day such as 2026-11-20": (
+        "date_type date_parsing date_from_datetime_parsing date_from_datetime_inexact"
+    ),
+    "must be a time such as 2026-11-20T08:00:00Z": (
+        "datetime_type datetime_parsing datetime_from_date_parsing timezone_aware"
+    ),
+    "must be at least {ge}": "greater_than_equal",
+    "must be at most {le}": "less_than_equal",
+    "has too few items: the minimum is {min_length}": "too_short",
+    "has too many items: the maximum is {max_length}": "too_long",
+    "must match the regular expression {pattern}": "string_pattern_mismatch",
+}
+_INVALID = {kind: message for message, kinds in _TYPES_OF_MESSAGES.items() for kind in kinds.split()}
 
 
 def count_of(number: int, noun: str) -> str:
@@ -39,9 +67,16 @@ def _singular(words: str) -> str:
     return " ".join(_SINGULAR.get(word) or re.sub(r"(?<!s)s$", "", word) for word in words.split())
 
 
-def describe_invalid(message: str) -> str:
-    """Return pydantic's message about an invalid value without its terms: "must be less than 24"."""
-    return re.sub(r"^(?:Value error, |[A-Z]\w+ should (?=\w))", _without_subject, message)
+def describe_invalid(error: Mapping[str, Any], subject: str = "") -> str:
+    """Return a pydantic error without pydantic's terms: "must be less than 24".
+
+    If the message has no subject, put `subject` before it: "this must be less than 24".
+    """
+    if error["type"] in _INVALID:
+        text = _INVALID[error["type"]].format(**error.get("ctx", {}))
+    else:
+        text = re.sub(r"^(?:Value error, |[A-Z]\w+ should (?=\w))", _without_subject, error["msg"])
+    return f"{subject} {text}".lstrip() if text.startswith(("must ", "is ", "has ")) else text
 
 
 def _without_subject(match: re.Match[str]) -> str:

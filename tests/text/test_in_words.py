@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from datetime import date
+from typing import Annotated, Any, Literal
 
+import pytest
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from app.settings import check_database_url
 from app.text import in_words
 
 pytestmark = pytest.mark.once
@@ -62,15 +67,58 @@ def test_sentence(error: str, words: str) -> None:
     assert in_words.sentence(error) == words
 
 
+class Example(BaseModel):
+    """A model with the kinds of fields that requests and settings have."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    count: int = Field(default=1, ge=1, le=23)
+    share: float = Field(default=0.5, lt=1)
+    active: bool = True
+    text: str = Field(default="a", min_length=1, pattern="^a?$")
+    names: list[str] = Field(default=["a"], min_length=1, max_length=2)
+    day: date | None = None
+    at: AwareDatetime | None = None
+    nested: dict[str, int] | None = None
+    unit: Literal["day", "week"] = "day"
+    url: Annotated[str, AfterValidator(check_database_url)] = ""
+
+
 @pytest.mark.parametrize(
-    ("message", "words"),
+    ("values", "words"),
     [
-        ("Value error, must begin with http://", "must begin with http://"),
-        ("Value error, “Input should rest” is not a name", "“Input should rest” is not a name"),
-        ("Input should be less than or equal to 23", "must be less than or equal to 23"),
-        ("String should have at least 1 character", "must have at least 1 character"),
-        ("Field required", "Field required"),
+        ({"count": "x"}, "this must be a whole number"),
+        ({"count": 1.5}, "this must be a whole number"),
+        ({"count": "9" * 5000}, "this has too many digits"),
+        ({"count": 0}, "this must be at least 1"),
+        ({"count": 24}, "this must be at most 23"),
+        ({"share": "x"}, "this must be a number"),
+        ({"share": 1}, "this must be less than 1"),
+        ({"active": "x"}, "this must be true or false"),
+        ({"text": 1}, "this must be text"),
+        ({"text": ""}, "this must have at least 1 character"),
+        ({"text": "b"}, "this must match the regular expression ^a?$"),
+        ({"names": "a"}, "this must be a list"),
+        ({"names": []}, "this has too few items: the minimum is 1"),
+        ({"names": ["a", "b", "c"]}, "this has too many items: the maximum is 2"),
+        ({"day": "2026-13-01"}, "this must be a day such as 2026-11-20"),
+        ({"at": "x"}, "this must be a time such as 2026-11-20T08:00:00Z"),
+        ({"at": "2026-11-20T08:00:00"}, "this must be a time such as 2026-11-20T08:00:00Z"),
+        ({"nested": []}, "this must be an object"),
+        ({"unit": "x"}, "this must be 'day' or 'week'"),
+        ({"url": "x"}, "this must begin with sqlite:/// or postgresql+psycopg://"),
+        ({"other": 1}, "this is not a known field"),
     ],
 )
-def test_describe_invalid(message: str, words: str) -> None:
-    assert in_words.describe_invalid(message) == words
+def test_describe_invalid(values: dict[str, Any], words: str) -> None:
+    """Settings have no subject, because the name of the setting stands before the message."""
+    with pytest.raises(ValidationError) as refused:
+        Example(**values)
+    [error] = refused.value.errors()
+    assert in_words.describe_invalid(error, "this") == words
+    assert in_words.describe_invalid(error) == words.removeprefix("this ")
+
+
+def test_describe_invalid_leaves_sentences() -> None:
+    error = {"type": "value_error", "msg": "Value error, “Input should rest” is not a name"}
+    assert in_words.describe_invalid(error, "this") == "“Input should rest” is not a name"

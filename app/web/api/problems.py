@@ -96,7 +96,7 @@ def _request_error(request: Request, error: Exception) -> JSONResponse:
         case RequestValidationError():
             fields = [
                 FieldError(
-                    pointer="/" + "/".join(map(str, problem["loc"])), detail=describe_invalid(problem["msg"])
+                    pointer="/" + "/".join(map(str, problem["loc"])), detail=describe_invalid(problem, "this")
                 )
                 for problem in islice(error.errors(), MAX_ERRORS)
             ]

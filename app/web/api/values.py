@@ -30,5 +30,5 @@ FROM_JSON = _only("this must be a number", int, float)  # for a number in a body
 Integer = Annotated[int, FROM_JSON]
 Number = Annotated[float, FROM_JSON]
 # For an integer in a URL. In an Annotated type, it must come after the bounds.
-FROM_URL = _only("this must be an integer", int, NoneType, pattern=r"-?\d{1,30}")
+FROM_URL = _only("this must be a whole number", int, NoneType, pattern=r"-?\d{1,30}")
 UrlBoolean = Annotated[bool, _only("this must be true or false", pattern="true|false")]
