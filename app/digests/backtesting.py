@@ -37,8 +37,7 @@ def run(
     Each digest is due at the default hour from the settings and uses the listings and votes as of that time.
     No paper appears twice, and papers first listed before `first_day` count as sent already. By default,
     that is the day of the first digest, in UTC or in the default time zone, whichever is earlier. Nothing is
-    written. Raise InvalidInput if `days` is not between 1
-    and MAX_DAYS.
+    written. Raise InvalidInput if `days` is not between 1 and MAX_DAYS.
     """
     if not 1 <= days <= MAX_DAYS:
         raise InvalidInput(f"the number of days must be from 1 to {MAX_DAYS}", field="days")
