@@ -376,11 +376,10 @@ class PaperSnapshot(Row, table=True):
     __table_args__ = ({"sqlite_autoincrement": True},)  # digests refer to ids, so ids are never reused
 
     id: int | None = Field(default=None, primary_key=True, sa_type=BigId)
-    key: str = Field(unique=True, max_length=64)  # the day, and a hash of `fields`
+    key: str = Field(unique=True, max_length=64)  # a hash of the day and of `fields`
     paper_id: int = Field(index=True)
-    fields: dict[str, Any] = Field(
-        default_factory=dict, sa_type=JSON
-    )  # a DigestItem without its id, reason, marks and defaults; or a reason and its marks
+    # A DigestItem without its id, reason, marks and defaults; or a reason and its marks.
+    fields: dict[str, Any] = Field(default_factory=dict, sa_type=CompressedJson)
     created_at: datetime = Field(sa_type=UtcDateTime, index=True)
 
 

@@ -16,12 +16,12 @@ import pytest
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine, inspect, text
-from sqlmodel import col, select
+from sqlmodel import col, delete, select
 
 from app.delivery import ledger
 from app.storage import schema
 from app.storage.database import ROOT, Database
-from app.storage.models import DigestContent, Paper, Subscriber
+from app.storage.models import DigestContent, Paper, PaperSnapshot, Subscriber
 from app.types import Digest, Marks, Section
 from tests.support import factories, sample_digest
 
@@ -216,4 +216,27 @@ def test_upgrade_keeps_uncompressed_digests(database_url: str) -> None:
     with db.read() as session:
         assert session.exec(select(DigestContent.digest)).one() == stored
         assert ledger.paper_ids_promised(session, [number], now) == {number: {1: now}}
+    db.dispose()
+
+
+def test_upgrade_keeps_uncompressed_snapshots(database_url: str) -> None:
+    """Each release reads what the other has stored, and the id of a deleted snapshot is not used again."""
+    now, fields = datetime(2026, 11, 20, 8, tzinfo=UTC), {"title": "Bees and “wasps”", "votes": 3}
+    db = Database(database_url)
+    with db.write() as session:
+        for key in ("first", "second"):
+            session.add(PaperSnapshot(key=key, paper_id=1, fields=fields, created_at=now))
+    with db.write() as session:
+        session.execute(delete(PaperSnapshot).where(col(PaperSnapshot.key) == "second"))
+    db.dispose()
+    command.downgrade(config_of(database_url), "0009")
+    command.upgrade(config_of(database_url), "head")
+    db = Database(database_url)
+    with db.write() as session:
+        session.add(PaperSnapshot(key="third", paper_id=1, fields=fields, created_at=now))
+    with db.read() as session:
+        snapshots = session.exec(
+            select(PaperSnapshot.id, PaperSnapshot.fields).order_by(col(PaperSnapshot.id))
+        )
+        assert snapshots.all() == [(1, fields), (3, fields)]
     db.dispose()

@@ -16,6 +16,7 @@ deleted. Columns are compact, because they are read for each email.
 from __future__ import annotations
 
 import json
+from base64 import urlsafe_b64encode
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -184,7 +185,9 @@ def _ids_by_key(session: Session, keys: Collection[str]) -> dict[str, int]:
 
 
 def _new_key(day: str, values: SnapshotValues) -> str:
-    return f"{day}-{blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()}"
+    """Return a key of 22 characters: it is stored twice, in the table and in its index."""
+    digest = blake2b(json.dumps([day, values]).encode(), digest_size=16).digest()
+    return urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 _card_key = lru_cache(maxsize=MAX_CACHED_SNAPSHOTS)(_new_key)
