@@ -331,7 +331,7 @@ class UpdateKind(StrEnum):
 
 
 class PaperUpdate(NamedTuple):
-    """News about a paper that a subscriber was sent or liked earlier."""
+    """An update on a paper that a subscriber was sent or liked earlier."""
 
     kind: UpdateKind
     paper_id: int
@@ -347,7 +347,7 @@ class Digest:
     sections: tuple[Section, ...]
     note: str = ""  # e.g. why it contains papers from several days
     considered: int = 0  # number of candidate papers
-    updates: tuple[PaperUpdate, ...] = ()  # news about earlier papers, at the end
+    updates: tuple[PaperUpdate, ...] = ()  # on earlier papers, at the end
 
     @property
     def picks(self) -> tuple[DigestItem, ...]:

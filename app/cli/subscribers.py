@@ -181,7 +181,7 @@ def _facts(row: Subscriber, chosen: Preferences) -> Iterator[tuple[str, str]]:
     yield "papers", f"{chosen.min_papers} to {most}, including at most {trending} trending"
     on_empty = {EmptyDigestPolicy.SKIP: "no digest", EmptyDigestPolicy.TRENDING: "trending papers"}
     yield "if none match", on_empty[chosen.when_empty]
-    yield "news about earlier papers", "yes" if chosen.paper_updates else "no"
+    yield "updates on earlier papers", "yes" if chosen.paper_updates else "no"
     yield "next digest", output.format_time(row.next_due_at)
     yield "added", output.format_time(row.created_at)
     yield "confirmed", output.format_time(row.confirmed_at)

@@ -7,7 +7,7 @@ clock_check       refuse to plan while the clocks differ
 ranking           PURE: rank the papers that are relevant enough to each subscriber
 too_few_papers    PURE: decide whether a digest with too few papers is held back
 selection         PURE: select papers: quotas, the best of each interest, diversity by MMR
-paper_news        find news about papers that subscribers were sent or liked
+paper_updates     find updates on papers that subscribers were sent or liked
 notes             PURE: the headings and notes of a digest, such as why none was sent
 compose           PURE: compose sections, notes and cards, or a skip with its reason
 explanation       explain why a subscriber was or was not sent a paper

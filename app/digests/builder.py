@@ -204,9 +204,9 @@ class DigestBuilder:
         self,
         editions: Iterable[tuple[Subscriber | DueSubscriber, str]],
         all_ranked: Sequence[ranking.Ranked | Skip],
-        news: Mapping[int, tuple[PaperUpdate, ...]],
+        updates: Mapping[int, tuple[PaperUpdate, ...]],
     ) -> list[Digest | Skip]:
-        """Compose a digest for each subscriber and edition. `news` is by subscriber id.
+        """Compose a digest for each subscriber and edition. `updates` are by subscriber id.
 
         If a digest cannot be composed, log the error and return a Skip instead.
         """
@@ -216,7 +216,7 @@ class DigestBuilder:
             selections = dict(zip(map(id, together), selection.select_for_all(together), strict=True))
         return [
             self.digest(
-                subscriber, edition, ranked, news.get(subscriber.id or 0, ()), selections.get(id(ranked))
+                subscriber, edition, ranked, updates.get(subscriber.id or 0, ()), selections.get(id(ranked))
             )
             for (subscriber, edition), ranked in zip(editions, all_ranked, strict=True)
         ]
@@ -229,9 +229,9 @@ class DigestBuilder:
         updates: tuple[PaperUpdate, ...] = (),
         selected_ahead: selection.Selection | None = None,
     ) -> Digest | Skip:
-        """Compose one subscriber's digest, with news about earlier papers. If this fails, return a Skip.
+        """Compose one subscriber's digest, with updates on earlier papers. If this fails, return a Skip.
 
-        If there is nothing but news, no digest is sent, and the news waits for the next digest.
+        If there are only updates, no digest is sent, and they wait for the next digest.
         """
         try:
             if isinstance(ranked, Skip):

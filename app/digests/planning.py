@@ -25,9 +25,9 @@ from sqlmodel.sql.expression import SelectOfScalar
 from app import subscribers
 from app.delivery import ledger
 from app.delivery.ledger import Entry
-from app.digests import clock_check, notes, paper_news
+from app.digests import clock_check, notes, paper_updates
 from app.digests.builder import DigestBuilder, DigestContext, DigestRequest, DueSubscriber
-from app.digests.paper_news import RecentUpdates
+from app.digests.paper_updates import RecentUpdates
 from app.papers import canonical_rows
 from app.runtime import interpreter
 from app.storage.database import has_changed, in_array
@@ -75,7 +75,7 @@ def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = No
     with interpreter.tuned_for_throughput():
         with context.db.read() as session:
             builder = DigestBuilder(context, session, now)
-            recent = paper_news.load(session, now)
+            recent = paper_updates.load(session, now)
         _match_ahead(context, builder, due)
         while not context.stopping.is_set() and (
             shard := _plan_shard(context, builder, recent, due, now, soon)
@@ -160,7 +160,7 @@ def preview_due(context: DigestContext, now: datetime, ids: Iterable[int] | None
     """Yield the digests as of `now` of these subscribers (None: all who are due). Nothing is written."""
     with context.db.read() as session:
         builder = DigestBuilder(context, session, now)
-        recent = paper_news.load(session, now)
+        recent = paper_updates.load(session, now)
         ids = [row.id or 0 for row in session.exec(_due(now))] if ids is None else ids
     remaining = iter(ids)
     while shard := list(itertools.islice(remaining, SHARD)):
@@ -169,11 +169,11 @@ def preview_due(context: DigestContext, now: datetime, ids: Iterable[int] | None
             rows = session.exec(in_shard.order_by(col(Subscriber.id))).all()
             requests = digest_requests(session, rows, builder.earliest_possible_delivery)
             addresses = {row.id: row.email for row in rows}
-            news = paper_news.for_digests(session, recent, requests)
+            updates = paper_updates.for_digests(session, recent, requests)
         for request, ranked in zip(requests, builder.ranked(requests), strict=True):
             subscriber = request.subscriber
             edition = schedule.edition(subscriber.zone, newest_due(subscriber, now))
-            digest = builder.digest(subscriber, edition, ranked, news.get(subscriber.id or 0, ()))
+            digest = builder.digest(subscriber, edition, ranked, updates.get(subscriber.id or 0, ()))
             yield DigestPreview(subscriber.id or 0, addresses[subscriber.id], edition, digest)
 
 
@@ -311,11 +311,11 @@ def _compose(
     entries = []
     added = {row.id for row in rows if row.consent_version == subscribers.CONSENT_GIVEN_ELSEWHERE}
     not_welcomed = added - ledger.with_digest(session, added)
-    news = paper_news.for_digests(session, recent, due_requests)
+    updates = paper_updates.for_digests(session, recent, due_requests)
     editions = (
         (request.subscriber, edition) for request, (edition, *_) in zip(due_requests, due_times, strict=True)
     )
-    digests = builder.digests(editions, builder.ranked(due_requests), news)
+    digests = builder.digests(editions, builder.ranked(due_requests), updates)
     for request, digest, times in zip(due_requests, digests, due_times, strict=True):
         edition, due, following_due = times
         if request.subscriber.id in not_welcomed and isinstance(digest, Digest):

@@ -213,7 +213,7 @@ class Fragments:
         return _encode_line(render.note_fragment(note))
 
     def updates(self, updates: tuple[PaperUpdate, ...]) -> Line:
-        """Encode the news about earlier papers, which is shown below the sections."""
+        """Encode the updates on earlier papers, which are shown below the sections."""
         return _encode_line(self._renderer.updates(updates))
 
     def shell(

@@ -229,7 +229,7 @@ class Renderer:
         return Fragment(Markup(html), f"{text}\n")  # noqa: S704
 
     def updates(self, updates: Sequence[PaperUpdate]) -> Fragment:
-        """Return the news about earlier papers. Both parts have the same number of links."""
+        """Return the updates on earlier papers. Both parts have the same number of links."""
         if not updates:
             return Fragment(Markup(), "")
         items = [

@@ -436,7 +436,7 @@ class DigestContent(Row, table=True):
     delivery_id: int = Field(primary_key=True, foreign_key="delivery.id", ondelete="CASCADE", sa_type=BigId)
     # See `delivery.ledger.snapshots`.
     digest: dict[str, Any] = Field(default_factory=dict, sa_type=CompressedJson)
-    # True if `digest` has news about earlier papers, so that such digests are found without reading them all.
+    # True if `digest` has updates on earlier papers, so that such digests are found without reading them all.
     has_updates: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     signature: str = Field(default="", sa_type=Text)  # DKIM-Signature header lines, if signed ahead
     # The fingerprint of the signed content. Empty before signing ahead; "-" if it is not signed ahead, or if

@@ -33,7 +33,7 @@ class Preferences:
     max_papers: int = DEFAULT_MAX_PAPERS
     when_empty: EmptyDigestPolicy = EmptyDigestPolicy.SKIP
     max_trending: int = 0  # maximum number of trending papers in a digest that match no interest
-    paper_updates: bool = True  # news about papers sent earlier, at the end of a digest
+    paper_updates: bool = True  # updates on papers sent earlier, at the end of a digest
     muted: tuple[str, ...] = ()  # queries for papers to leave out: words, phrases, `author:` and `cat:`
     interests: tuple[Interest, ...] = ()
 

@@ -14,7 +14,7 @@ from app import pipeline
 from app.application import Application
 from app.delivery import ledger
 from app.delivery.ledger import removal
-from app.digests import paper_news, planning
+from app.digests import paper_updates, planning
 from app.digests.builder import DigestBuilder
 from app.digests.operator_changes import Editor
 from app.errors import Conflict, InvalidInput, NotFound
@@ -98,7 +98,7 @@ def test_paper_hidden_during_a_planning_run_is_left_out(app: Application) -> Non
     """The run has loaded its candidates before."""
     with app.db.read() as session:
         builder = DigestBuilder(app.digest_context, session, AHEAD)
-        recent = paper_news.load(session, AHEAD)
+        recent = paper_updates.load(session, AHEAD)
     due = planning._due(AHEAD + timedelta(minutes=10))
     with app.db.write() as session:
         Editor(session, "desk", AHEAD).hide(1)

@@ -151,14 +151,14 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "mail": lambda s: repository.enqueue_requested_mail(s, a_reader(s), MailKind.MANAGE, NOW),
     "schedule": lambda s: repository.reschedule(s, a_reader(s), NOW),
     "emails of a receiver today": lambda s: daily_limits.use_today(s, {"google"}, NOW),
-    "papers with news": lambda s: updated_papers.changed_since(s, NOW - timedelta(days=60)),
+    "papers with updates": lambda s: updated_papers.changed_since(s, NOW - timedelta(days=60)),
     "signing ahead": lambda s: ledger.lock_unsigned(s, NOW, limit=200),
     "find": lambda s: subscribers.find(s, "reader.77@example.org"),
 }
 # Small sorts: the rows of a subscriber, of a shard, or of waiting emails.
 SORTING: dict[str, Callable[[Session], object]] = {
     "warm-up": lambda s: ledger.warm_up_status(s, WarmUp(NOW.date(), 50, 2), NOW),
-    "news": lambda s: ledger.promised_content(s, SHARD, NOW - timedelta(days=7), {1}, {NOW.date()}),
+    "updates": lambda s: ledger.promised_content(s, SHARD, NOW - timedelta(days=7), {1}, {NOW.date()}),
     "silences": lambda s: ledger.skipped_since_last_digest(s, SHARD, NOW - timedelta(days=7)),
     "wishes": lambda s: subscribers.interests_of(s, SHARD),
     "feedback": lambda s: subscribers.feedback_for_ranking(s, SHARD),

@@ -1,4 +1,4 @@
-"""Add emails and skipped digests to the ledger; find the papers and news promised to subscribers."""
+"""Add emails and skipped digests to the ledger; find the papers and updates promised to subscribers."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _promising_digests(
 
 
 class PromisedContent(NamedTuple):
-    """The requested papers in a subscriber's digests, and all news in these digests."""
+    """The requested papers in a subscriber's digests, and all updates in these digests."""
 
     papers: set[int]
     updates: set[tuple[UpdateKind, int]]
@@ -202,10 +202,10 @@ class PromisedContent(NamedTuple):
 def promised_content(
     session: Session, subscriber_ids: Collection[int], since: datetime, paper_ids: Set[int], days: Set[date]
 ) -> dict[int, PromisedContent]:
-    """Return, by subscriber, the papers in `paper_ids` and all news in digests created at or after `since`.
+    """Return, by subscriber, the papers in `paper_ids` and all updates in digests dated `since` or later.
 
     `days` are the UTC days of digests that can contain one of the papers. The query skips all other digests
-    without news. Digests are searched as text, because decoding thousands of them would take seconds.
+    without updates. Digests are searched as text, because decoding thousands of them would take seconds.
     Digests that will not be sent are left out, as in `paper_ids_promised`.
     """
     on_days = [col(Delivery.created_at).between(*span) for span in _spans(days)]
@@ -219,7 +219,7 @@ def promised_content(
         content = contents.setdefault(subscriber_id, PromisedContent(set(), set()))
         content.papers.update(contained & paper_ids)
         if _UPDATES in text:
-            content.updates.update((news.kind, news.paper_id) for news in _decode_updates(text))
+            content.updates.update((item.kind, item.paper_id) for item in _decode_updates(text))
     return contents
 
 

@@ -22,7 +22,7 @@ _UNSENT = (State.PENDING, State.DEFERRED)
 
 
 def leave_out(session: Session, papers: Collection[int]) -> int:
-    """Remove papers and news about them from all unsent digests. Return the number of changed digests.
+    """Remove papers and updates on them from all unsent digests. Return the number of changed digests.
 
     A digest that contained no other paper is skipped.
     """
@@ -32,9 +32,11 @@ def leave_out(session: Session, papers: Collection[int]) -> int:
         col(Delivery.possibly_delivered).is_(False),
     )
     in_digests = select(PaperSnapshot.id).where(col(PaperSnapshot.paper_id).in_(papers))
-    if session.exec(in_digests.limit(1)).first() is None:  # only news can mention these papers
-        with_news = col(DigestContent.has_updates)
-        waiting = waiting.join(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(with_news)
+    if session.exec(in_digests.limit(1)).first() is None:  # only updates can mention these papers
+        with_updates = col(DigestContent.has_updates)
+        waiting = waiting.join(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(
+            with_updates
+        )
     ids = session.exec(waiting.order_by(col(Delivery.id))).all()
     batches = (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
     return sum(_leave_out(session, set(papers), batch) for batch in batches)
@@ -64,14 +66,14 @@ def _leave_out(session: Session, papers: set[int], delivery_ids: Iterable[int | 
 
 
 def _papers_of(stored: Mapping[str, Any]) -> set[int]:
-    """Return the ids of the papers in a stored digest, and of the papers in its news."""
-    return {*paper_ids(stored), *(news.paper_id for news in paper_updates(stored)[0])}
+    """Return the ids of the papers in a stored digest, and of the papers in its updates."""
+    return {*paper_ids(stored), *(item.paper_id for item in paper_updates(stored)[0])}
 
 
 def _without(stored: Mapping[str, Any], papers: Collection[int]) -> dict[str, Any]:
     """Return a stored digest without the items of some papers, and without sections that become empty."""
     if "updates" in stored:
-        stored = {**stored, "updates": _news_without(stored["updates"], papers)}
+        stored = {**stored, "updates": _updates_without(stored["updates"], papers)}
     sections = stored.get("sections")
     if not isinstance(sections, list):
         return dict(stored)
@@ -87,8 +89,8 @@ def _without(stored: Mapping[str, Any], papers: Collection[int]) -> dict[str, An
     return {**stored, "sections": remaining}
 
 
-def _news_without(stored: Any, papers: Collection[int]) -> Any:
-    """Return stored news without the items about some papers. Keep unreadable items."""
+def _updates_without(stored: Any, papers: Collection[int]) -> Any:
+    """Return stored updates without those on some papers. Keep unreadable items."""
     if not isinstance(stored, list):
         return stored
-    return [news for news in stored if _papers_of({"updates": [news]}).isdisjoint(papers)]
+    return [item for item in stored if _papers_of({"updates": [item]}).isdisjoint(papers)]

@@ -6,7 +6,7 @@ length: "cards" contains the ids of snapshots, "why" contains indexes into "reas
 once, and "marks" contains texts, which can be keys of a cache (see `_decode_marks`). The other fields of an
 item are in its snapshot. A reason that at least MIN_SHARING subscribers in a shard receive is stored in
 a separate snapshot, together with its marks. In that case, "reasons" contains the id of that snapshot, and
-the item's marks are empty. If a digest has news about earlier papers, "updates" contains [kind, paper id,
+the item's marks are empty. If a digest has updates on earlier papers, "updates" contains [kind, paper id,
 title, URL] for each item.
 
 Snapshots do not change when the paper does, so a delivery can be rendered again, byte for byte, until it is
@@ -68,7 +68,7 @@ def store(session: Session, digests: Sequence[Digest], now: datetime) -> list[di
             "note": digest.note,
             "considered": digest.considered,
             "sections": [_section_columns(section, stored) for section in digest.sections],
-            **({"updates": [list(news) for news in digest.updates]} if digest.updates else {}),
+            **({"updates": [list(item) for item in digest.updates]} if digest.updates else {}),
         }
         for digest in digests
     ]
@@ -382,7 +382,7 @@ def _parse_section(stored: Any) -> _StoredSection | None:
 
 
 def paper_updates(stored: Mapping[str, Any]) -> tuple[list[PaperUpdate], int]:
-    """Return the news about earlier papers in a stored digest, and the number of unreadable items."""
+    """Return the updates on earlier papers in a stored digest, and the number of unreadable items."""
     items = stored.get("updates", [])
     if not isinstance(items, list):
         return [], 1

@@ -40,12 +40,12 @@ NOBODY = "reader@example.org"  # recipient of a rendered preview
 
 
 class UpdateOut(BaseModel):
-    """News about a paper that a subscriber received or liked earlier."""
+    """An update on a paper that a subscriber received or liked earlier."""
 
     kind: UpdateKind
     paper_id: int
     title: str
-    url: str = Field(description="The URL of the code for news of code, otherwise of the paper.")
+    url: str = Field(description="The URL of the code if the paper now has code, otherwise of the paper.")
 
 
 class PreviewResponse(BaseModel):
@@ -58,7 +58,7 @@ class PreviewResponse(BaseModel):
     sections: list[dict[str, Any]] = Field(
         examples=[[{"interest": "agents", "picks": [{"paper_id": 7, "title": "…", "reason": "…"}]}]]
     )
-    updates: list[UpdateOut] = Field(default=[], description="News about papers sent or liked earlier.")
+    updates: list[UpdateOut] = Field(default=[], description="Updates on papers sent or liked earlier.")
     subject: str
     html: str
     text: str
@@ -234,5 +234,5 @@ def _preview_out(app: Application, digest: Digest | Skip, edition: str, now: dat
         empty = {"note": "", "sections": [], "subject": "", "html": "", "text": ""}
         return PreviewResponse(edition=edition, skipped=digest.reason, considered=digest.considered, **empty)
     mail = pipeline.render_digest(app, digest, NOBODY, now)
-    values = digest.as_dict() | {"updates": [UpdateOut(**news._asdict()) for news in digest.updates]}
+    values = digest.as_dict() | {"updates": [UpdateOut(**item._asdict()) for item in digest.updates]}
     return PreviewResponse(skipped=None, subject=mail.subject, html=mail.html, text=mail.text, **values)

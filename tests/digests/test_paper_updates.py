@@ -1,4 +1,4 @@
-"""Test news of earlier papers: each is in one digest, at its end, and never in an email of its own."""
+"""Test updates on earlier papers: each is in one digest, at its end, and never in an email of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlmodel import col, delete, select
 
 from app import pipeline, subscribers
 from app.application import Application
-from app.digests import paper_news, planning
+from app.digests import paper_updates, planning
 from app.digests.builder import DigestBuilder
 from app.digests.operator_changes import Editor
 from app.papers import ingest, merging
@@ -73,8 +73,8 @@ def send(app: Application, now: datetime) -> Delivery:
         return session.exec(select(Delivery).order_by(col(Delivery.id).desc())).first()  # type: ignore[return-value]
 
 
-def news(app: Application, now: datetime) -> tuple[PaperUpdate, ...]:
-    """Return the news in the digest that is due now, on a day with a new paper."""
+def updates_at(app: Application, now: datetime) -> tuple[PaperUpdate, ...]:
+    """Return the updates in the digest that is due now, on a day with a new paper."""
     add_paper_of(app, now)
     return factories.load_digest(app, send(app, now)).updates
 
@@ -97,8 +97,8 @@ def test_withdrawal_is_in_one_digest(app: Application, mail_server: MailServer) 
     """It is in both parts of the next digest, with a link, and in no later one."""
     send(app, HOUR)
     store(app, HOUR + DAY / 2, withdrawn=True)
-    assert news(app, HOUR + DAY) == (WITHDRAWN,)
-    assert news(app, HOUR + 2 * DAY) == ()
+    assert updates_at(app, HOUR + DAY) == (WITHDRAWN,)
+    assert updates_at(app, HOUR + 2 * DAY) == ()
     first, (text, html), third = parts(mail_server)
     assert "UPDATES ON EARLIER PAPERS" in text
     assert f"“{AGENTS}” was withdrawn.\n{PAGE}" in text
@@ -110,22 +110,22 @@ def test_withdrawn_paper_is_not_offered(app: Application, mail_server: MailServe
     """Those who were not sent it hear nothing of it."""
     store(app, HOUR - DAY / 4, withdrawn=True)
     assert send(app, HOUR).state is DeliveryState.SKIPPED
-    assert news(app, HOUR + DAY) == ()
+    assert updates_at(app, HOUR + DAY) == ()
     assert AGENTS not in parts(mail_server)[0][0]
 
 
-def test_news_wait_for_a_digest(app: Application, mail_server: MailServer) -> None:
-    """On days without papers there is no digest, and the news come with the next one."""
+def test_updates_wait_for_a_digest(app: Application, mail_server: MailServer) -> None:
+    """On days without papers there is no digest, and the updates come with the next one."""
     send(app, HOUR)
     store(app, HOUR + DAY / 2, withdrawn=True)
     for days in (1, 2, 3):
         assert send(app, HOUR + days * DAY).state is DeliveryState.SKIPPED
-    assert news(app, HOUR + 4 * DAY) == (WITHDRAWN,)
+    assert updates_at(app, HOUR + 4 * DAY) == (WITHDRAWN,)
     assert len(mail_server.messages) == 2
 
 
-def test_news_come_with_trending_papers(app: Application) -> None:
-    """A reader who wants trending papers on empty days gets the news with them."""
+def test_updates_come_with_trending_papers(app: Application) -> None:
+    """A reader who wants trending papers on empty days gets the updates with them."""
     with app.db.write() as session:
         subscriber = subscribers.get(session, 1)
         subscriber.when_empty = EmptyDigestPolicy.TRENDING
@@ -142,16 +142,16 @@ def test_code_of_a_liked_paper(app: Application, mail_server: MailServer) -> Non
     send(app, HOUR)
     like(app, HOUR + DAY / 4)
     store(app, HOUR + DAY / 2, SourceKind.HUGGINGFACE, code_url=CODE)
-    assert news(app, HOUR + DAY) == (WITH_CODE,)
-    assert news(app, HOUR + 2 * DAY) == ()
+    assert updates_at(app, HOUR + DAY) == (WITH_CODE,)
+    assert updates_at(app, HOUR + 2 * DAY) == ()
     text, html = parts(mail_server)[1]
     assert f"“{AGENTS}” now has code:\n{CODE}" in text
     assert f'href="{CODE}"' in html
 
 
 @pytest.mark.parametrize("planned", [False, True])
-def test_hidden_paper_has_no_news(app: Application, planned: bool) -> None:
-    """It has none in the next digest, nor in one that waits. Unreadable news in that one stay."""
+def test_hidden_paper_has_no_updates(app: Application, planned: bool) -> None:
+    """They are neither in the next digest nor in one that waits. Unreadable updates in the latter stay."""
     send(app, HOUR)
     like(app, HOUR + DAY / 4)
     store(app, HOUR + DAY / 2, SourceKind.HUGGINGFACE, code_url=CODE)
@@ -171,15 +171,15 @@ def test_hidden_paper_has_no_news(app: Application, planned: bool) -> None:
     assert factories.load_digest(app, send(app, HOUR + DAY)).updates == ()
 
 
-def test_news_of_a_paper_hidden_during_a_planning_run_are_left_out(app: Application) -> None:
-    """The run has loaded its news before."""
+def test_updates_on_a_paper_hidden_during_a_planning_run_are_left_out(app: Application) -> None:
+    """The run has loaded its updates before."""
     send(app, HOUR)
     like(app, HOUR + DAY / 4)
     store(app, HOUR + DAY / 2, SourceKind.HUGGINGFACE, code_url=CODE)
     now = HOUR + 40 * DAY  # the paper is no candidate any more
     add_paper_of(app, now)
     with app.db.read() as session:
-        builder, recent = DigestBuilder(app.digest_context, session, now), paper_news.load(session, now)
+        builder, recent = DigestBuilder(app.digest_context, session, now), paper_updates.load(session, now)
     with app.db.write() as session:
         Editor(session, "desk", now).hide(1)
     planning._plan_shard(app.digest_context, builder, recent, planning._due(now), now, now)
@@ -197,11 +197,11 @@ def test_code_that_nobody_waits_for(app: Application, when: str) -> None:
     store(app, HOUR + DAY / 2, SourceKind.HUGGINGFACE, code_url=CODE)
     if when == "liked later":
         like(app, HOUR + DAY * 3 / 4)
-    assert news(app, HOUR + DAY) == ()
+    assert updates_at(app, HOUR + DAY) == ()
 
 
-def test_reader_who_wants_no_news(app: Application) -> None:
-    """If they want it again, they get what is still recent."""
+def test_reader_who_wants_no_updates(app: Application) -> None:
+    """If they want them again, they get what is still recent."""
     send(app, HOUR)
     store(app, HOUR + DAY / 2, withdrawn=True)
     for days, wanted in ((1, False), (2, True)):
@@ -209,21 +209,21 @@ def test_reader_who_wants_no_news(app: Application) -> None:
             subscriber = subscribers.get(session, 1)
             subscriber.paper_updates = wanted
             session.add(subscriber)
-        assert news(app, HOUR + days * DAY) == ((WITHDRAWN,) if wanted else ())
+        assert updates_at(app, HOUR + days * DAY) == ((WITHDRAWN,) if wanted else ())
 
 
-def test_news_of_a_lost_digest_come_again(app: Application) -> None:
-    """A digest that failed did not arrive, so its news are in the next one."""
+def test_updates_of_a_lost_digest_come_again(app: Application) -> None:
+    """A digest that failed did not arrive, so its updates are in the next one."""
     send(app, HOUR)
     store(app, HOUR + DAY / 2, withdrawn=True)
-    assert news(app, HOUR + DAY) == (WITHDRAWN,)
+    assert updates_at(app, HOUR + DAY) == (WITHDRAWN,)
     with app.db.write() as session:
         lost = session.exec(select(Delivery).order_by(col(Delivery.id).desc())).first()
         assert lost
         lost.state = DeliveryState.FAILED
         session.add(lost)
-    assert news(app, HOUR + 2 * DAY) == (WITHDRAWN,)
-    assert news(app, HOUR + 3 * DAY) == ()
+    assert updates_at(app, HOUR + 2 * DAY) == (WITHDRAWN,)
+    assert updates_at(app, HOUR + 3 * DAY) == ()
 
 
 def test_same_paper_from_another_source(app: Application) -> None:
@@ -236,15 +236,15 @@ def test_same_paper_from_another_source(app: Application) -> None:
     with app.db.write() as session:
         merging.merge(session, session.get_one(Paper, 1), session.get_one(Paper, twin), "same", HOUR)
     store(app, HOUR + DAY / 2, withdrawn=True)
-    assert news(app, HOUR + DAY) == (WITHDRAWN,)
-    assert news(app, HOUR + 2 * DAY) == ()
+    assert updates_at(app, HOUR + DAY) == (WITHDRAWN,)
+    assert updates_at(app, HOUR + 2 * DAY) == ()
 
 
-def test_merge_after_the_news(app: Application) -> None:
-    """News of a row that is merged later are not repeated for the paper that absorbed it."""
+def test_merge_after_the_update(app: Application) -> None:
+    """An update on a row that is merged later is not repeated for the paper that absorbed it."""
     send(app, HOUR)
     store(app, HOUR + DAY / 2, withdrawn=True)
-    assert news(app, HOUR + DAY) == (WITHDRAWN,)
+    assert updates_at(app, HOUR + DAY) == (WITHDRAWN,)
     with app.db.write() as session:
         source = session.get_one(Source, 1)
         day = HOUR - 30 * DAY
@@ -254,7 +254,7 @@ def test_merge_after_the_news(app: Application) -> None:
         session.flush()
         merging.merge(session, row, other, "same", HOUR + DAY)
         assert row.merged_into_id == survivor
-    assert news(app, HOUR + 2 * DAY) == ()
+    assert updates_at(app, HOUR + 2 * DAY) == ()
 
 
 def test_code_from_a_merged_paper(app: Application) -> None:
@@ -267,33 +267,33 @@ def test_code_from_a_merged_paper(app: Application) -> None:
         twin = factories.add_paper(session, source, AGENTS, HOUR.date(), at, code_url=CODE, versions=versions)
         merging.merge(session, session.get_one(Paper, 1), session.get_one(Paper, twin), "same", HOUR + DAY)
         assert session.get_one(Paper, 1).code_found_at == at
-    assert news(app, HOUR + DAY) == (WITH_CODE,)
+    assert updates_at(app, HOUR + DAY) == (WITH_CODE,)
     with app.db.write() as session:
         merging.undo_merge(session, 1, HOUR + DAY)
         assert session.get_one(Paper, 1).code_found_at is None
 
 
-def test_old_news_are_dropped(app: Application) -> None:
-    """After 60 days without a digest, they are no news."""
+def test_old_updates_are_dropped(app: Application) -> None:
+    """They are dropped after 60 days without a digest."""
     send(app, HOUR)
     store(app, HOUR + DAY / 2, withdrawn=True)
-    assert news(app, HOUR + paper_news.WINDOW + 2 * DAY) == ()
+    assert updates_at(app, HOUR + paper_updates.WINDOW + 2 * DAY) == ()
 
 
-def test_many_news(app: Application) -> None:
+def test_many_updates(app: Application) -> None:
     """A digest has at most ten, and the next one has the others."""
     with app.db.write() as session:
         source = session.get_one(Source, 1)
-        for number in range(paper_news.MAX_UPDATES + 3):
+        for number in range(paper_updates.MAX_UPDATES + 3):
             day = HOUR - 20 * DAY
             paper = factories.add_paper(session, source, f"Old {number}", day.date(), day, code_url=CODE)
             session.get_one(Paper, paper).code_found_at = HOUR - DAY
             session.add(FeedbackRow(subscriber_id=1, paper_id=paper, liked=True, at=HOUR - 2 * DAY))
-    counts = [len(news(app, HOUR + days * DAY)) for days in range(3)]
-    assert counts == [paper_news.MAX_UPDATES, 3, 0]
+    counts = [len(updates_at(app, HOUR + days * DAY)) for days in range(3)]
+    assert counts == [paper_updates.MAX_UPDATES, 3, 0]
 
 
-def test_unreadable_news_are_counted(app: Application) -> None:
+def test_unreadable_updates_are_counted(app: Application) -> None:
     """The rest of the digest is still sent."""
     send(app, HOUR)
     store(app, HOUR + DAY / 2, withdrawn=True)

@@ -1,7 +1,7 @@
-"""Find news about papers that subscribers received or liked: withdrawals and added code.
+"""Find updates on papers that subscribers received or liked: withdrawals and added code.
 
-News is part of a digest's content. It is therefore stored in the same transaction, and earlier digests show
-which news a subscriber has already received.
+Updates are part of a digest's content. They are therefore stored in the same transaction, and earlier
+digests show which updates a subscriber has already received.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from app.papers import updated_papers
 from app.papers.updated_papers import UpdatedPaper
 from app.types import PaperUpdate, UpdateKind
 
-WINDOW = timedelta(days=60)  # older news is dropped, and digests before it are not searched
-MARGIN = timedelta(days=1)  # a digest may be dated slightly before the news in it
-MAX_UPDATES = 10  # per digest; other news follows in the next digest
+WINDOW = timedelta(days=60)  # older updates are dropped, and digests before it are not searched
+MARGIN = timedelta(days=1)  # a digest may be dated slightly before the updates in it
+MAX_UPDATES = 10  # per digest; others follow in the next digest
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,10 @@ def load(session: Session, now: datetime) -> RecentUpdates:
 def for_digests(
     session: Session, recent: RecentUpdates, requests: Iterable[DigestRequest]
 ) -> dict[int, tuple[PaperUpdate, ...]]:
-    """Return the news for each subscriber's next digest, by subscriber id. One query serves all."""
+    """Return the updates for each subscriber's next digest, by subscriber id.
+
+    One query searches the earlier digests of all these subscribers.
+    """
     requests = [request for request in requests if request.subscriber.paper_updates]
     if not recent.papers or not requests:
         return {}
@@ -65,14 +68,14 @@ def for_digests(
     withdrawn = {number for paper in recent.withdrawn.values() for number in paper.merged_ids}
     contents = ledger.promised_content(session, ids, recent.since - MARGIN, withdrawn, days)
     nothing = ledger.PromisedContent(set(), set())
-    news = {
-        number: _news(recent, request, contents.get(number, nothing))
+    updates = {
+        number: _updates(recent, request, contents.get(number, nothing))
         for number, request in zip(ids, requests, strict=True)
     }
-    return {number: updates for number, updates in news.items() if updates}
+    return {number: items for number, items in updates.items() if items}
 
 
-def _news(
+def _updates(
     recent: RecentUpdates, request: DigestRequest, content: ledger.PromisedContent
 ) -> tuple[PaperUpdate, ...]:
     current_id = recent.current_id
@@ -82,15 +85,15 @@ def _news(
         for number, at in liked_at.items()
         if (paper := recent.withdrawn.get(number)) and paper.withdrawn_at and at < paper.withdrawn_at
     }
-    news = [
+    updates = [
         PaperUpdate(UpdateKind.WITHDRAWN, number, paper.title, paper.url)
         for number, paper in recent.withdrawn.items()
         if number in received
     ]
-    news += [
+    updates += [
         PaperUpdate(UpdateKind.CODE, number, paper.title, paper.code_url)
         for number, paper in recent.with_code.items()
         if number in liked_at and paper.code_found_at and liked_at[number] < paper.code_found_at
     ]
     reported = {(kind, current_id.get(number)) for kind, number in content.updates}
-    return tuple(item for item in news if (item.kind, item.paper_id) not in reported)[:MAX_UPDATES]
+    return tuple(item for item in updates if (item.kind, item.paper_id) not in reported)[:MAX_UPDATES]
