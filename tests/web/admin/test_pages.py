@@ -191,7 +191,7 @@ def test_overview_tells_people_from_events(
         subscribers.pause(session, people[0], None, clock.utcnow())
     page = sign_in().get("/admin").text
     assert 'state=paused">paused</a></dt><dd>1</dd>' in page
-    assert "These are people, by their state now." in page
+    assert "Number of subscribers in each state now." in page
     assert re.search(r"Events in the last seven days .one person can have several.: .*3 paused", page)
 
 
