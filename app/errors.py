@@ -21,7 +21,7 @@ PaperboyError
 ├── CorruptModel            a stored model cannot be read; the last good one is used instead
 ├── DamagedIndex            the search index cannot be read; it is rebuilt
 ├── SourceError             an entire source could not be read; carries retry_at
-│   └── UnreadableAnswer    its response has the wrong format
+│   └── UnreadableResponse  its response has the wrong format
 ├── ParsingTooExpensive     parsing exceeds the time or memory limit
 ├── MailboxError            the bounce mailbox cannot be read
 ├── DeliveryError           this email cannot be composed; carries permanent=
@@ -138,7 +138,7 @@ class SourceError(PaperboyError):
         self.status = status  # of the HTTP response, if there was one
 
 
-class UnreadableAnswer(SourceError):
+class UnreadableResponse(SourceError):
     """The source's response has the wrong format."""
 
 

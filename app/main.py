@@ -42,7 +42,7 @@ def build(settings: Settings) -> Application:
         signer=signer,
         renderer=renderer,
         composer=Composer(settings, signer, renderer),
-        http=HttpTransport(answer_seconds=settings.source_timeout_seconds),
+        http=HttpTransport(response_seconds=settings.source_timeout_seconds),
     )
 
 

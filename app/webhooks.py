@@ -43,7 +43,7 @@ from app.storage.models import (
 )
 from app.storage.webhook_endpoints import WebhookAttempt
 
-ANSWER_SECONDS = 15.0  # for a whole response
+RESPONSE_SECONDS = 15.0  # for a whole response
 RUN_SECONDS = 45.0  # after which a run starts no more attempts, because the job runs every minute
 MAX_MESSAGES = 500  # per endpoint and run
 LEASE = timedelta(minutes=5)
@@ -168,7 +168,7 @@ async def _attempt_once(
 
 
 def _client_of(app: Application, now: datetime) -> AbstractAsyncContextManager[http_client.Client]:
-    quick = replace(app.http, answer_seconds=ANSWER_SECONDS)
+    quick = replace(app.http, response_seconds=RESPONSE_SECONDS)
     return polling.client_of(replace(app.poll_context, http=quick), now)
 
 
@@ -237,11 +237,11 @@ def report_editions(app: Application, now: datetime) -> None:
         unreported = [name for name in names if not webhook_endpoints.is_stored(session, _key(name))]
         totals = ledger.digest_totals_by_edition(session, unreported)
         done = [name for name in unreported if not any(totals[name][state] for state in _OPEN)]
-        balances = {name: reconciliation.reconcile(session, _end_of(name), name) for name in done}
+        results = {name: reconciliation.reconcile(session, _end_of(name), name) for name in done}
     with app.db.write() as session:
-        for name, balance in balances.items():
-            if not balance.unplanned:
-                counts = {"edition": name, **balance.as_dict()}
+        for name, result in results.items():
+            if not result.unplanned:
+                counts = {"edition": name, **result.as_dict()}
                 webhook_endpoints.emit(session, WebhookEvent.EDITION_SENT, counts, now, _key(name))
 
 

@@ -217,7 +217,7 @@ class Morning:
     stages: list[Stage]
     peak: int  # peak memory of the process in megabytes
     counts: dict[str, int]
-    balance: dict[str, int | bool]
+    reconciliation: dict[str, int | bool]
 
     @property
     def cpu_each(self) -> float:
@@ -276,10 +276,12 @@ def live(folder: Path, readers: int, port: int, key: str) -> Morning:
     counts += watch.take("sign ahead", lambda: _sign(app))
     counts += watch.take("send, record", lambda: pipeline.send_pending(app, HOUR))
     with app.db.read() as session:
-        balance = reconciliation.reconcile_recent(session, HOUR).as_dict()
+        ledger_counts = reconciliation.reconcile_recent(session, HOUR).as_dict()
     inside = [Stage(f"  of it {name}", seconds, seconds) for name, seconds in watch.inside.items()]
     stages = [watch.stages[0], *inside, *watch.stages[1:]]
-    return Morning(readers, int(balance["sent"]), _octets(app), stages, _peak(), {**counts}, balance)
+    return Morning(
+        readers, int(ledger_counts["sent"]), _octets(app), stages, _peak(), {**counts}, ledger_counts
+    )
 
 
 def _sign(app: Application) -> Counter[str]:
@@ -328,7 +330,7 @@ def run(readers: int, folder: Path) -> dict[str, Any]:
         "cpu_us_a_mail": {"paperboy": large.cpu_each, "naive": measurement.cpu_us},
         "times_as_cheap": measurement.cpu_us / large.cpu_each,
         "peak_mb": {str(small.readers): small.peak, str(large.readers): large.peak},
-        "balance": large.balance,
+        "reconciliation": large.reconciliation,
     }
 
 
@@ -350,7 +352,7 @@ def show(result: dict[str, Any]) -> None:
         for stage in morning["stages"]:
             each = stage["cpu"] / mails * 1e6
             print(f"{stage['name']:24}{stage['seconds']:10.1f}{stage['cpu']:10.1f}{each:12.0f}")
-        print(f"peak memory: {morning['peak']} MB; the ledger: {morning['balance']}")
+        print(f"peak memory: {morning['peak']} MB; the ledger: {morning['reconciliation']}")
     cheap, ratio = result["cpu_us_a_mail"], result["times_as_cheap"]
     print(f"\nprocessor an email, all stages: {cheap['paperboy']:.0f} µs; by the naive stack, which neither")
     print(f"matches, composes nor records: {cheap['naive']:.0f} µs, {ratio:.1f} times as much")

@@ -60,8 +60,8 @@ BEFORE = {
     f" OR {_GIVEN_UP} OR (state IN ('claimed', 'committing') AND lease_until <= '{{early}}') LIMIT 1",
     "give up": f"SELECT id FROM delivery WHERE {_GIVEN_UP}",
     "editions": "SELECT DISTINCT edition FROM delivery WHERE kind = 'digest' ORDER BY edition DESC LIMIT 51",
-    "balance": "SELECT state, count(*), (SELECT count(*) FROM (SELECT DISTINCT subscriber_id, edition FROM"
-    " delivery WHERE kind = 'digest') AS d) FROM delivery WHERE kind = 'digest' GROUP BY state",
+    "reconciliation": "SELECT state, count(*), (SELECT count(*) FROM (SELECT DISTINCT subscriber_id, edition"
+    " FROM delivery WHERE kind = 'digest') AS d) FROM delivery WHERE kind = 'digest' GROUP BY state",
     "prune 100 emails": f"DELETE FROM event WHERE delivery_id IN ({_SOME}); DELETE FROM digest_content WHERE"
     f" delivery_id IN ({_SOME}); DELETE FROM delivery WHERE id IN ({_SOME})",
     "totals": "SELECT state, count(*) FROM delivery GROUP BY state",
@@ -85,13 +85,13 @@ AFTER: dict[str, Callable[[Session], object]] = {
     "anything to do": lambda s: ledger.has_work(s, EARLY, Path("nowhere")),
     "give up": lambda s: expiry.expire_overdue(s, EARLY),
     "editions": lambda s: ledger.editions(s, 51),
-    "balance": lambda s: reconciliation.reconcile_recent(s, NOW),
+    "reconciliation": lambda s: reconciliation.reconcile_recent(s, NOW),
     "prune 100 emails": _prune,
     "totals": ledger.totals,
     "digests of a day": lambda s: ledger.digest_totals_since(s, NOW - timedelta(days=1)),
     "lateness": lambda s: planning.lateness(s, NOW),
     "promised to a shard": lambda s: ledger.paper_ids_promised(s, range(1, 251), NOW - timedelta(days=7)),
-    "balance of an edition": lambda s: reconciliation.reconcile(s, NOW, "2026-11-20"),
+    "reconciliation of an edition": lambda s: reconciliation.reconcile(s, NOW, "2026-11-20"),
     "ten editions by state": lambda s: ledger.digest_totals_by_edition(s, ledger.editions(s, 10)),
 }
 

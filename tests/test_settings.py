@@ -193,7 +193,7 @@ def test_limits_are_applied(database_url: str) -> None:
     limits = {f"{name}_per_minute": number for number, name in enumerate(("pages", "searches", "feeds"), 10)}
     loaded = settings.load(secret_keys=(GOOD,), database_url=database_url, source_timeout_seconds=7, **limits)
     app = main.build(loaded)
-    assert app.http.answer_seconds == 7
+    assert app.http.response_seconds == 7
     capacity = Capacity(loaded)
     for limiter, most in (
         (capacity.visitors.pages, 10),

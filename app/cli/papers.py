@@ -58,7 +58,7 @@ def search_papers(
         (view.id, view.title, view.arxiv_id, view.last_listed_on, view.upvotes, _state(rows[view.id]))
         for view in views
     ]
-    output.table(["number", "title", "arXiv id", "last listed", "votes", "state"], cells)
+    output.table(["number", "title", "arXiv ID", "last listed", "votes", "state"], cells)
 
 
 @papers.command("show")

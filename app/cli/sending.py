@@ -51,7 +51,7 @@ def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
     """
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
-        balance = (
+        result = (
             reconciliation.reconcile(session, now, edition)
             if edition
             else reconciliation.reconcile_recent(session, now)
@@ -62,14 +62,14 @@ def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
     others = [mails for mails in waiting if mails.kind is not MailKind.DIGEST]
     if as_json:
         document = {
-            "balance": balance.as_dict(),
+            "reconciliation": result.as_dict(),
             "others": [mails._asdict() for mails in others],
             "pauses": [pause.model_dump(exclude={"id"}) for pause in pauses],
             "warm_up": {**asdict(warm_up), "waiting": warm_up.waiting} if warm_up else None,
         }
         output.print_json(document if edition else {**document, "deliveries": totals})
         return
-    rows = [(name, n) for name, n in balance.as_dict().items() if name != "consistent"]
+    rows = [(name, n) for name, n in result.as_dict().items() if name != "consistent"]
     if totals:
         by_name = {state.value: number for state, number in totals.items()}
         columns = ["state", "digests, 3 days", "all emails"]
@@ -77,10 +77,10 @@ def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
     else:
         output.table(["state", "digests"], rows)
     for name, meaning in reconciliation.MEANINGS.items():
-        if balance.as_dict()[name]:
+        if result.as_dict()[name]:
             output.out().print(f"{name}: {meaning}", soft_wrap=True)
-    if not balance.is_consistent:
-        output.err().print(f"{balance.describe_faults()}: see `paperboy doctor`.")
+    if not result.is_consistent:
+        output.err().print(f"{result.describe_faults()}: see `paperboy doctor`.")
     for mails in others:
         output.out().print(f"{_KIND_NAMES[mails.kind]}: {describe_waiting([mails])}")
     if warm_up:

@@ -71,8 +71,8 @@ def build(app: Application, now: datetime, day: date | None = None) -> OperatorR
     findings = [*_not_ok(local_checks.service_findings(app, now)), *urgent]
     of_settings = tuple(operator_mail.lines_of([each for each in settings if not each.urgent]))
     with app.db.read() as session:
-        balance = reconciliation.reconcile(session, now, day.isoformat())
-        counts = balance.as_dict()
+        result = reconciliation.reconcile(session, now, day.isoformat())
+        counts = result.as_dict()
         states = " + ".join(f"{counts[name]} {name}" for name in _STATES if counts[name]) or "0"
         reasons = ledger.commonest_reasons(session, day.isoformat())
         sections = (
@@ -81,7 +81,7 @@ def build(app: Application, now: datetime, day: date | None = None) -> OperatorR
             ReportSection(
                 f"Digests of {day}",
                 (
-                    f"{balance.due:,} due = {states}" if balance.due else "No digest was due.",
+                    f"{result.due:,} due = {states}" if result.due else "No digest was due.",
                     *(f"{row.digests} {row.state}: {row.reason}" for row in reasons),
                 ),
             ),

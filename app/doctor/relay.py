@@ -52,7 +52,7 @@ def check(settings: Settings, now: datetime) -> Iterator[Finding]:
     except (OSError, ValueError, aiosmtplib.SMTPException) as fault:
         timed_out = isinstance(fault, TimeoutError)
         text = " ".join(str(fault).split()) or type(fault).__name__
-        reason = f"no answer within {TIMEOUT:g} seconds" if timed_out else text
+        reason = f"no reply within {TIMEOUT:g} seconds" if timed_out else text
         fix = "check PAPERBOY_SMTP_HOST, PAPERBOY_SMTP_PORT, PAPERBOY_SMTP_SECURITY, and the relay itself"
         if "CERTIFICATE_VERIFY_FAILED" in reason:
             fix = (

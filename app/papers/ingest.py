@@ -33,8 +33,8 @@ from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection
 
 DATABASE_REJECTED = "the database refused the row"
-NO_IDENTITY = "the row has no title, arXiv id or DOI to identify a paper"
-COMMON_TITLE = "too many papers have this title: an arXiv id or DOI is needed to tell them apart"
+NO_IDENTITY = "the row has no title, arXiv ID or DOI to identify a paper"
+COMMON_TITLE = "too many papers have this title: an arXiv ID or DOI is needed to tell them apart"
 NO_CHANGE, BETTER_LISTING, NEW_LISTING = 0, 1, 2
 BATCH = 200  # records: storing them takes a few tens of milliseconds, during which all other writers wait
 

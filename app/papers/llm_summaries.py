@@ -1,6 +1,6 @@
 """Have a language model summarise papers in one sentence, if their sources give no summary. Optional.
 
-Any endpoint that implements OpenAI's chat API can be used. A paper without a usable answer is retried, each
+Any endpoint that implements OpenAI's chat API can be used. A paper without a usable response is retried, each
 time after a longer wait. A failure of the endpoint itself ends the run, and the wait before the next run
 grows with each failed run. Digests and pages never wait for a summary: a paper without one is shown with a
 sentence from its abstract.
@@ -18,7 +18,7 @@ from threading import Event
 
 from sqlmodel import Session, col, func, or_, select
 
-from app.errors import SourceError, Stopping, UnreadableAnswer
+from app.errors import SourceError, Stopping, UnreadableResponse
 from app.papers import archive_lists
 from app.papers.sources import deadlines, http_client
 from app.settings import Settings
@@ -34,7 +34,7 @@ CONCURRENT_REQUESTS = 4
 REQUEST_TIMEOUT = timedelta(seconds=60)  # until the whole response is received
 MAX_CHARS, MIN_CHARS = 300, 30  # of a summary
 MAX_ABSTRACT_CHARS = 6_000  # in a request
-PAPER_BACK_OFF = timedelta(hours=1)  # after the first unusable answer; quadrupled after each further one
+PAPER_BACK_OFF = timedelta(hours=1)  # after the first unusable response; quadrupled after each further one
 ENDPOINT_BACK_OFF, MAX_BACK_OFF = timedelta(minutes=15), timedelta(hours=2)  # doubled after each failed run
 WRONG_LENGTH = f"the summary must have {MIN_CHARS} to {MAX_CHARS} characters"
 NOT_PLAIN = "the summary contains markup or a link"
@@ -66,7 +66,7 @@ class RunResult:
     """The result of a run of the `summarise` job."""
 
     written: int = 0
-    rejections: list[Rejection] = field(default_factory=list)  # of unusable answers
+    rejections: list[Rejection] = field(default_factory=list)  # of unusable responses
     endpoint_error: str = ""  # if set, the remaining papers are left for a later run
 
     def counts(self) -> dict[str, int]:
@@ -143,7 +143,7 @@ class _SummaryWriter:
             except Stopping:
                 return
             except (SourceError, TimeoutError) as error:
-                self.result.endpoint_error = str(error) or "no answer in time"
+                self.result.endpoint_error = str(error) or "no response in time"
             if isinstance(summary, Rejection):
                 self.result.rejections.append(replace(summary, origin=paper.title))
                 summary = ""
@@ -178,13 +178,13 @@ def chat_request(model: str, title: str, abstract: str) -> dict[str, object]:
 def summary_in(body: bytes) -> str | Rejection:
     """Return the summary in a response as plain text, or a rejection if the summary is unusable.
 
-    Raise UnreadableAnswer if the body is not a chat API response.
+    Raise UnreadableResponse if the body is not a chat API response.
     """
     try:
         choice = json.loads(body)["choices"][0]
         content, finish_reason = choice["message"]["content"], choice.get("finish_reason")
     except (ValueError, LookupError, TypeError, RecursionError):
-        raise UnreadableAnswer("The response does not have the format of OpenAI's chat API.") from None
+        raise UnreadableResponse("The response does not have the format of OpenAI's chat API.") from None
     text = sanitize.clean_text(_THOUGHTS.sub("", content) if isinstance(content, str) else "", MAX_CHARS * 4)
     text = _PREAMBLE.sub("", _WRAPPED.sub(r"\1", text)).strip()
     if finish_reason == "length":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from app.errors import UnreadableAnswer
+from app.errors import UnreadableResponse
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -32,8 +32,8 @@ class EncodedPicture:
 def encode_small(data: bytes) -> EncodedPicture:
     """Return a copy of a picture, or of its first frame, that fits into MAX_SIDE × MAX_SIDE pixels.
 
-    The format is detected from the bytes, not from the server's headers. Raise UnreadableAnswer if it is not
-    one of FORMATS, or if the picture is damaged, too large, too small or too narrow.
+    The format is detected from the bytes, not from the server's headers. Raise UnreadableResponse if it is
+    not one of FORMATS, or if the picture is damaged, too large, too small or too narrow.
     """
     # Imported here, because most processes never decode a picture.
     from PIL import Image, ImageOps
@@ -48,19 +48,19 @@ def encode_small(data: bytes) -> EncodedPicture:
             target = BytesIO()
             small.save(target, "WEBP", quality=QUALITY, exif=b"", icc_profile=b"", xmp=b"")
             return EncodedPicture(target.getvalue(), *small.size)
-    except UnreadableAnswer:
+    except UnreadableResponse:
         raise
     except Exception as error:  # decoders raise errors of many types for damaged files
-        raise UnreadableAnswer(f"{UNREADABLE} ({type(error).__name__})") from None
+        raise UnreadableResponse(f"{UNREADABLE} ({type(error).__name__})") from None
 
 
 def _check_size(width: int, height: int) -> None:
     if width * height > MAX_PIXELS:
-        raise UnreadableAnswer(f"the picture is too large: {width} × {height} pixels")
+        raise UnreadableResponse(f"the picture is too large: {width} × {height} pixels")
     if min(width, height) < MIN_SIDE:
-        raise UnreadableAnswer(f"the picture is too small: {width} × {height} pixels")
+        raise UnreadableResponse(f"the picture is too small: {width} × {height} pixels")
     if max(width, height) > MAX_RATIO * min(width, height):
-        raise UnreadableAnswer(f"the picture is too narrow: {width} × {height} pixels")
+        raise UnreadableResponse(f"the picture is too narrow: {width} × {height} pixels")
 
 
 def _on_white(image: Image.Image) -> Image.Image:

@@ -17,7 +17,7 @@ from time import monotonic
 
 from sqlmodel import Session, col, func, or_, select
 
-from app.errors import Stopping, UnreadableAnswer
+from app.errors import Stopping, UnreadableResponse
 from app.papers import archive_lists, picture_encoding, polling
 from app.papers.picture_encoding import EncodedPicture
 from app.papers.polling import PollContext
@@ -32,14 +32,14 @@ JOB = "fetch_pictures"
 WINDOW = timedelta(days=30)  # must be shorter than the shortest `retention_days`
 PICTURES_PER_RUN = 100
 DEADLINE = timedelta(minutes=10)  # of a run
-ANSWER_TIMEOUT = timedelta(seconds=60)  # for one picture
+RESPONSE_TIMEOUT = timedelta(seconds=60)  # for one picture
 ATTEMPTS = 4
 BACK_OFF = timedelta(hours=1)  # after the first failure of a picture; quadrupled after each further one
 HOST_FAILURES = 3  # consecutive failures after which a host is skipped until the next run
 NO_PICTURE = (404, 410)  # statuses that say that a picture is missing, not that its host fails
 # The wait before the next run if a host was skipped, doubled after each further such run.
 FIRST_WAIT, LONGEST_WAIT = timedelta(minutes=15), timedelta(hours=2)
-NO_ANSWER = "no answer in time"
+NO_RESPONSE = "no response in time"
 NOT_USABLE = "the picture cannot be fetched or decoded"
 
 
@@ -131,11 +131,11 @@ class _Fetcher:
         except Exception as error:  # otherwise, each run would end at the same picture
             retry_at = getattr(error, "retry_at", None)
             # Text from an untrusted server may contain characters that PostgreSQL refuses.
-            reason = NO_ANSWER if isinstance(error, TimeoutError) else sanitize.one_line(str(error))
+            reason = NO_RESPONSE if isinstance(error, TimeoutError) else sanitize.one_line(str(error))
             self.result.rejections.append(
                 Rejection(NOT_USABLE, None, f"{reason} {picture.url}", picture.title)
             )
-            if isinstance(error, UnreadableAnswer) or getattr(error, "status", None) in NO_PICTURE:
+            if isinstance(error, UnreadableResponse) or getattr(error, "status", None) in NO_PICTURE:
                 self.failures.pop(picture.host, None)  # the host responds
             else:
                 self._note_host_failure(picture.host, reason, retry_at)
@@ -147,9 +147,9 @@ class _Fetcher:
     async def _download(self, picture: PictureToFetch) -> EncodedPicture:
         # arXiv allows only one connection, which another process may be using now.
         if host_rate_limits.service_of(picture.url) == host_rate_limits.ARXIV:
-            raise UnreadableAnswer("pictures are not fetched from arXiv:")
+            raise UnreadableResponse("pictures are not fetched from arXiv:")
         request = self.client.get(picture.url, public_only=True)
-        seconds = ANSWER_TIMEOUT.total_seconds()
+        seconds = RESPONSE_TIMEOUT.total_seconds()
         response = await deadlines.wait_for(request, seconds, self.context.stopping)
         return await asyncio.to_thread(picture_encoding.encode_small, response.body)
 

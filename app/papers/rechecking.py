@@ -53,16 +53,16 @@ def recheck(context: PollContext, now: datetime) -> IngestSummary:
     with job_runs.record(context.db, JOB, now) as run:
         for question in questions:
             try:
-                answer = _ask(context, question, now)
+                result = _query(context, question, now)
             except (SourceError, TimeoutError) as error:
-                run.fail(question.source.name, str(error) or "no answer in time")
+                run.fail(question.source.name, str(error) or "no response in time")
             except Stopping:
                 run.fail(question.source.name, "the service was stopped")
                 break
             else:
-                run.add({"asked": len(question.ids)} | answer.counts())
-                run.reject(answer.rejections)
-                summary += answer
+                run.add({"asked": len(question.ids)} | result.counts())
+                run.reject(result.rejections)
+                summary += result
     if run.failures:
         raise SourceError(run.error)
     return summary
@@ -106,20 +106,23 @@ def _newest(papers: dict[str, Paper], limit: int) -> list[str]:
     return sorted(ids, key=lambda arxiv_id: -(papers[arxiv_id].id or 0))[:limit]
 
 
-def _ask(context: PollContext, question: _Question, now: datetime) -> IngestSummary:
-    """Query a source, and store its answers. Raise SourceError if another process holds its polling lease."""
+def _query(context: PollContext, question: _Question, now: datetime) -> IngestSummary:
+    """Query a source about papers, and store the returned records.
+
+    Raise SourceError if another process holds the polling lease of the source.
+    """
     with locks.hold(context.db, poll_schedule.lease_of(question.source), now, LEASE) as acquired:
         if not acquired:
             raise SourceError(BUSY)
-        return deadlines.run(_ask_and_store(context, question, now))
+        return deadlines.run(_query_and_store(context, question, now))
 
 
-async def _ask_and_store(context: PollContext, question: _Question, now: datetime) -> IngestSummary:
+async def _query_and_store(context: PollContext, question: _Question, now: datetime) -> IngestSummary:
     source = question.source
     summary, deadline = IngestSummary(), monotonic() + DEADLINE.total_seconds()
     async with polling.client_of(context, now) as client:
-        answers = _answers(client, question)
-        while parsed := await _next_answer(answers, deadline, context.stopping):
+        batches = _fetch(client, question)
+        while parsed := await _next_batch(batches, deadline, context.stopping):
             summary += ingest.store_in_batches(
                 context.db,
                 parsed,
@@ -131,13 +134,13 @@ async def _ask_and_store(context: PollContext, question: _Question, now: datetim
     return summary
 
 
-async def _next_answer(
-    answers: AsyncIterator[ParseResult], deadline: float, stopping: Event
+async def _next_batch(
+    batches: AsyncIterator[ParseResult], deadline: float, stopping: Event
 ) -> ParseResult | None:
-    return await deadlines.wait_for(anext(answers, None), deadline - monotonic(), stopping)
+    return await deadlines.wait_for(anext(batches, None), deadline - monotonic(), stopping)
 
 
-async def _answers(client: http_client.Client, question: _Question) -> AsyncIterator[ParseResult]:
+async def _fetch(client: http_client.Client, question: _Question) -> AsyncIterator[ParseResult]:
     if question.source.kind is SourceKind.HUGGINGFACE:
         for arxiv_id in question.ids:
             yield await huggingface.fetch_paper(client, arxiv_id)

@@ -105,7 +105,7 @@ class _Child:
             start_new_session=True,  # so that Ctrl-C in a terminal does not reach the child
         )
         self._calls = cast("IO[bytes]", self._process.stdin)
-        self._answers = cast("IO[bytes]", self._process.stdout)
+        self._results = cast("IO[bytes]", self._process.stdout)
         try:
             self._receive(START_SECONDS)  # the message that the child is ready
         except BaseException:
@@ -124,7 +124,7 @@ class _Child:
     def end(self) -> None:
         """Kill the process and wait for it."""
         self._process.kill()
-        for pipe in (self._calls, self._answers):
+        for pipe in (self._calls, self._results):
             with suppress(OSError):  # buffered data can no longer be written
                 pipe.close()
         self._process.wait()
@@ -135,7 +135,7 @@ class _Child:
         return self._read(size, deadline)
 
     def _read(self, size: int, deadline: float) -> bytes:
-        pipe, poll, data = self._answers.fileno(), select.poll(), bytearray()
+        pipe, poll, data = self._results.fileno(), select.poll(), bytearray()
         poll.register(pipe, select.POLLIN)
         while len(data) < size:
             left = max(0, deadline - time.monotonic())
@@ -161,20 +161,20 @@ def main() -> None:
     """Run the calls from standard input until it ends, and write their results to standard output."""
     import resource  # not available on Windows, where `main` is not called
 
-    calls, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # so that output from a library is not mistaken for an answer
+    calls, results = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # so that output from a library is not mistaken for a result
     with suppress(ValueError, OSError):  # some systems do not support this limit
         resource.setrlimit(resource.RLIMIT_AS, (MEGABYTES * 1_000_000, resource.RLIM_INFINITY))
-    _write(answers, b"")
+    _write(results, b"")
     while size := calls.read(_SIZE):
         succeeded, result = _run_call(calls.read(int.from_bytes(size, "big")))
         try:
-            answer = pickle.dumps((succeeded, result))
+            message = pickle.dumps((succeeded, result))
         except Exception as error:
-            answer = pickle.dumps(
+            message = pickle.dumps(
                 (False, ParsingTooExpensive(f"The input cannot be read: {type(error).__name__}"))
             )
-        _write(answers, answer)
+        _write(results, message)
 
 
 def _run_call(message: bytes) -> tuple[bool, Any]:

@@ -122,7 +122,7 @@ def last_time(session: Session, action: str, subject: str) -> datetime | None:
 
 
 def erase_details(session: Session, subscriber_id: int, address_hash: str) -> None:
-    """Delete the details in entries about a subscriber, and the stored answers about the subscriber.
+    """Delete the details in entries about a subscriber, and the stored responses about the subscriber.
 
     Keep the actor, the action and the time.
     """
@@ -132,6 +132,6 @@ def erase_details(session: Session, subscriber_id: int, address_hash: str) -> No
     by_id = update(AuditEntry).where(col(AuditEntry.subject) == str(subscriber_id), of_subscriber)
     unsynced = {"synchronize_session": False}  # erasing a subscriber does not read the audit log
     session.execute(by_id.values(detail={}), execution_options=unsynced)
-    idempotency_keys.erase_answers(session, str(subscriber_id), address_hash)
+    idempotency_keys.erase_responses(session, str(subscriber_id), address_hash)
     by_hash = update(AuditEntry).where(col(AuditEntry.subject) == address_hash)
     session.execute(by_hash.values(subject=ERASED, detail={}), execution_options=unsynced)

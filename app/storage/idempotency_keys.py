@@ -1,8 +1,8 @@
-"""Carry out a request with an idempotency key only once, and store its response (the answer).
+"""Carry out a request with an idempotency key only once, and store its response.
 
-The claim, the change and the answer are three transactions. The claim is marked in the transaction of the
+The claim, the change and the response are three transactions. The claim is marked in the transaction of the
 change (see `audit_log.record`), so a request is never carried out twice, even if its process is killed or its
-lease expires. Answers about a subscriber are deleted when the subscriber is erased.
+lease expires. Responses about a subscriber are deleted when the subscriber is erased.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNDER_WAY = "the first request with this Idempotency-Key is still running: repea
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StoredResponse:
     """A stored HTTP response. The body is None if it must not be stored, or was lost or deleted."""
 
     status: int | None
@@ -49,8 +49,8 @@ class Attempt:
 current: ContextVar[Attempt | None] = ContextVar("idempotent_attempt", default=None)
 
 
-def claim(session: Session, attempt: Attempt, api_key_id: int, now: datetime) -> Answer | None:
-    """Claim an idempotency key for an attempt. Return the stored answer if the request was carried out.
+def claim(session: Session, attempt: Attempt, api_key_id: int, now: datetime) -> StoredResponse | None:
+    """Claim an idempotency key for an attempt. Return the stored response if the request was carried out.
 
     Raise InvalidInput if the key was used for another request, or Conflict if the first attempt is running.
     """
@@ -63,8 +63,8 @@ def claim(session: Session, attempt: Attempt, api_key_id: int, now: datetime) ->
         row = session.exec(locked.execution_options(populate_existing=True)).one_or_none()
         if row is None:  # the other request has just failed
             raise Conflict(UNDER_WAY)
-        if row.expires_at > now and (answer := _previous_answer(session, row, attempt, now)):
-            return answer
+        if row.expires_at > now and (response := _previous_response(session, row, attempt, now)):
+            return response
         session.execute(update(IdempotencyKey).where(col(IdempotencyKey.name) == name).values(**values))
     attempt.name = name
     return None
@@ -83,15 +83,17 @@ def _new_claim(attempt: Attempt, now: datetime) -> dict[str, Any]:
     }
 
 
-def _previous_answer(session: Session, row: IdempotencyKey, attempt: Attempt, now: datetime) -> Answer | None:
-    """Return the answer to an earlier attempt, or None if this attempt may take over."""
+def _previous_response(
+    session: Session, row: IdempotencyKey, attempt: Attempt, now: datetime
+) -> StoredResponse | None:
+    """Return the response to an earlier attempt, or None if this attempt may take over."""
     if row.fingerprint != attempt.fingerprint:
         raise InvalidInput("this Idempotency-Key was used for another request: use a new key")
     if row.status is not None:
-        return Answer(row.status, row.answer)
+        return StoredResponse(row.status, row.answer)
     if row.until > now and live_processes.is_alive(session, row.holder) is not False:
         raise Conflict(UNDER_WAY)
-    return Answer(None, None) if row.changed else None
+    return StoredResponse(None, None) if row.changed else None
 
 
 def note_change(session: Session, subject: str) -> None:
@@ -109,9 +111,9 @@ def note_change(session: Session, subject: str) -> None:
         raise Conflict(UNDER_WAY)
 
 
-def store_answer(session: Session, attempt: Attempt, answer: Answer) -> None:
-    """Store the answer to an attempt, if no other attempt has taken over."""
-    values = {"status": answer.status, "answer": answer.body}
+def store_response(session: Session, attempt: Attempt, response: StoredResponse) -> None:
+    """Store the response to an attempt, if no other attempt has taken over."""
+    values = {"status": response.status, "answer": response.body}
     session.execute(update(IdempotencyKey).where(*_own(attempt)).values(**values))
 
 
@@ -124,8 +126,8 @@ def _own(attempt: Attempt) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return col(IdempotencyKey.name) == attempt.name, col(IdempotencyKey.holder) == attempt.holder
 
 
-def erase_answers(session: Session, *subjects: str) -> None:
-    """Delete the answers about these subjects, which are named as in the audit log."""
+def erase_responses(session: Session, *subjects: str) -> None:
+    """Delete the responses about these subjects, which are named as in the audit log."""
     about = col(IdempotencyKey.subject).in_(subjects)
     erased = update(IdempotencyKey).where(about).values(answer=None, subject="", status=0)
     session.execute(erased, execution_options={"synchronize_session": False})

@@ -563,16 +563,16 @@ class RateLimit(Row, table=True):
 
 
 class IdempotencyKey(Row, table=True):
-    """A request that has an idempotency key, and its answer. See `storage.idempotency_keys`."""
+    """A request that has an idempotency key, and its response. See `storage.idempotency_keys`."""
 
     name: str = Field(primary_key=True, max_length=64)  # the hash of the API key's id and the header
     fingerprint: str = Field(max_length=64)  # the hash of the request
     holder: str = Field(max_length=100)  # the attempt that may carry out the request until its lease ends
     until: datetime = Field(sa_type=UtcDateTime)
-    changed: bool = False  # the request was carried out, whether or not its answer was stored
-    subject: str = Field(default="", sa_type=Text)  # as in the audit log, to erase the answer
-    status: int | None = None  # of the answer; None while the request is running
-    answer: str | None = Field(default=None, sa_type=Text)  # None if it must not be stored, or was erased
+    changed: bool = False  # the request was carried out, whether or not its response was stored
+    subject: str = Field(default="", sa_type=Text)  # as in the audit log, to erase the response
+    status: int | None = None  # of the response; None while the request is running
+    answer: str | None = Field(default=None, sa_type=Text)  # its body; None if not stored, or erased
     expires_at: datetime = Field(sa_type=UtcDateTime, index=True)
 
 

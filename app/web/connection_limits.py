@@ -32,14 +32,14 @@ class ConnectionPhase(Enum):
 
     HEAD = "head"  # the head of the first or the next request
     BODY = "body"  # the rest of a request
-    ANSWER = "answer"  # our own response
+    RESPONSE = "response"  # our own
     READER = "reader"  # the peer to read more of the response
 
 
 DEADLINES = {
     ConnectionPhase.HEAD: 10.0,
     ConnectionPhase.BODY: 60.0,
-    ConnectionPhase.ANSWER: 300.0,
+    ConnectionPhase.RESPONSE: 300.0,
     ConnectionPhase.READER: 30.0,
 }  # seconds
 
@@ -95,7 +95,7 @@ class GuardedProtocol(H11Protocol):
         elif self.flow.write_paused:
             phase = ConnectionPhase.READER
         else:
-            phase = ConnectionPhase.BODY if self.cycle.more_body else ConnectionPhase.ANSWER
+            phase = ConnectionPhase.BODY if self.cycle.more_body else ConnectionPhase.RESPONSE
         if phase is not self._phase and self._phase is not None:
             self._enter(phase)
 
@@ -103,7 +103,7 @@ class GuardedProtocol(H11Protocol):
         self._leave()
         self._phase = phase
         self._deadline = self.loop.call_later(self.deadlines[phase], self.abort, "deadline")
-        if phase is not ConnectionPhase.ANSWER:
+        if phase is not ConnectionPhase.RESPONSE:
             self.waiting[self] = None
 
     def _leave(self) -> None:

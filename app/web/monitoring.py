@@ -76,11 +76,11 @@ def metrics(request: Request) -> Response:
     registry, state = CollectorRegistry(), request.app.state
     with auth.capacity(request).api.take():
         # These values are cached, because the queries read all subscribers and the emails of eight days.
-        balance = _cached(state, "ledger_balance", CHECKED_EVERY, reconciliation.reconcile_recent)
+        ledger_state = _cached(state, "reconciliation", CHECKED_EVERY, reconciliation.reconcile_recent)
         today = _cached(state, "rates_today", RATES_EVERY, partial(rates.by_day, days=1))
         ramp = ledger.warm_up_of(state.paperboy.settings)
         warm_up = _cached(state, "warm_up", RATES_EVERY, partial(_warm_up_status, ramp))
-        registry.register(_DatabaseCollector(state.paperboy, balance, today, warm_up))
+        registry.register(_DatabaseCollector(state.paperboy, ledger_state, today, warm_up))
         ProcessCollector(registry=registry)
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
@@ -102,11 +102,11 @@ class _DatabaseCollector(Collector):
     def __init__(
         self,
         app: Application,
-        balance: reconciliation.Reconciliation,
+        ledger_state: reconciliation.Reconciliation,
         today: Sequence[rates.ReceiverRate],
         warm_up: WarmUpStatus | None,
     ) -> None:
-        self._app, self._balance, self._today, self._warm_up = app, balance, today, warm_up
+        self._app, self._ledger_state, self._today, self._warm_up = app, ledger_state, today, warm_up
 
     def collect(self) -> Iterator[Metric]:
         with self._app.db.read() as session:
@@ -114,14 +114,15 @@ class _DatabaseCollector(Collector):
             by_state = select(Delivery.state, func.count()).group_by(col(Delivery.state))
             deliveries = dict.fromkeys(DeliveryState, 0) | dict(session.exec(by_state).all())
             yield _state_metric("deliveries", deliveries)
-            due, missing, surplus = self._balance.due, self._balance.missing, self._balance.surplus
-            yield _gauge("digests_due", "Digests that were due yesterday and today.", due)
+            yield _gauge("digests_due", "Digests that were due yesterday and today.", self._ledger_state.due)
             yield _gauge(
                 "digests_missing",
                 "Digests that were due yesterday and today but are missing from the ledger.",
-                missing,
+                self._ledger_state.missing,
             )
-            yield _gauge("digests_surplus", "Digests in the ledger that were not due.", surplus)
+            yield _gauge(
+                "digests_surplus", "Digests in the ledger that were not due.", self._ledger_state.surplus
+            )
             yield _gauge("papers", "Papers in the archive.", count_papers(session))
             late = planning.lateness(session, clock.utcnow()).total_seconds()
             yield _gauge(

@@ -28,7 +28,7 @@ from app import clock, pipeline
 from app.application import Application
 from app.bounces import imap_mailbox
 from app.cli import serve
-from app.errors import InvalidInput, SourceError, UnreadableAnswer
+from app.errors import InvalidInput, SourceError, UnreadableResponse
 from app.jobs import schedule, scheduler
 from app.jobs.schedule import Job
 from app.papers import poll_schedule, polling, source_registry
@@ -104,7 +104,7 @@ def peak_memory_mb(work: Callable[[], object]) -> float:
 
 def fetch_error(now: datetime, answer: httpx.Response, why: str) -> Callable[[], object]:
     def work() -> None:
-        with pytest.raises(UnreadableAnswer, match=why):
+        with pytest.raises(UnreadableResponse, match=why):
             fetch(now, HttpTransport(httpx.MockTransport(lambda _: answer)), "https://birds.test/rss")
 
     return work
@@ -253,7 +253,7 @@ def allow_localhost(app: Application, **wire: object) -> Application:
 def test_response_has_one_deadline(now: datetime, stranger: HostileServer, path: str) -> None:
     """A server that sent one byte in 20 seconds met all timeouts and blocked a run for 12 minutes."""
     with pytest.raises(SourceError, match=r"no complete response within 0\.2 seconds"):
-        fetch(now, HttpTransport(answer_seconds=0.2), stranger.url + path)
+        fetch(now, HttpTransport(response_seconds=0.2), stranger.url + path)
     assert stranger.paths == [path]
 
 
@@ -270,7 +270,7 @@ def test_slow_source_does_not_delay_others(app: Application, now: datetime, stra
     stranger.enough = enough
     with app.db.write() as session:  # another host
         source_registry.get(session, good).config = {"url": f"http://localhost:{stranger.port}/rss"}
-    refreshed = pipeline.refresh(allow_localhost(app, answer_seconds=30), now)
+    refreshed = pipeline.refresh(allow_localhost(app, response_seconds=30), now)
     assert stored.is_set()
     assert [name[-5:] for name in refreshed.failed] == ["/body"]
     assert refreshed.summary.papers_new == 2

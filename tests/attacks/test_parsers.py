@@ -11,7 +11,7 @@ from datetime import date
 import pytest
 
 from app.bounces import mime_parser, parse_mail, parse_webhook
-from app.errors import InvalidInput, InvalidInterest, UnreadableAnswer
+from app.errors import InvalidInput, InvalidInterest, UnreadableResponse
 from app.papers import bibliography
 from app.papers.sources import arxiv, feed, json_rows
 from app.relevance import query_language
@@ -68,7 +68,7 @@ def test_tag_with_40_000_attributes_makes_a_feed_unreadable(monkeypatch: pytest.
     monkeypatch.setattr(sandbox, "SECONDS", 1)
     monkeypatch.setattr(sandbox, "WALL_SECONDS_PER_CPU_SECOND", 60)
     attributes = " ".join(f'a{number}="b"' for number in range(40_000))
-    with cpu_time_limit(1), pytest.raises(UnreadableAnswer, match="more time or memory"):
+    with cpu_time_limit(1), pytest.raises(UnreadableResponse, match="more time or memory"):
         feed.parse(f"{RSS}<item><title>a</title><link {attributes}/></item></channel></rss>", DAY)
 
 
@@ -91,7 +91,7 @@ def test_invalid_feed_entry_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_invalid_feed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """If entries cannot be separated, the whole response is unreadable."""
     monkeypatch.setattr(feed.feedparser, "parse", lambda *_, **__: {}["broken"])
-    with pytest.raises(UnreadableAnswer, match="KeyError"):
+    with pytest.raises(UnreadableResponse, match="KeyError"):
         feed.parse(f"{RSS}</channel></rss>", DAY)
 
 

@@ -19,7 +19,7 @@ from datetime import date
 import pytest
 
 from app.bounces import InvalidPayload, parse_mail, parse_webhook
-from app.errors import InvalidInput, UnreadableAnswer
+from app.errors import InvalidInput, UnreadableResponse
 from app.papers import bibliography
 from app.papers.sources import arxiv, feed, files, huggingface, huggingface_pages, jsonl
 from app.relevance import query_language
@@ -144,7 +144,7 @@ def parse_file(data: bytes) -> object:
     return files.parse_file("2026-11-20.json", data, DAY)
 
 
-SOURCE = (UnreadableAnswer,)
+SOURCE = (UnreadableResponse,)
 LINES = b'{"title": "Pigeons", "id": "2611.00001", "authors": ["Ada"]}\n' * 2
 PARAGRAPHS = (b"\n\n", b"\n", b"Nov 3 ", b"4 authors ", b" \n")
 WISH = b'"world models" -robot author:"Ada" cat:cs.CL'

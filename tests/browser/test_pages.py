@@ -420,7 +420,7 @@ def test_paste_remove_and_delete_papers(live_server: Live, page: Page, paths: di
     page.get_by_label("Papers you like").fill(f"A Fresh Title\n2611.99999\n{'?' * 300}")
     page.get_by_role("button", name="Add papers").click()
     expect(page.get_by_text("A Fresh Title")).to_be_visible()
-    expect(page.get_by_text("neither a title nor a link or id")).to_be_visible()
+    expect(page.get_by_text("neither a title nor a link or ID")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
     assert axe.violations(page) == []
     page.get_by_role("link", name="Back to your preferences").click()

@@ -521,7 +521,7 @@ def test_send_while_paused(run: Run, app: Application, mail_server: MailServer) 
     assert "the [key] is wrong" in result.stderr
     assert "paperboy sending resume" in result.stderr
     status = parse_output(run("sending", "status", "--json"))
-    assert [status["balance"]["due"], status["balance"]["pending"]] == [1, 1]
+    assert [status["reconciliation"]["due"], status["reconciliation"]["pending"]] == [1, 1]
     assert [pause["reason"] for pause in status["pauses"]] == ["the [key] is wrong"]
     assert mail_server.messages == []
     with app.db.write() as session:
@@ -560,7 +560,7 @@ def test_send_reports_deferred_mails(run: Run, app: Application, monkeypatch: py
     assert "1 email is waiting; the next attempt is at 20" in output
     assert "Confirmations: 1 email is waiting; the next attempt is at 20" in run("sending", "status").stdout
     status = parse_output(run("sending", "status", "--json"))
-    assert status["balance"]["due"] == 0
+    assert status["reconciliation"]["due"] == 0
     (waiting,) = status["others"]
     assert (waiting["kind"], waiting["mails"]) == ("confirm", 1)
 
@@ -667,7 +667,8 @@ def test_cancel_an_edition(run: Run, app: Application, mail_server: MailServer) 
     with app.db.read() as session:
         edition = session.exec(select(Delivery.edition)).one()
     assert "1 email of" in run("sending", "cancel", edition).stdout
-    assert parse_output(run("sending", "status", "--edition", edition, "--json"))["balance"]["skipped"] == 1
+    status = parse_output(run("sending", "status", "--edition", edition, "--json"))
+    assert status["reconciliation"]["skipped"] == 1
     assert "has ever been due" in run("sending", "cancel", "1999-01-01", code=1).stderr
     run("sending", "resume")
     run("send")

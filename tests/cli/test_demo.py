@@ -83,7 +83,7 @@ def test_sample_files_are_in_chronological_order() -> None:
 
 
 def test_demo_runs_without_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every reader gets the emails they demonstrate, and the ledger balances."""
+    """Every reader gets the emails they demonstrate, and the ledger reconciles."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PAPERBOY_SMTP_HOST", "mail.invalid")  # no mail leaves the machine, whatever .env says
     output = io.StringIO()
@@ -214,8 +214,8 @@ async def _no_sleep(_seconds: float) -> None:
 @pytest.fixture
 def good_report() -> summary.Report:
     """Return a report without problems."""
-    balance = reconciliation.Reconciliation(3, {DeliveryState.SENT: 2, DeliveryState.SKIPPED: 1})
-    return summary.Report(summaries={}, papers=1, shared=0, errors=[], mailboxes=[], balance=balance, mails=2)
+    result = reconciliation.Reconciliation(3, {DeliveryState.SENT: 2, DeliveryState.SKIPPED: 1})
+    return summary.Report(summaries={}, papers=1, shared=0, errors=[], mailboxes=[], ledger=result, mails=2)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def good_report() -> summary.Report:
         ({"mails": 0}, "no email arrived"),
         ({"mails": 1}, "the ledger has 2 sent digests, but 1 email arrived"),
         (
-            {"balance": reconciliation.Reconciliation(4, {DeliveryState.SENT: 2}, missing=2)},
+            {"ledger": reconciliation.Reconciliation(4, {DeliveryState.SENT: 2}, missing=2)},
             "2 digests due but missing",
         ),
         ({"errors": ["it broke"]}, "a run failed: it broke"),

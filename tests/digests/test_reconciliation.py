@@ -77,14 +77,14 @@ def test_deleted_delivery_is_missing(app: Application, lose: Callable[[Session],
     planning.plan(app.digest_context, NOW)
     with app.db.write() as session:
         lose(session)
-    balance = reconcile_at(app)
-    assert (balance.due, sum(balance.states.values()), balance.missing, balance.is_consistent) == (
+    result = reconcile_at(app)
+    assert (result.due, sum(result.states.values()), result.missing, result.is_consistent) == (
         3,
         2,
         1,
         False,
     )
-    assert balance.describe_faults() == "1 digest due but missing from the ledger"
+    assert result.describe_faults() == "1 digest due but missing from the ledger"
 
 
 def test_unplanned_shard_is_missing(app: Application) -> None:
@@ -92,8 +92,8 @@ def test_unplanned_shard_is_missing(app: Application) -> None:
     with app.db.write() as session:
         shard = update(Subscriber).where(col(Subscriber.next_due_at) <= NOW)
         session.execute(shard.values(next_due_at=HOUR + DAY))
-    balance = reconcile_at(app)
-    assert (balance.due, balance.unplanned, balance.missing, balance.is_consistent) == (3, 0, 3, False)
+    result = reconcile_at(app)
+    assert (result.due, result.unplanned, result.missing, result.is_consistent) == (3, 0, 3, False)
     planning.plan(app.digest_context, HOUR + DAY)
     assert reconcile_at(app, HOUR + DAY).missing == 3
     assert reconcile_at(app, HOUR + DAY, TOMORROW) == Reconciliation(3, {DeliveryState.SKIPPED: 3})
@@ -129,8 +129,8 @@ def test_digest_planned_after_unsubscribing_is_surplus(
     assert reconcile_at(app) == Reconciliation(3, {DeliveryState.SKIPPED: 3})
     with app.db.write() as session:
         insert_delivery(session, 1, TOMORROW, HOUR + DAY, HOUR + DAY)
-    balance = reconcile_at(app, HOUR + DAY, TOMORROW)
-    assert (balance.surplus, balance.unplanned, balance.is_consistent) == (1, 2, False)
+    result = reconcile_at(app, HOUR + DAY, TOMORROW)
+    assert (result.surplus, result.unplanned, result.is_consistent) == (1, 2, False)
 
 
 def test_digest_on_a_day_off_is_surplus(app: Application) -> None:

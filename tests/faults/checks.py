@@ -124,9 +124,9 @@ def check_manners(relay: RelayProcess) -> None:
 def check_conservation(app: Application) -> None:
     """Check: each digest is in exactly one state, none is leased by a dead sender, no journal is left."""
     with app.db.read() as session:
-        balance = reconciliation.reconcile(session, NOON, EDITION)
-        assert balance.is_consistent, balance
-        assert balance.due == sum(balance.states.values()) == len(session.exec(select(Delivery.id)).all())
+        result = reconciliation.reconcile(session, NOON, EDITION)
+        assert result.is_consistent, result
+        assert result.due == sum(result.states.values()) == len(session.exec(select(Delivery.id)).all())
         claimed = session.exec(select(Delivery.state).where(col(Delivery.state).in_(IN_HAND))).all()
     assert claimed == []
     folder = Path(app.settings.journal_dir)

@@ -90,7 +90,7 @@ def test_other_lines_are_titles(typed: str, title: str) -> None:
 @pytest.mark.parametrize("typed", ["z" * 10_000, "10.1/xyz", "doi:10.12/a.b", "10./x"])
 def test_overlong_words_and_malformed_ids_are_rejected(typed: str) -> None:
     """Titles in languages without blanks and titles with ids are accepted."""
-    assert rejections_of(typed) == [("neither a title nor a link or id", 1)]
+    assert rejections_of(typed) == [("neither a title nor a link or ID", 1)]
     assert parse_one("模型" * 30).title == "模型" * 30
     assert parse_one("10.1/xyz and Other Paths").title == "10.1/xyz and Other Paths"
     assert parse_one("Donaudampfschifffahrtselektrizitäten").title
@@ -163,10 +163,10 @@ def test_invalid_bibtex_entry_is_rejected() -> None:
         ]
     )
     assert rejections_of(text) == [
-        ("neither a title nor a link or id", 2),
-        ("a link without an arXiv id or DOI", 3),
+        ("neither a title nor a link or ID", 2),
+        ("a link without an arXiv ID or DOI", 3),
         ("a BibTeX entry that lacks a brace, quotation mark or comma", 4),
-        ("a BibTeX entry without title, DOI or arXiv id", 5),
+        ("a BibTeX entry without title, DOI or arXiv ID", 5),
     ]
     assert [record.title for record in bibliography.parse(text).records] == ["", "Fine", "A Title at the End"]
 
@@ -272,7 +272,7 @@ def test_invalid_entry_in_every_format() -> None:
     """Its rejection has a location and a reason; an entry without an end ends where the next begins."""
     ris = "TY  - JOUR\nTI  - One\nTY  - JOUR\nID  - x\nER  - \n1706.03762\nTI  - Two\nAU  - A, B, Jr."
     assert [record.title for record in bibliography.parse(ris).records] == ["One", "", "Two"]
-    assert rejections_of(ris) == [("a RIS entry without title, DOI or arXiv id", 3)]
+    assert rejections_of(ris) == [("a RIS entry without title, DOI or arXiv ID", 3)]
     csl = '[{"id": "x"}, 7, {"title": "One"}, {"title": "cut'
     assert [record.title for record in bibliography.parse(csl).records] == ["One"]
     assert [rejection.detail for rejection in bibliography.parse(csl).rejections] == [
@@ -280,7 +280,7 @@ def test_invalid_entry_in_every_format() -> None:
     ]  # fmt: skip
     csv = 'Title,DOI\nOne,\n,\n\n-,"a\nb"\n"",10.1/x\nTwo'
     assert [record.title for record in bibliography.parse(csv).records] == ["One", "-", "Two"]
-    assert rejections_of(csv) == [("a row of the table without title, DOI or arXiv id", 7)]
+    assert rejections_of(csv) == [("a row of the table without title, DOI or arXiv ID", 7)]
     long = "Title,DOI\nOne,\n" + "x" * 140_000
     assert rejections_of(long) == [("a table that is broken from here on", 3)]
 

@@ -17,7 +17,7 @@ from sqlmodel import col, select
 
 from app import main, pipeline
 from app.application import Application
-from app.errors import UnreadableAnswer
+from app.errors import UnreadableResponse
 from app.papers import ingest, llm_summaries, paper_views
 from app.papers.sources.http_client import HttpTransport
 from app.storage import locks
@@ -275,7 +275,7 @@ def test_endless_response_times_out(app: Application, now: datetime, monkeypatch
 
     add_papers(app, now, "Bookmark")
     pipeline.summarise(replace(Endpoint().on(app), http=HttpTransport(httpx.MockTransport(never))), now)
-    assert runs(app)[0].error == "the endpoint: no answer in time"
+    assert runs(app)[0].error == "the endpoint: no response in time"
 
 
 def test_one_process_at_a_time(app: Application, now: datetime) -> None:
@@ -337,7 +337,7 @@ def test_formulas() -> None:
 
 def test_response_of_another_api() -> None:
     """The endpoint is not a chat API."""
-    with pytest.raises(UnreadableAnswer):
+    with pytest.raises(UnreadableResponse):
         llm_summaries.summary_in(b"\xff\xfe")
     assert isinstance(llm_summaries.summary_in(chat(["a", "list"]).content), Rejection)
 

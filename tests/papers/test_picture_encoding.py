@@ -10,7 +10,7 @@ from io import BytesIO
 import pytest
 from PIL import Image
 
-from app.errors import UnreadableAnswer
+from app.errors import UnreadableResponse
 from app.papers import picture_encoding
 from app.papers.picture_encoding import encode_small
 from tests.support.pictures import draw_figure, encode
@@ -126,7 +126,7 @@ def test_only_the_first_frame_of_an_animation_is_used() -> None:
 )
 def test_unreadable_files(data: bytes) -> None:
     """Other formats, which include ones with scripts, damaged files and tracking pixels are rejected."""
-    with pytest.raises(UnreadableAnswer):
+    with pytest.raises(UnreadableResponse):
         encode_small(data)
 
 
@@ -135,7 +135,7 @@ def test_bomb_is_rejected_before_it_is_decoded(size: tuple[int, int]) -> None:
     """A small file that claims many pixels, as a compression bomb does, takes no memory."""
     tracemalloc.start()
     try:
-        with pytest.raises(UnreadableAnswer):
+        with pytest.raises(UnreadableResponse):
             encode_small(png_header(*size))
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
@@ -147,7 +147,7 @@ def test_compressed_text_is_limited() -> None:
     plain, text = encode(draw_figure((64, 64))), zlib.compress(bytes(50_000_000))
     chunk = b"zTXt" + b"Comment\0\0" + text
     bomb = plain[:33] + struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
-    with pytest.raises(UnreadableAnswer):
+    with pytest.raises(UnreadableResponse):
         encode_small(bomb + plain[33:])
 
 

@@ -348,7 +348,7 @@ def test_large_file(
 
 def test_slow_server(app: Application, now: datetime, server: PictureServer) -> None:
     """A server that never finishes takes one timeout, and the next picture is fetched."""
-    hurried = replace(app, http=HttpTransport(answer_seconds=0.2))
+    hurried = replace(app, http=HttpTransport(response_seconds=0.2))
     with HostileServer() as slow:
         add_paper(app, now, f"{slow.url}/body", "Slow", upvotes=50)
         add_paper(app, now, f"{server.url}/a.png", "Fast", upvotes=1)

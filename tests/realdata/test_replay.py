@@ -75,7 +75,7 @@ def test_no_paper_is_sent_twice(app: Application, mail_server: MailServer) -> No
         ).all()
         # Days between the recorded ones are an outage, after which only the newest edition is sent.
         whole = [day.isoformat() for day in sorted(days) if {day - DAY, day + DAY} <= days]
-        balances = [reconciliation.reconcile(session, midnight + DAY, edition) for edition in whole]
+        results = [reconciliation.reconcile(session, midnight + DAY, edition) for edition in whole]
         stored = ledger.stored_digests(session, [row.id for row in rows])
         papers = {number: ledger.paper_ids(digest) for number, digest in stored.items()}
         promised = {paper for numbers in papers.values() for paper in numbers}
@@ -88,8 +88,8 @@ def test_no_paper_is_sent_twice(app: Application, mail_server: MailServer) -> No
     assert {row.state for row in rows} <= {DeliveryState.SENT, DeliveryState.SKIPPED}
     assert all(row.reason for row in rows if row.state is DeliveryState.SKIPPED)
     assert len(whole) > 40
-    assert [balance for balance in balances if not balance.is_consistent or balance.unplanned] == []
-    assert sum(balance.due for balance in balances) == sum(row.edition in whole for row in rows)
+    assert [result for result in results if not result.is_consistent or result.unplanned] == []
+    assert sum(result.due for result in results) == sum(row.edition in whole for row in rows)
     assert sum(row.state is DeliveryState.SENT for row in rows) == len(mail_server.messages)
     _check_no_paper_was_received_twice(
         mail_server, {title for seen in by_subscriber.values() for title in seen}

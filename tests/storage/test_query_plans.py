@@ -242,7 +242,7 @@ CHECKS: dict[str, Callable[[Database], None]] = {
     **{case: partial(check_hot_query, run=run, sorts=True) for case, run in SORTING.items()},
     "totals": check_totals_use_only_an_index,
     "lists": check_lists_are_paginated,
-    "the balance": check_reconciliation_of_a_large_edition,
+    "reconciliation": check_reconciliation_of_a_large_edition,
     "recent papers": check_recent_papers_are_found_by_day,
     "a scan and a sort": check_scans_and_sorts_are_detected,
 }

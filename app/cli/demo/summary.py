@@ -54,7 +54,7 @@ class Report:
     shared: int  # number of papers that more than one source listed
     errors: Sequence[str]  # errors of job runs
     mailboxes: Sequence[MailboxSummary]
-    balance: reconciliation.Reconciliation
+    ledger: reconciliation.Reconciliation
     mails: int
 
     def problems(self) -> list[str]:
@@ -62,13 +62,13 @@ class Report:
         problems = [f"a run failed: {error}" for error in self.errors]
         if not self.mails:
             problems.append("no email arrived")
-        sent = self.balance.states.get(DeliveryState.SENT, 0)
+        sent = self.ledger.states.get(DeliveryState.SENT, 0)
         if self.mails != sent:
             problems.append(
                 f"the ledger has {count_of(sent, 'sent digest')}, but {count_of(self.mails, 'email')} arrived"
             )
-        if not self.balance.is_consistent:
-            problems.append(f"the ledger is inconsistent: {self.balance.describe_faults()}")
+        if not self.ledger.is_consistent:
+            problems.append(f"the ledger is inconsistent: {self.ledger.describe_faults()}")
         return problems + [
             f"{mailbox.email} got a paper twice" for mailbox in self.mailboxes if mailbox.duplicates
         ]
@@ -90,7 +90,7 @@ def gather(
         shared=session.exec(select(func.count()).select_from(of_several_sources.subquery())).one(),
         errors=session.exec(select(JobRun.error).where(JobRun.error != "")).all(),
         mailboxes=[summarize_mailbox(session, subscriber.email) for subscriber in SUBSCRIBERS],
-        balance=reconciliation.reconcile(session, now, oldest, newest),
+        ledger=reconciliation.reconcile(session, now, oldest, newest),
         mails=len(mails),
     )
 
@@ -124,10 +124,10 @@ def summarize_mailbox(session: Session, email: str) -> MailboxSummary:
 
 def print_report(report: Report, console: Console) -> None:
     """Print tables for sources and subscribers, the state of the ledger, rejections and problems."""
-    states = {state.value: count for state, count in sorted(report.balance.states.items()) if count}
+    states = {state.value: count for state, count in sorted(report.ledger.states.items()) if count}
     total = " + ".join(f"{count} {name}" for name, count in states.items())
-    verdict = report.balance.describe_faults() or "every due digest is in exactly one state"
-    ledger_line = f"\nThe ledger: {report.balance.due} due = {total}: {verdict}.\n"
+    verdict = report.ledger.describe_faults() or "every due digest is in exactly one state"
+    ledger_line = f"\nThe ledger: {report.ledger.due} due = {total}: {verdict}.\n"
     console.print(_source_table(report), _subscriber_table(report), ledger_line)
     rejections = (rejection for summary in report.summaries.values() for rejection in summary.rejections)
     for rejection in rejections:

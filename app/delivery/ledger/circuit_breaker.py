@@ -14,7 +14,7 @@ REFUSALS = (
     SendOutcome.MAILBOX_FULL,
     SendOutcome.SENDER_REJECTED,
 )
-ANSWERS = (*REFUSALS, SendOutcome.ACCEPTED, SendOutcome.DEFERRED, SendOutcome.THROTTLED)
+REPLIES = (*REFUSALS, SendOutcome.ACCEPTED, SendOutcome.DEFERRED, SendOutcome.THROTTLED)
 _PERSONAL = re.compile(r"<[^>]*>|\S*@\S*")
 
 
@@ -30,7 +30,7 @@ class CircuitBreaker:
 
         The reason quotes the most common refusal.
         """
-        if result.outcome not in ANSWERS:
+        if result.outcome not in REPLIES:
             return ""
         is_refusal = result.outcome in REFUSALS
         self._refusals.append(_PERSONAL.sub("…", f"{result.code} {result.text:.200}") if is_refusal else "")

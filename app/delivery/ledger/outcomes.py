@@ -63,20 +63,20 @@ def record_results(
 
 _ACCEPTED_BY_SQLITE = """
     UPDATE delivery SET state = 'sent', reason = '', next_attempt_at = NULL, lease_until = NULL,
-        sent_at = answer.value ->> 1, smtp_code = answer.value ->> 2, smtp_text = answer.value ->> 3,
-        message_id = answer.value ->> 4, subject = answer.value ->> 5
-    FROM json_each(?) AS answer WHERE delivery.id = answer.value ->> 0 AND delivery.lease_owner = ?
+        sent_at = reply.value ->> 1, smtp_code = reply.value ->> 2, smtp_text = reply.value ->> 3,
+        message_id = reply.value ->> 4, subject = reply.value ->> 5
+    FROM json_each(?) AS reply WHERE delivery.id = reply.value ->> 0 AND delivery.lease_owner = ?
 """
 # The ids occur twice on purpose. PostgreSQL plans a plain join by the table's statistics. If the statistics
-# date from when the table was small, PostgreSQL compares each answer with every row.
+# date from when the table was small, PostgreSQL compares each reply with every row.
 _ACCEPTED_BY_POSTGRES = text("""
     UPDATE delivery SET state = 'sent', reason = '', next_attempt_at = NULL, lease_until = NULL,
-        sent_at = answer.at, smtp_code = answer.code, smtp_text = answer.text,
-        message_id = answer.message_id, subject = answer.subject
+        sent_at = reply.at, smtp_code = reply.code, smtp_text = reply.text,
+        message_id = reply.message_id, subject = reply.subject
     FROM unnest(CAST(:ids AS bigint[]), CAST(:ats AS timestamptz[]), CAST(:codes AS int[]),
         CAST(:texts AS text[]), CAST(:message_ids AS text[]), CAST(:subjects AS text[])
-    ) AS answer(id, at, code, text, message_id, subject)
-    WHERE delivery.id = answer.id AND delivery.id = ANY(CAST(:ids AS bigint[]))
+    ) AS reply(id, at, code, text, message_id, subject)
+    WHERE delivery.id = reply.id AND delivery.id = ANY(CAST(:ids AS bigint[]))
         AND delivery.lease_owner = :owner
 """)
 

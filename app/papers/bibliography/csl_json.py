@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from app.errors import UnreadableAnswer
+from app.errors import UnreadableResponse
 from app.papers.bibliography import entry, limits
 from app.papers.bibliography.entry import Item
 from app.papers.sources import json_rows
@@ -27,7 +27,7 @@ def parse(text: str) -> Iterator[Item]:
     """Yield the records and rejections of a file in order, even if the file is truncated."""
     try:
         rows, broken = json_rows.parse_rows(text)
-    except UnreadableAnswer:
+    except UnreadableResponse:
         yield Rejection("JSON that cannot be read")
         return
     for number, value in rows:

@@ -40,7 +40,7 @@ def to_item(
     doi = identifiers.doi(doi.replace("\\", "")) or next(filter(None, map(identifiers.doi, texts)), "")
     of_arxiv = identifiers.arxiv_id_of_doi(doi) or next(filter(None, map(arxiv_id, texts)), "")
     if not (title or of_arxiv or doi):
-        reason = f"{kind} without title, DOI or arXiv id"
+        reason = f"{kind} without title, DOI or arXiv ID"
         return Rejection(reason, row, sanitize.one_line(name, SHOWN_CHARS))
     return PaperRecord(title=title, arxiv_id=of_arxiv, doi=doi, abstract=abstract, authors=authors)
 

@@ -1,7 +1,7 @@
 """arXiv: its query API and its daily announcement feed, both in Atom.
 
 The parser is incremental, so that all complete entries of a truncated response are read. arXiv reports an
-error as a feed with an error entry or title. The parser raises UnreadableAnswer for such a feed.
+error as a feed with an error entry or title. The parser raises UnreadableResponse for such a feed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import date, datetime, timedelta
 from xml.etree.ElementTree import Element
 
-from app.errors import SourceError, UnreadableAnswer
+from app.errors import SourceError, UnreadableResponse
 from app.papers.sources import calendar, json_rows, withdrawal, xml_elements
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState, days_to_fetch, unread_days
@@ -23,7 +23,7 @@ PAGE_ENTRIES = 2_000  # the API's maximum
 MAX_PAGES = 10
 IDS_PER_REQUEST = 100  # a URL with these has about 1,200 characters
 MAX_ENTRIES = 5_000  # in a response: one day in all categories has about 2,500
-NO_ID = "the entry has no arXiv id"
+NO_ID = "the entry has no arXiv ID"
 NO_TITLE = "the entry has no title"
 LISTED_TYPES = ("new", "cross")  # the other types are new versions of announced papers
 
@@ -61,7 +61,7 @@ def _entries(data: bytes | str) -> tuple[list[Element], list[Rejection]]:
     if title.lower().startswith("feed error"):
         errors.insert(0, f"{title} {_text(root, f'{_ATOM}subtitle')}".strip())
     if errors:
-        raise UnreadableAnswer(f"arXiv returned an error: {errors[0]}")
+        raise UnreadableResponse(f"arXiv returned an error: {errors[0]}")
     return entries, rejections
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from app.errors import UnreadableAnswer
+from app.errors import UnreadableResponse
 
 ACCEPTED = "gzip"  # the value of Accept-Encoding
 _GZIP, _PLAIN = ("gzip", "x-gzip"), ("", "identity")
@@ -20,7 +20,7 @@ class Body:
     def __init__(self, encoding: str, limit: int) -> None:
         coding = encoding.strip().lower()
         if coding not in (*_GZIP, *_PLAIN):
-            raise UnreadableAnswer(
+            raise UnreadableResponse(
                 f"The response is encoded as {coding[:40]!r}, but {ACCEPTED} was requested."
             )
         self._limit = limit
@@ -29,7 +29,7 @@ class Body:
         self._content = bytearray()
 
     def feed(self, chunk: bytes) -> None:
-        """Add received bytes. Raise UnreadableAnswer if the body is too large or cannot be decompressed."""
+        """Add received bytes. Raise UnreadableResponse if the body is too large or cannot be decompressed."""
         self._received += len(chunk)
         if self._gunzip is None:
             self._content += chunk
@@ -37,12 +37,12 @@ class Body:
             try:
                 self._content += self._gunzip.decompress(chunk, self._limit + 1 - len(self._content))
             except zlib.error as error:
-                raise UnreadableAnswer(f"The response cannot be decompressed: {error}.") from None
+                raise UnreadableResponse(f"The response cannot be decompressed: {error}.") from None
         if max(self._received, len(self._content)) > self._limit:
-            raise UnreadableAnswer(f"The response is larger than {self._limit // 1_000_000} MB.")
+            raise UnreadableResponse(f"The response is larger than {self._limit // 1_000_000} MB.")
 
     def finish(self) -> bytes:
-        """Return the whole body. Raise UnreadableAnswer if its end is missing."""
+        """Return the whole body. Raise UnreadableResponse if its end is missing."""
         if self._gunzip and self._received and not self._gunzip.eof:
-            raise UnreadableAnswer("The response was cut off: its compressed data is incomplete.")
+            raise UnreadableResponse("The response was cut off: its compressed data is incomplete.")
         return bytes(self._content)

@@ -11,7 +11,7 @@ from typing import Any
 
 import feedparser
 
-from app.errors import ParsingTooExpensive, SourceError, UnreadableAnswer
+from app.errors import ParsingTooExpensive, SourceError, UnreadableResponse
 from app.papers.sources import arxiv, deadlines, json_rows
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState
@@ -41,15 +41,15 @@ def parse(data: bytes | str, day: date | None = None) -> ParseResult:
     except SourceError:
         raise
     except ParsingTooExpensive:
-        raise UnreadableAnswer("Reading this feed takes more time or memory than allowed.") from None
+        raise UnreadableResponse("Reading this feed takes more time or memory than allowed.") from None
     except Exception as error:
-        raise UnreadableAnswer(f"The feed cannot be read ({type(error).__name__}).") from error
+        raise UnreadableResponse(f"The feed cannot be read ({type(error).__name__}).") from error
 
 
 def _parse(text: str, day: date | None) -> ParseResult:
     json_rows.refuse_markup(text, "a feed")
     if "<!ENTITY" in text or not _ROOT.search(text[:5_000]):
-        raise UnreadableAnswer("The response is not a valid RSS or Atom feed.")
+        raise UnreadableResponse("The response is not a valid RSS or Atom feed.")
     rejections: list[Rejection] = []
     cut_off = not _FEED_END.search(text[-2_000:])
     if cut_off:

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from app.errors import UnreadableAnswer
+from app.errors import UnreadableResponse
 from app.papers import sources
 from app.papers.sources import arxiv, huggingface_pages, json_rows, jsonl
 from app.text import dates
@@ -43,7 +43,7 @@ def parse_file(
     elif kind is SourceKind.ARXIV and detected is SourceKind.ARXIV_FEED:
         kind = detected  # users call both kinds "arxiv"
     if kind is None:
-        raise UnreadableAnswer(
+        raise UnreadableResponse(
             "Paperboy can't read this kind of file. It reads saved responses, feeds, search pages and JSON."
         )
     if kind is SourceKind.PAGE:
@@ -57,7 +57,7 @@ def read_file(
 ) -> Iterator[ParsedFile]:
     """Yield the records of a file. JSON lines are read in parts, so the file may be larger than the memory.
 
-    Raise UnreadableAnswer or OSError if the file cannot be read.
+    Raise UnreadableResponse or OSError if the file cannot be read.
     """
     with path.open("rb") as file:
         start = file.read(STREAMED_START)
@@ -101,24 +101,24 @@ def _kind_of_rows(parsed: ParseResult) -> SourceKind:
 def _unwrap_recording(text: str) -> str:
     """Return the body of a recorded response `{url, status_code, body}`. Return any other text unchanged.
 
-    Raise UnreadableAnswer if the status code is an error.
+    Raise UnreadableResponse if the status code is an error.
     """
     if not text.lstrip().startswith("{") or '"status_code"' not in text or '"body"' not in text:
         return text
     try:
-        answer: Any = json.loads(text)
+        recorded: Any = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    if not isinstance(answer, dict) or not isinstance(body := answer.get("body"), str):
+    if not isinstance(recorded, dict) or not isinstance(body := recorded.get("body"), str):
         return text
-    status = answer.get("status_code")
+    status = recorded.get("status_code")
     if isinstance(status, int) and status >= 400:
         message = f"The recorded response is an error: HTTP {status}"
         try:
             arxiv.parse(body)
-        except UnreadableAnswer as error:  # an error feed, which contains arXiv's message
+        except UnreadableResponse as error:  # an error feed, which contains arXiv's message
             message += f". {error}"
-        raise UnreadableAnswer(message)
+        raise UnreadableResponse(message)
     return body
 
 

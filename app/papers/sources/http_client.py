@@ -23,14 +23,14 @@ import httpx
 import stamina
 
 from app import clock
-from app.errors import SourceError, UnreadableAnswer
+from app.errors import SourceError, UnreadableResponse
 from app.papers.sources import content_decoding
 from app.papers.sources.allowed_addresses import Allowed
 from app.papers.sources.host_rate_limits import ARXIV, TOO_MANY, Pacing, Sleep, retry_after, service_of
 
 PRODUCT = "Paperboy/0.1"
 TIMEOUT = httpx.Timeout(30, connect=10)  # seconds without receiving a byte
-ANSWER_SECONDS = 60.0  # for a whole response, including connection, headers and body
+RESPONSE_SECONDS = 60.0  # for a whole response, including connection, headers and body
 CONCURRENT_REQUESTS = 10  # each may use up to MAX_RESPONSE_BYTES of memory
 MAX_RESPONSE_BYTES = 20_000_000
 MAX_EXCERPT_BYTES = 1000
@@ -51,7 +51,7 @@ class HttpTransport:
     transport: httpx.AsyncBaseTransport | None = None
     sleep: Sleep = asyncio.sleep
     resolve: Resolve | None = None
-    answer_seconds: float = ANSWER_SECONDS
+    response_seconds: float = RESPONSE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Client:
     http: httpx.AsyncClient
     checked: httpx.AsyncClient
     pacing: Pacing
-    answer_seconds: float
+    response_seconds: float
     allowed: Allowed = field(default_factory=Allowed)
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_REQUESTS))
 
@@ -207,13 +207,13 @@ class Client:
         try:
             async with (
                 self._slots,
-                asyncio.timeout(self.answer_seconds),
+                asyncio.timeout(self.response_seconds),
                 http.stream(method, url, headers=headers, content=content) as response,
             ):
                 return response, await (read or _read_body)(response)
         except TimeoutError:
             raise SourceError(
-                f"{service_of(url)}: no complete response within {self.answer_seconds:g} seconds."
+                f"{service_of(url)}: no complete response within {self.response_seconds:g} seconds."
             ) from None
         except httpx.TransportError as error:
             reason = re.sub(r"\[Errno -?\d+\] ", "", str(error))
@@ -294,7 +294,7 @@ async def open_client(
         ) as http,
         httpx.AsyncClient(headers=headers, timeout=TIMEOUT, transport=checked, trust_env=False) as direct,
     ):
-        yield Client(http, direct, Pacing(now, transport.sleep), transport.answer_seconds, allowed)
+        yield Client(http, direct, Pacing(now, transport.sleep), transport.response_seconds, allowed)
 
 
 def _normalized_url(url: str, params: Mapping[str, str | int] | None) -> str:
@@ -318,7 +318,7 @@ async def _read_body(response: httpx.Response) -> bytes:
         async for chunk in response.stream:  # raw bytes, not decoded by httpx
             body.feed(chunk)
         return body.finish()
-    except UnreadableAnswer:
+    except UnreadableResponse:
         if response.is_success:
             raise
         return b""

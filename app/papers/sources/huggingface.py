@@ -29,7 +29,7 @@ PAGE_ROWS = 100  # the API's maximum; with a lower limit, it silently truncates 
 MAX_PAGES = 50
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif")
 TITLE_CARDS = "/social-thumbnails/"
-NO_ID = "the row has no arXiv id"
+NO_ID = "the row has no arXiv ID"
 NO_TITLE = "the row has no title"
 
 

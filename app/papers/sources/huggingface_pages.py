@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
 
-from app.errors import UnreadableAnswer
+from app.errors import UnreadableResponse
 from app.papers.sources import json_rows
 from app.text import sanitize
 from app.types import PaperRecord, ParseResult, Rejection
@@ -49,7 +49,7 @@ def parse(data: bytes | str, day: date | None = None, *, today: date) -> ParseRe
     text = json_rows.text_of(data)
     json_rows.refuse_markup(text, "a search page saved as text")
     if not looks_like(text):
-        raise UnreadableAnswer("This is not a saved search page: its header is missing.")
+        raise UnreadableResponse("This is not a saved search page: its header is missing.")
     paragraphs = [part.strip() for part in re.split(r"\n[ \t\r]*\n", text) if part.strip()]
     is_header = (_HEADER.fullmatch(part) or _DAY.fullmatch(part) for part in paragraphs)
     header_length = next((n for n, matches in enumerate(is_header) if not matches), len(paragraphs))

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from app.errors import UnreadableAnswer
+from app.errors import UnreadableResponse
 from app.types import PaperRecord, ParseResult, Rejection
 
 CUT_OFF = "the response was cut off"
@@ -39,11 +39,11 @@ def text_of(data: bytes | str) -> str:
 
 
 def refuse_markup(text: str, expected: str) -> None:
-    """Raise UnreadableAnswer if a text is empty or a web page, such as a login form or a proxy's error."""
+    """Raise UnreadableResponse if a text is empty or a web page, such as a login form or a proxy's error."""
     if not text.strip():
-        raise UnreadableAnswer(f"The response is empty; expected {expected}.")
+        raise UnreadableResponse(f"The response is empty; expected {expected}.")
     if re.match(r"\s*<(!doctype html|html|head|body)\b", text[:2_000], re.IGNORECASE):
-        raise UnreadableAnswer(f"The response is a web page (perhaps a login form), not {expected}.")
+        raise UnreadableResponse(f"The response is a web page (perhaps a login form), not {expected}.")
 
 
 def too_many(count: int, most: int = MAX_ENTRIES) -> Rejection:
@@ -54,28 +54,28 @@ def too_many(count: int, most: int = MAX_ENTRIES) -> Rejection:
 def parse_rows(data: bytes | str) -> tuple[list[Row], list[Rejection]]:
     """Return the rows of a response, and rejections for its unreadable parts.
 
-    Raise UnreadableAnswer if no list of rows can be read.
+    Raise UnreadableResponse if no list of rows can be read.
     """
     text = text_of(data)
     refuse_markup(text, "JSON")
     try:
-        answer = json.loads(text)
+        response = json.loads(text)
     except (ValueError, RecursionError) as error:
         rows, rejections = _salvage(text)
         if not rows:
-            raise UnreadableAnswer(f"The response is not JSON: {str(error)[:200]}") from None
+            raise UnreadableResponse(f"The response is not JSON: {str(error)[:200]}") from None
         return rows, rejections
-    if isinstance(answer, dict):
-        listed = next((answer[name] for name in _CONTAINERS if isinstance(answer.get(name), list)), None)
-        if listed is None and "error" in answer:
-            raise UnreadableAnswer(f"The response is an error: {str(answer['error'])[:200]}")
-        answer = [answer] if listed is None else listed
-    if not isinstance(answer, list):
-        kind = type(answer).__name__
-        raise UnreadableAnswer(
+    if isinstance(response, dict):
+        listed = next((response[name] for name in _CONTAINERS if isinstance(response.get(name), list)), None)
+        if listed is None and "error" in response:
+            raise UnreadableResponse(f"The response is an error: {str(response['error'])[:200]}")
+        response = [response] if listed is None else listed
+    if not isinstance(response, list):
+        kind = type(response).__name__
+        raise UnreadableResponse(
             f"The response is JSON, but contains a single {kind} instead of a list of rows."
         )
-    return list(enumerate(answer, 1)), []
+    return list(enumerate(response, 1)), []
 
 
 def parse_lines(lines: Iterable[bytes], first: int) -> tuple[list[Row], list[Rejection]]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from xml.etree.ElementTree import Element
 
-from app.errors import SourceError, UnreadableAnswer
+from app.errors import SourceError, UnreadableResponse
 from app.papers.sources import calendar, json_rows, jsonl, withdrawal, xml_elements
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState
@@ -27,7 +27,7 @@ from app.types import PaperRecord, ParseResult, Rejection
 URL = "https://oaipmh.arxiv.org/oai"
 PAGES_PER_POLL = 30  # these take about five minutes; the next poll continues after them
 NEW_WITHIN = timedelta(days=7)  # longest time from submission to announcement, including moderation
-NO_ID = "the record has no arXiv id"
+NO_ID = "the record has no arXiv ID"
 NO_TITLE = "the record has no title"
 NOT_OAI = "an OAI-PMH response"
 CUT_OFF = "The response was cut off. Its complete records were read, and the next poll requests it again."
@@ -53,7 +53,7 @@ class RecordPage:
 def parse(data: bytes | str, day: date | None = None) -> ParseResult:
     """PURE. Return the papers in a response. New papers with a datestamp of `day` or later are listed.
 
-    Raise UnreadableAnswer if the response is an error.
+    Raise UnreadableResponse if the response is an error.
     """
     page = parse_page(data, day)
     if page.error:
@@ -71,7 +71,7 @@ def parse_page(data: bytes | str, listed_since: date | None = None) -> RecordPag
             message = sanitize.one_line(element.text, 500)
             return RecordPage(ParseResult(), error=element.get("code") or "unknown", message=message)
     if not (records or rejections):
-        raise UnreadableAnswer("The response has neither records nor an error.")
+        raise UnreadableResponse("The response has neither records nor an error.")
     stamps = (dates.day(_text(record.find(f"{_OAI}header"), f"{_OAI}datestamp")) for record in records)
     rows = (_record(number, record, listed_since) for number, record in enumerate(records, 1))
     return RecordPage(
@@ -188,5 +188,5 @@ def _watermark(page: RecordPage, read_up_to: date | None) -> date | None:
     return max(filter(None, (read_up_to, stamps[-1] - timedelta(days=1))))
 
 
-def _refusal(page: RecordPage) -> UnreadableAnswer:
-    return UnreadableAnswer(f"arXiv returned an error: {page.error}. {page.message}".strip())
+def _refusal(page: RecordPage) -> UnreadableResponse:
+    return UnreadableResponse(f"arXiv returned an error: {page.error}. {page.message}".strip())

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
-from app.errors import UnreadableAnswer
+from app.errors import UnreadableResponse
 from app.papers.sources import json_rows
 from app.types import Rejection
 
@@ -20,12 +20,12 @@ def read(
 ) -> tuple[Element, list[Element], list[Rejection]]:
     """Return the root, the complete elements with these tags, and a rejection if an XML error follows them.
 
-    Raise UnreadableAnswer if the response is not `expected`, such as "an Atom feed", or declares entities.
+    Raise UnreadableResponse if the response is not `expected`, such as "an Atom feed", or declares entities.
     """
     text = _CONTROLS.sub("", json_rows.text_of(data))
     json_rows.refuse_markup(text, expected)
     if "<!ENTITY" in text or "<!DOCTYPE" in text[:2_000]:
-        raise UnreadableAnswer("The response declares XML entities, which arXiv's feeds never do.")
+        raise UnreadableResponse("The response declares XML entities, which arXiv's feeds never do.")
     parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
     root: Element | None = None
     elements: list[Element] = []
@@ -42,5 +42,5 @@ def read(
     except ParseError as error:
         rejections = [Rejection(reason, None, f"{len(elements)} complete entries were read; {error}")]
     if root is None or root.tag != root_tag:
-        raise UnreadableAnswer(f"The response is not {expected}.")
+        raise UnreadableResponse(f"The response is not {expected}.")
     return root, elements, rejections

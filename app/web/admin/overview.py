@@ -167,13 +167,13 @@ def _page(
     now = clock.utcnow()
     with app.db.read() as session:
         days = [(now - timedelta(days=back)).date().isoformat() for back in (0, 1)]
-        balances = {day: reconciliation.reconcile(session, now, day) for day in days}
+        results = {day: reconciliation.reconcile(session, now, day) for day in days}
         reasons = {day: ledger.commonest_reasons(session, day) for day in days}
         digests = _digests_chart(ledger.digest_totals_by_edition(session, _editions(now)))
     others = statistics.get_days(app, operator.key, now, DAYS_CHARTED)
     return page(
         request, "admin/overview.html", operator, status=status, message=message, problem=problem,
-        created=created, balances=balances, reasons=reasons, charts=[digests, *_charts(others)],
+        created=created, reconciliations=results, reasons=reasons, charts=[digests, *_charts(others)],
         findings=[
             _view(each, operator)
             for each in local_checks.all_findings(app, now)

@@ -182,7 +182,9 @@ def _read_edition(app: Paperboy, session: Session, now: datetime, edition: str) 
         return None
     reasons = [ReasonOut(**each._asdict()) for each in ledger.commonest_reasons(session, edition)]
     paused = pauses[0] if pauses else None
-    return Edition(edition=edition, reconciliation=_balance(counted), reasons=reasons, paused=paused)
+    return Edition(
+        edition=edition, reconciliation=_reconciliation_out(counted), reasons=reasons, paused=paused
+    )
 
 
 @router.get("/editions/{edition}/sample")
@@ -286,12 +288,12 @@ def get_sending(app: Paperboy, _key: CanRead, now: Now) -> Sending:
     """Return the status of sending: pauses, reconciliation of recent editions, and unsent emails."""
     with app.db.read() as session:
         pauses = [_pause_out(pause) for pause in ledger.pauses(session)]
-        balance = _balance(reconciliation.reconcile_recent(session, now))
+        recent = _reconciliation_out(reconciliation.reconcile_recent(session, now))
         waiting = ledger.waiting_mails(session)
         mails = _states(ledger.totals(session))
     others = [WaitingOut(**group._asdict()) for group in waiting if group.kind is not MailKind.DIGEST]
     all_paused = any(pause.edition == ledger.ALL_EDITIONS for pause in pauses)
-    return Sending(paused=all_paused, pauses=pauses, reconciliation=balance, deliveries=mails, others=others)
+    return Sending(paused=all_paused, pauses=pauses, reconciliation=recent, deliveries=mails, others=others)
 
 
 @router.post("/sending/pause", status_code=204)
@@ -339,7 +341,7 @@ def _resume_sending(
         audit_log.record(session, actor, audit_log.SENDING_RESUMED, edition, now)
 
 
-def _balance(counted: reconciliation.Reconciliation) -> ReconciliationOut:
+def _reconciliation_out(counted: reconciliation.Reconciliation) -> ReconciliationOut:
     return ReconciliationOut.model_validate(counted.as_dict())
 
 

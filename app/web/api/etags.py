@@ -121,11 +121,11 @@ def describe(document: dict[str, Any]) -> None:
     versioned = {f"#/components/schemas/{each.__name__}": each for each in Versioned.__subclasses__()}
     for operations in document["paths"].values():
         for method, operation in operations.items():
-            answer = operation["responses"].get("200", {})
-            schema = answer.get("content", {}).get("application/json", {}).get("schema", {})
+            response = operation["responses"].get("200", {})
+            schema = response.get("content", {}).get("application/json", {}).get("schema", {})
             model = versioned.get(schema.get("$ref"))
             if method in ("get", "patch") and model:
-                answer["headers"] = etag
+                response["headers"] = etag
                 if method == "get" and not model.UNVERSIONED:
                     operation.setdefault("parameters", []).append(_IF_NONE_MATCH)
                     operation["responses"]["304"] = {"description": "Not Modified", "headers": etag}

@@ -19,7 +19,7 @@ class RemedyOut(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
     action: RemedyAction | None = Field(description="Null if an operator has to choose an action.")
-    subject: str = Field(description="The id or the edition to which the action applies.", examples=["3"])
+    subject: str = Field(description="The ID or the edition to which the action applies.", examples=["3"])
 
 
 class FindingOut(BaseModel):

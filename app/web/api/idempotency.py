@@ -25,7 +25,7 @@ from app.application import Application
 from app.errors import Conflict, InvalidInput
 from app.storage import idempotency_keys
 from app.storage.api_keys import ApiKeyIdentity
-from app.storage.idempotency_keys import Answer, Attempt
+from app.storage.idempotency_keys import Attempt, StoredResponse
 from app.web.api import problems
 
 HEADER = "Idempotency-Key"
@@ -33,7 +33,7 @@ REPLAYED = "Idempotency-Replayed"
 # Marks an operation that refuses the header, both in the code and in the OpenAPI document.
 REFUSED = {"x-idempotency-key": "refused"}
 MAX_CHARS = 200
-MAX_ANSWER = 100_000  # bytes; only previews and backtests, which change nothing, have larger responses
+MAX_RESPONSE = 100_000  # bytes; only previews and backtests, which change nothing, have larger responses
 
 _PATTERN = rf'"?([!#-~]{{1,{MAX_CHARS}}})"?'  # quoted, as a structured field requires, or unquoted
 _PARAMETER = {
@@ -48,16 +48,16 @@ _PARAMETER = {
 log = structlog.get_logger(__name__)
 
 
-class SecretAnswer(BaseModel):
+class SecretResponse(BaseModel):
     """A response that is not stored, because it contains a secret."""
 
 
 class Replay(Exception):
     """The request has already been carried out, and its response is stored."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, response: StoredResponse) -> None:
         super().__init__()
-        self.answer = answer
+        self.response = response
 
 
 def begin(request: Request, app: Application, caller: ApiKeyIdentity, now: datetime) -> None:
@@ -79,17 +79,17 @@ def begin(request: Request, app: Application, caller: ApiKeyIdentity, now: datet
         raise InvalidInput(f"{HEADER} must have 1 to {MAX_CHARS} printable ASCII characters, without spaces")
     attempt.key = typed[1]
     with app.db.write() as session:
-        answer = idempotency_keys.claim(session, attempt, caller.id, now)
-    if answer is None:
+        response = idempotency_keys.claim(session, attempt, caller.id, now)
+    if response is None:
         return
-    if answer.body is None:
+    if response.body is None:
         reason = (
             "it contained a secret, which is shown once"
             if _is_secret(request.scope)
             else "it was lost or erased"
         )
         raise Conflict(f"this request was carried out before, but its response is not stored: {reason}")
-    raise Replay(answer)
+    raise Replay(response)
 
 
 def _refuses(operation: Mapping[str, Any]) -> bool:
@@ -98,7 +98,7 @@ def _refuses(operation: Mapping[str, Any]) -> bool:
 
 def _is_secret(scope: Scope) -> bool:
     model = getattr(scope.get("route"), "response_model", None)
-    return isinstance(model, type) and issubclass(model, SecretAnswer)
+    return isinstance(model, type) and issubclass(model, SecretResponse)
 
 
 class IdempotencyMiddleware:
@@ -154,29 +154,29 @@ def _settle(scope: Scope, attempt: Attempt, status: int, body: bytes) -> None:
     app: Application = scope["app"].state.paperboy
     try:
         with app.db.write() as session:
-            if status >= 400 or len(body) > MAX_ANSWER:
+            if status >= 400 or len(body) > MAX_RESPONSE:
                 idempotency_keys.release(session, attempt)
             else:
                 text = None if _is_secret(scope) else body.decode()
-                idempotency_keys.store_answer(session, attempt, Answer(status, text))
+                idempotency_keys.store_response(session, attempt, StoredResponse(status, text))
     except SQLAlchemyError as error:
         log.warning("the response to a request with an idempotency key was not stored", error=str(error))
 
 
 def install(api: FastAPI) -> None:
-    """Let POST operations accept the header, except those that refuse it."""
+    """Install support for the header. POST operations accept it unless they are marked as refusing it."""
     api.add_middleware(IdempotencyMiddleware)
     api.add_exception_handler(Replay, _replay)
 
 
 def _replay(_request: Request, error: Exception) -> Response:
     assert isinstance(error, Replay)  # noqa: S101 - Starlette calls handlers by type
-    answer = error.answer
+    response = error.response
     return Response(
-        answer.body or None,
-        answer.status or 200,
+        response.body or None,
+        response.status or 200,
         {REPLAYED: "true"},
-        "application/json" if answer.body else None,
+        "application/json" if response.body else None,
     )
 
 

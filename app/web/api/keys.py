@@ -14,7 +14,7 @@ from app.storage.api_keys import Scope
 from app.storage.models import ApiKey
 from app.web.api import problems
 from app.web.api.auth import CanRead, CanWrite, Id, Now, Paperboy
-from app.web.api.idempotency import SecretAnswer
+from app.web.api.idempotency import SecretResponse
 from app.web.api.values import FROM_JSON
 
 router = APIRouter(prefix="/keys", tags=["keys"])
@@ -38,7 +38,7 @@ class KeyList(BaseModel):
     items: list[KeyOut]
 
 
-class CreatedKey(KeyOut, SecretAnswer):
+class CreatedKey(KeyOut, SecretResponse):
     """A new key with its secret text, which is shown only here."""
 
     key: str = Field(examples=["pb_…"])

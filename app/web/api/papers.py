@@ -98,7 +98,7 @@ class SourceName(BaseModel):
 
 
 class RowOut(BaseModel):
-    """One of the rows that form the paper: what sources say about one identity, such as an arXiv id."""
+    """One of the rows that form the paper: what sources say about one identity, such as an arXiv ID."""
 
     id: int
     title: str
@@ -152,7 +152,7 @@ def list_papers(
 
 @router.get("/papers/{paper_id}", responses=problems.responses(404))
 def get_paper(app: Paperboy, _key: CanRead, paper_id: Id) -> PaperDetail:
-    """Return a paper. If `paper_id` is the id of a merged row, return the paper that contains the row."""
+    """Return a paper. If `paper_id` is the ID of a merged row, return the paper that contains the row."""
     with app.db.read() as session:
         return detail(session, paper_id)
 

@@ -83,7 +83,7 @@ class TrialPaperOut(BaseModel):
     url: str
     listed_on: date | None
     published_on: date | None
-    paper_id: int | None = Field(description="The id of the paper in the archive; null if it is new.")
+    paper_id: int | None = Field(description="The ID of the paper in the archive; null if it is new.")
 
 
 class RejectionOut(BaseModel):

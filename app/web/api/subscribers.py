@@ -192,7 +192,7 @@ class Pausing(BaseModel):
 class NewLinks(BaseModel):
     """The email with a subscriber's new links. It is sent within a minute."""
 
-    delivery_id: int = Field(description="The id of the email in the ledger: see /deliveries.")
+    delivery_id: int = Field(description="The ID of the email in the ledger: see /deliveries.")
 
 
 @router.get("")

@@ -17,7 +17,7 @@ from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage, We
 from app.web.api import problems
 from app.web.api.auth import CanRead, CanWrite, Id, Now, Paperboy
 from app.web.api.etags import IfMatch, Versioned, require_match
-from app.web.api.idempotency import SecretAnswer
+from app.web.api.idempotency import SecretResponse
 from app.web.api.pagination import Page, Paging, newest_first
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
@@ -50,7 +50,7 @@ class WebhookList(BaseModel):
     items: list[WebhookOut]
 
 
-class WebhookWithSecret(WebhookOut, SecretAnswer):
+class WebhookWithSecret(WebhookOut, SecretResponse):
     """A webhook with a new secret, which is shown only here."""
 
     secret: str = Field(description="The key that signs events (Standard Webhooks).", examples=["whsec_…"])

@@ -19,7 +19,7 @@ class WorkerOut(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    name: str = Field(examples=["mail1:4711:0123456789ab"], description="Machine, process id, random number.")
+    name: str = Field(examples=["mail1:4711:0123456789ab"], description="Machine, process ID, random number.")
     started_at: datetime
     seen_at: datetime = Field(description="The last heartbeat. There is one every ten seconds.")
     lost: bool = Field(description="True if there has been no heartbeat for a minute.")

@@ -69,7 +69,7 @@ def enqueue_mails(
 
 
 def deliveries_by_name(app: Application) -> dict[str, Delivery]:
-    """Check that the ledger balances, and return each reader's delivery by the local part."""
+    """Check that the ledger reconciles, and return each reader's delivery by the local part."""
     with app.db.read() as session:
         assert reconciliation.reconcile(session, NOON, "2026-11-20").is_consistent
         readers = {reader.id: reader.email.partition("@")[0] for reader in session.exec(select(Subscriber))}
@@ -102,8 +102,8 @@ def test_an_edition_is_enqueued_once(app: Application, now: datetime) -> None:
         assert ledger.enqueue(session, digest=Skip("a quiet day"), kind=MailKind.DIGEST, **same) is None
         same["edition"] = "2026-11-21"
         assert ledger.enqueue(session, digest=Skip("a quiet day"), kind=MailKind.DIGEST, **same)
-        balance = reconciliation.reconcile(session, now, "2026-11-20", "2026-11-21")
-        assert balance.states == {DeliveryState.PENDING: 1, DeliveryState.SKIPPED: 1}
+        result = reconciliation.reconcile(session, now, "2026-11-20", "2026-11-21")
+        assert result.states == {DeliveryState.PENDING: 1, DeliveryState.SKIPPED: 1}
 
 
 def test_only_the_requested_mails_are_sent(app: Application, mail_server: MailServer, now: datetime) -> None:

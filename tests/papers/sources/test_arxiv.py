@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from app.errors import UnreadableAnswer
+from app.errors import UnreadableResponse
 from app.papers.sources import arxiv, calendar
 from tests.papers.sources.responses import API_ERROR, api, api_entry, feed, feed_entry
 
@@ -53,9 +53,9 @@ def test_empty_feed() -> None:
 
 def test_error_entry() -> None:
     """arXiv sends errors as an entry, often with status 200."""
-    with pytest.raises(UnreadableAnswer, match="incorrect id format for abc"):
+    with pytest.raises(UnreadableResponse, match="incorrect id format for abc"):
         arxiv.parse(API_ERROR)
-    with pytest.raises(UnreadableAnswer, match="Feed error"):
+    with pytest.raises(UnreadableResponse, match="Feed error"):
         arxiv.parse_feed(feed(title="Feed error for query &quot;cs.XX&quot;"))
 
 
@@ -70,14 +70,14 @@ def test_error_entry() -> None:
 )
 def test_response_that_is_not_a_feed(answer: str, message: str) -> None:
     """arXiv sometimes answers with plain text."""
-    with pytest.raises(UnreadableAnswer, match=message):
+    with pytest.raises(UnreadableResponse, match=message):
         arxiv.parse(answer)
 
 
 def test_entities_are_refused() -> None:
     """A feed must not declare entities (billion laughs)."""
     bomb = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]>' + api(api_entry(title="&b;"))
-    with pytest.raises(UnreadableAnswer, match="entities"):
+    with pytest.raises(UnreadableResponse, match="entities"):
         arxiv.parse(bomb)
 
 
@@ -125,7 +125,7 @@ def test_entry_without_id_or_title() -> None:
     parsed = arxiv.parse(text)
     assert parsed.rows == 3
     assert [(r.reason, r.row) for r in parsed.rejections] == [
-        ("the entry has no arXiv id", 2),
+        ("the entry has no arXiv ID", 2),
         ("the entry has no title", 3),
     ]
 

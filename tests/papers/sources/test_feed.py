@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from app.errors import UnreadableAnswer
+from app.errors import UnreadableResponse
 from app.papers.sources import feed
 from tests.papers.sources import responses
 
@@ -56,7 +56,7 @@ def test_truncated_feed() -> None:
 )
 def test_response_that_is_not_a_feed(answer: str) -> None:
     """The answers are a login page, an empty text and an entity bomb."""
-    with pytest.raises(UnreadableAnswer):
+    with pytest.raises(UnreadableResponse):
         feed.parse(answer, DAY)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import UnreadableAnswer
+from app.errors import UnreadableResponse
 from app.papers.sources import files
 from app.types import SourceKind
 from tests.papers.sources import responses
@@ -67,13 +67,13 @@ def test_recorded_response() -> None:
     good = {"url": "https://export.arxiv.org/api/query", "status_code": 200, "body": responses.api()}
     bad = good | {"status_code": 400, "body": responses.API_ERROR}
     assert files.parse_file("a.json", json.dumps(good).encode(), TODAY).kind is SourceKind.ARXIV
-    with pytest.raises(UnreadableAnswer, match=r"HTTP 400.*incorrect id format"):
+    with pytest.raises(UnreadableResponse, match=r"HTTP 400.*incorrect id format"):
         files.parse_file("a.json", json.dumps(bad).encode(), TODAY)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x89PNG\r\n\x1a\n\x00\x00", b"Dear all,\n\nsee below", b"<svg/>"])
 def test_unknown_kind(data: bytes) -> None:
-    with pytest.raises(UnreadableAnswer, match="this kind of file"):
+    with pytest.raises(UnreadableResponse, match="this kind of file"):
         files.parse_file("file", data, TODAY)
 
 
@@ -98,7 +98,7 @@ def test_damaged_files(text: str, place: int, length: int, instead: str, kind: S
     damaged = (text[:place] + instead + text[place + length :]).encode("utf-8", "surrogatepass")
     try:
         parsed = files.parse_file("saved.txt", damaged, TODAY, kind=kind).parsed
-    except UnreadableAnswer:
+    except UnreadableResponse:
         return
     numbered = [rejection for rejection in parsed.rejections if rejection.row is not None]
     assert parsed.rows == len(parsed.records) + len(numbered)

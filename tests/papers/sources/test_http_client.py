@@ -12,7 +12,7 @@ import httpx
 import pytest
 import stamina
 
-from app.errors import SourceError, UnreadableAnswer
+from app.errors import SourceError, UnreadableResponse
 from app.papers.sources import http_client
 from app.papers.sources.http_client import Client, HttpTransport
 from tests.support.http_server import FakeHttpServer
@@ -214,7 +214,7 @@ def test_block_starts_at_the_429(now: datetime) -> None:
 def test_response_size_limit(now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Responses have a maximum size."""
     monkeypatch.setattr(http_client, "MAX_RESPONSE_BYTES", 1000)
-    with pytest.raises(UnreadableAnswer):
+    with pytest.raises(UnreadableResponse):
         Upstream(httpx.Response(200, content=b"x" * 2000)).get(now)
 
 

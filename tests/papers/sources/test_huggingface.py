@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import UnreadableAnswer
+from app.errors import UnreadableResponse
 from app.papers.sources import huggingface
 from app.text import sanitize
 from tests.papers.sources.responses import hf, hf_row
@@ -91,8 +91,8 @@ def test_rows_as_python_literals() -> None:
         ("{'paper': __import__('os').getcwd()}", "the row is not an object"),
         ("{" * 5000, "the row is not an object"),
         ([], "the row is not an object"),
-        ({}, "the row has no arXiv id"),
-        ({"paper": {"id": 2611.00001, "title": "A number for an id"}}, "the row has no arXiv id"),
+        ({}, "the row has no arXiv ID"),
+        ({"paper": {"id": 2611.00001, "title": "A number for an id"}}, "the row has no arXiv ID"),
         ({"paper": {"id": "2611.00009", "title": "  \n"}}, "the row has no title"),
         ({"paper": {"id": "2611.00009", "title": ["a", "list"]}}, "the row has no title"),
     ],
@@ -160,7 +160,7 @@ def test_invalid_json_in_the_middle() -> None:
 )
 def test_response_that_is_not_json(answer: str, message: str) -> None:
     """A login page is not taken for an empty day."""
-    with pytest.raises(UnreadableAnswer, match=message):
+    with pytest.raises(UnreadableResponse, match=message):
         huggingface.parse(answer, DAY)
 
 

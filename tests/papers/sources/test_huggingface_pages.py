@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from app.errors import UnreadableAnswer
+from app.errors import UnreadableResponse
 from app.papers.sources import huggingface_pages
 from tests.papers.sources.responses import PAGE
 
@@ -58,5 +58,5 @@ def test_title_without_abstract() -> None:
 @pytest.mark.parametrize("text", ["", "Some other text\n\nwith paragraphs", "<html></html>"])
 def test_other_page(text: str) -> None:
     """Paragraphs alone do not make a search page."""
-    with pytest.raises(UnreadableAnswer):
+    with pytest.raises(UnreadableResponse):
         huggingface_pages.parse(text, today=TODAY)

@@ -13,7 +13,7 @@ from sqlmodel import col, select
 
 from app import pipeline
 from app.application import Application
-from app.errors import InvalidInput, UnreadableAnswer
+from app.errors import InvalidInput, UnreadableResponse
 from app.papers import listings, paper_views, poll_schedule, source_registry
 from app.papers.sources import oai
 from app.papers.sources.http_client import HttpTransport
@@ -159,7 +159,7 @@ def test_rejected_records() -> None:
     ],
 )
 def test_unreadable_responses(answer: str, message: str) -> None:
-    with pytest.raises(UnreadableAnswer, match=message):
+    with pytest.raises(UnreadableResponse, match=message):
         oai.parse(answer)
 
 

@@ -1,4 +1,4 @@
-"""Test the API of the ledger: list deliveries, pause and cancel editions, and check the balance."""
+"""Test the API of the ledger: list deliveries, pause and cancel editions, and check the reconciliation."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ def test_edition_counts_add_up(pending_delivery: int, call: Call) -> None:
     (listed,) = call("GET", "/editions").json()["items"]
     assert (listed["edition"], listed["digests"]["pending"]) == ("2026-11-20", 1)
     edition = call("GET", "/editions/2026-11-20").json()
-    balance = edition["reconciliation"]
-    assert (balance["due"], balance["pending"], balance["skipped"], balance["consistent"]) == (2, 1, 1, True)
-    assert {**balance, **listed["digests"]} == balance
+    counts = edition["reconciliation"]
+    assert (counts["due"], counts["pending"], counts["skipped"], counts["consistent"]) == (2, 1, 1, True)
+    assert {**counts, **listed["digests"]} == counts
     assert call("GET", "/editions/2026-11-19").status_code == 404
-    assert call("GET", "/sending").json()["reconciliation"] == balance
+    assert call("GET", "/sending").json()["reconciliation"] == counts
 
 
 def test_other_waiting_mails_are_counted_separately(
     app: Application, pending_delivery: int, call: Call
 ) -> None:
-    """The balance covers only digests; a waiting confirmation is reported beside it."""
+    """The reconciliation covers only digests; a waiting confirmation is reported beside it."""
     with app.db.write() as session:
         preferences = Preferences(interests=(Interest("agents"),))
         factories.sign_up(session, SignUp("carol@example.org", preferences), "192.0.2.1", NOW)

@@ -70,7 +70,7 @@ def claim_elsewhere(app: Application, api_key_id: int, fingerprint: str) -> None
     assert ended.returncode == 9
 
 
-def test_a_repeated_request_gets_the_stored_answer(
+def test_a_repeated_request_gets_the_stored_response(
     post: Post, client: TestClient, audit_log: Callable[[], list[Any]]
 ) -> None:
     """It says so in a header. Quotes, as of a structured string, are not part of the key."""
@@ -82,7 +82,7 @@ def test_a_repeated_request_gets_the_stored_answer(
     assert post("/subscribers", ALICE, key="another").status_code == 409
 
 
-def test_an_answer_without_a_body_is_repeated(post: Post) -> None:
+def test_a_response_without_a_body_is_repeated(post: Post) -> None:
     pause = {"reason": "the relay is being moved"}
     assert [post("/sending/pause", pause).status_code for _ in range(2)] == [204, 204]
     assert [post("/sending/resume", key="resume").status_code for _ in range(2)] == [204, 204]
@@ -187,7 +187,7 @@ def test_simultaneous_requests_are_carried_out_once(
     assert len(audit_log()) == 1
 
 
-def test_answers_with_a_key_are_not_stored(post: Post, app: Application) -> None:
+def test_responses_with_a_key_are_not_stored(post: Post, app: Application) -> None:
     """Repeating the request creates no second key, and says where to look."""
     created = post("/keys", {"name": "grafana", "scopes": ["read"]}).json()
     refused = post("/keys", {"name": "grafana", "scopes": ["read"]})
@@ -199,7 +199,7 @@ def test_answers_with_a_key_are_not_stored(post: Post, app: Application) -> None
 
 @pytest.mark.parametrize("query", ["", "?preview=true"])
 def test_an_import_takes_no_key(query: str, client: TestClient, api_key: str, app: Application) -> None:
-    """Its answer has addresses, which an erasure would not find. Without a key, it can be repeated."""
+    """Its response has addresses, which an erasure would not find. Without a key, it can be repeated."""
     headers = {"Authorization": f"Bearer {api_key}", "Content-Type": "text/csv"}
     path, file = f"/api/v1/subscribers/import{query}", b"email,interests\nalice@example.org,robotics\n"
     refused = client.post(path, content=file, headers={**headers, "Idempotency-Key": KEY})
@@ -219,7 +219,7 @@ def test_an_unexpected_error_releases_the_key(
     assert post("/subscribers", ALICE).status_code == 201
 
 
-def test_an_erasure_deletes_stored_answers(post: Post, app: Application) -> None:
+def test_an_erasure_deletes_stored_responses(post: Post, app: Application) -> None:
     assert post("/subscribers", ALICE).status_code == 201
     with app.db.write() as session:
         subscribers.erase(session, 1, NOW)

@@ -183,7 +183,7 @@ def test_pasted_papers_are_reported_one_by_one(
         "Not recognised: 1. We can’t tell what these are about. If a paper is in our archive, enter its",
         "arXiv ID or DOI. Otherwise, paste its BibTeX entry.",
         STRANGE,
-        "Couldn’t be read: 1. Line 3: neither a title nor a link or id: ???",
+        "Couldn’t be read: 1. Line 3: neither a title nor a link or ID: ???",
     ):
         assert words in text
     assert feedback_of(app, alice) == {TITLE: True, "A Paper That Nobody Else Has": True}
@@ -215,7 +215,7 @@ def test_uploaded_file_is_read_with_the_pasted_text(
     )
     text = " ".join(re.sub("<[^>]+>", "", answer.text).split())
     assert "2 papers were added. Papers like them will rank higher in your digests." in text
-    assert "my &lt;library&gt;.ris, line 4: a RIS entry without title, DOI or arXiv id" in text
+    assert "my &lt;library&gt;.ris, line 4: a RIS entry without title, DOI or arXiv ID" in text
     assert feedback_of(app, alice) == {TITLE: True, "A Pasted Title": True}
 
 
