@@ -159,7 +159,7 @@ class DigestBuilder:
 
         Do not use the results of earlier calls after this, because their matches may have been released.
         """
-        self.interests.forget_most()
+        self.interests.clear_if_full()
         with suppress(Exception):  # raised again, and logged, for the request that causes it
             self.interests.match([interest for request in requests for interest in request.interests])
         prepared = list[ranking.RankingRequest]()
@@ -206,7 +206,7 @@ class DigestBuilder:
         all_ranked: Sequence[ranking.Ranked | Skip],
         updates: Mapping[int, tuple[PaperUpdate, ...]],
     ) -> list[Digest | Skip]:
-        """Compose a digest for each subscriber and edition. `updates` are by subscriber id.
+        """Compose a digest for each subscriber and edition. `updates` maps subscriber ids to updates.
 
         If a digest cannot be composed, log the error and return a Skip instead.
         """

@@ -38,14 +38,14 @@ class InterestMatcher:
         self._matched_as_read: dict[str, set[int]] = {}
         self._muted = FIFOCache[query_language.Query, ranking.Vector](MAX_CACHED_MUTED)
 
-    def forget_most(self) -> None:
-        """Forget all matches if there are more than MAX_MATCHED. Earlier results may become unusable."""
+    def clear_if_full(self) -> None:
+        """Clear all matches if there are more than MAX_MATCHED. Earlier row numbers are then invalid."""
         if len(self.evidence.row_of) > MAX_MATCHED:
-            self.evidence.forget()
+            self.evidence.clear()
             self._matched_as_read.clear()
 
     def release(self) -> None:
-        """Forget all matches, to release their memory."""
+        """Clear all matches, to release their memory."""
         self.evidence = ranking.EvidenceMatrix(())
 
     @property

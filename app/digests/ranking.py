@@ -89,7 +89,7 @@ class EvidenceMatrix:
             matrix[row, columns] = evidence_of(values)
         self._excluded[text] = excluded
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Forget all interests, so that their rows can be reused."""
         self.row_of, self._excluded = {}, {}
 

@@ -1,4 +1,7 @@
-"""Import subscribers from a CSV file, with a job run, entries in the audit log and a pause of sending."""
+"""Import subscribers from a CSV file. Record a job run and entries in the audit log.
+
+If required, pause all sending or the first digests of the added subscribers.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 If both records have arXiv ids, the ids decide. If not, records with the same DOI are the same paper.
 Otherwise, the titles decide, including the numbers in them. If both records have authors or abstracts, at
 least one of these must agree. "Part I" and "Part II", or "v1.5" and "v1", are different papers, however
-similar their titles are. So are "Editing" and "Pruning Everything", unless their abstracts are nearly equal.
+similar their titles are. "Editing Everything" and "Pruning Everything" are different papers unless their
+abstracts are nearly equal.
 """
 
 from __future__ import annotations
@@ -234,7 +235,7 @@ class PaperIdentity:
 def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
     """Return the reason why two records are the same paper, such as "same DOI", or "" if there is none."""
     if a.arxiv_id and b.arxiv_id:
-        return "same arXiv id" if a.arxiv_id == b.arxiv_id else ""
+        return "same arXiv ID" if a.arxiv_id == b.arxiv_id else ""
     if a.doi and a.doi == b.doi:
         return "same DOI"
     agreements = []  # whether the authors and the abstracts agree, if both records have them

@@ -65,7 +65,10 @@ FILTER_RELEVANCE = 0.8  # for papers that pass an interest consisting only of fi
 
 @dataclass(frozen=True)
 class PaperMatrices:
-    """Papers as numbers. The rows of the sparse matrices are terms, the columns papers."""
+    """The term matrices and LSA vectors of a set of papers.
+
+    In the sparse matrices, rows are terms and columns are papers.
+    """
 
     terms: Terms
     impacts: sparse.csr_matrix

@@ -55,7 +55,7 @@ def name_event(kind: str) -> str:
 
 
 def name_detail(kind: str, detail: str) -> str:
-    """Return the detail of an event. That of a change lists the changed preferences."""
+    """Return the detail of an event. For a change, it lists the changed preferences."""
     return name_preferences(detail.split(", ")) if kind == "changed" else detail
 
 

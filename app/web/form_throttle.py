@@ -44,7 +44,7 @@ class FormThrottle:
         self._puzzles = Puzzles(secret_keys, attempts)
 
     def admit(self, ip: str, email: str, proof: str, now: datetime) -> Challenge | None:
-        """Count a form. Return None to admit it, or the challenge that must be solved first.
+        """Count a form submission. Return None to admit it, or the challenge that must be solved first.
 
         The result does not depend on whether the address is known. `email` must be normalised.
         """

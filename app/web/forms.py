@@ -135,7 +135,7 @@ class PauseForm:
 
     @property
     def input_type(self) -> str:
-        """Return `text` if the date is invalid, because date fields do not show it. Else return `date`."""
+        """Return `text` for an invalid date, because date fields do not show it. Otherwise, return `date`."""
         return "text" if self.typed and not _DAY.fullmatch(self.typed) else "date"
 
 

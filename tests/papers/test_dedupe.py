@@ -131,7 +131,7 @@ def test_ids_take_precedence_over_titles() -> None:
     """Equal arXiv ids or DOIs mean one paper, different arXiv ids two. Different DOIs decide nothing."""
     a = PaperIdentity(TITLE, arxiv_id="2611.00001", doi="10.1/a")
     assert (
-        dedupe.same_paper_reason(a, PaperIdentity("Another Name", arxiv_id="2611.00001")) == "same arXiv id"
+        dedupe.same_paper_reason(a, PaperIdentity("Another Name", arxiv_id="2611.00001")) == "same arXiv ID"
     )
     assert dedupe.same_paper_reason(a, PaperIdentity(TITLE, arxiv_id="2611.00002")) == ""
     assert dedupe.same_paper_reason(a, PaperIdentity("Another Name", doi="10.1/a")) == "same DOI"
