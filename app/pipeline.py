@@ -217,7 +217,9 @@ def plan_first(app: Application, subscriber_id: int, now: datetime) -> Delivery 
         try:
             planning.plan(app.digest_context, now, [subscriber_id])
         except ClockError as error:
-            log.warning("the first digest is left to the scheduler", reason=str(error))
+            log.warning(
+                "the first digest could not be composed now; the scheduler will retry", reason=str(error)
+            )
     with app.db.read() as session:
         return subscribers.first_digest(session, subscribers.get(session, subscriber_id), now)
 

@@ -346,7 +346,7 @@ def _bare_address(value: str) -> str:
         raise ValueError("must be an address without a name; the sender's name is PAPERBOY_SITE_NAME")
     local, _, domain = value.rpartition("@")
     if not local.isascii():
-        raise ValueError("has non-ASCII letters before the @, which few relays accept")
+        raise ValueError("has non-ASCII letters before the @, which few relays accept: use an ASCII address")
     try:
         return f"{local}@{domain.encode('idna').decode()}"
     except UnicodeError:

@@ -65,11 +65,16 @@ def check_url(settings: Settings, url: str) -> None:
     except ValueError:
         raise InvalidInput("this is not a URL: enter one that begins with https://", field="url") from None
     allowed = Allowed.parse(settings.allow_private_sources)
-    hint = "add it to PAPERBOY_ALLOW_PRIVATE_SOURCES"
     if not allowed.may_permit_host(host):
-        raise InvalidInput(f"{host} is a private address: to allow it, {hint}", field="url")
+        raise InvalidInput(
+            f"{host} is a private address: to allow it, add it to PAPERBOY_ALLOW_PRIVATE_SOURCES", field="url"
+        )
     if parts.scheme == "http" and not allowed.names(host):
-        raise InvalidInput(f"the URL must begin with https://; for a host of your own, {hint}", field="url")
+        raise InvalidInput(
+            "the URL must begin with https://; to allow http:// for one of your own hosts, add the host to "
+            "PAPERBOY_ALLOW_PRIVATE_SOURCES",
+            field="url",
+        )
 
 
 def send_events(app: Application, now: datetime) -> Counter[str]:

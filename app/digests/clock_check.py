@@ -30,6 +30,7 @@ def check_clock(session: Session, now: datetime) -> None:
     newest = max(last, default=now)
     if newest - now > CLOCK_MAY_GO_BACK:
         raise ClockError(
-            f"it is {now:%Y-%m-%d %H:%M} UTC by the clock, but an email was composed at "
-            f"{newest:%Y-%m-%d %H:%M}: nothing is planned until the clock is right, or has caught up"
+            f"the clock shows {now:%Y-%m-%d %H:%M} UTC, but the ledger has an email composed at "
+            f"{newest:%Y-%m-%d %H:%M}: correct the clock; nothing is planned until it is right or has caught "
+            "up"
         )

@@ -78,7 +78,9 @@ def parse_key(selector: str, pem: bytes) -> Key:
     try:
         private = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise ValueError("it is not an unencrypted private key in PEM format") from None
+        raise ValueError(
+            "it is not an unencrypted private key in PEM format: create one with `paperboy key dkim`"
+        ) from None
     if isinstance(private, Ed25519PrivateKey):
         raw = private.public_key().public_bytes(
             serialization.Encoding.Raw, serialization.PublicFormat.Raw
@@ -87,7 +89,10 @@ def parse_key(selector: str, pem: bytes) -> Key:
     if not isinstance(private, rsa.RSAPrivateKey):
         raise ValueError("DKIM supports only RSA and Ed25519 keys")
     if private.key_size < MIN_BITS:
-        raise ValueError(f"it has only {private.key_size} bits, and verifiers reject fewer than {MIN_BITS}")
+        raise ValueError(
+            f"it has only {private.key_size} bits, and verifiers reject fewer than {MIN_BITS}: "
+            "create a new one with `paperboy key dkim`"
+        )
     public = private.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )

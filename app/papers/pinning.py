@@ -22,8 +22,10 @@ def pin(session: Session, paper: Paper, days: int, now: datetime) -> None:
     """
     if not 1 <= days <= MAX_PIN_DAYS:
         raise InvalidInput(f"a paper can be pinned for 1 to {MAX_PIN_DAYS} days", "days")
-    if paper.hidden_at or paper.withdrawn_at:
-        raise Conflict(f"the paper is {'hidden' if paper.hidden_at else 'withdrawn'}, so it is never sent")
+    if paper.hidden_at:
+        raise Conflict("the paper is hidden, so it is never sent: show it first")
+    if paper.withdrawn_at:
+        raise Conflict("the paper is withdrawn, so it is never sent")
     if paper.first_listed_on and paper.first_listed_on < now.date() - timedelta(days=PINNABLE_DAYS):
         raise Conflict(
             f"the paper was first listed on {paper.first_listed_on}: only papers first listed in the last "

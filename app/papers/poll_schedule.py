@@ -36,7 +36,7 @@ def sources_to_poll(session: Session, now: datetime, source_id: int | None = Non
     if source_id is not None:
         source = source_registry.get(session, source_id)
         if source.kind not in sources.POLLED:
-            raise Conflict(f"“{source.name}” is read from files, not polled")
+            raise Conflict(f"“{source.name}” is read from files, not polled: use `paperboy ingest FILE`")
         return [source]
     due = select(Source).where(
         col(Source.paused).is_(False),

@@ -225,7 +225,7 @@ def _rename(session: Session, source: Source, name: str) -> None:
     other = session.exec(select(Source).where(Source.name == name)).one_or_none()
     if other is not None and other is not source:
         if not other.removed_at:
-            raise Conflict(f"a source named “{name}” already exists")
+            raise Conflict(f"a source named “{name}” already exists: choose another name")
         other.name = f"{name[: MAX_NAME - 30]} (removed, {other.id})"
         session.add(other)
         session.flush()
@@ -235,7 +235,10 @@ def _rename(session: Session, source: Source, name: str) -> None:
 def check_config(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration in its stored form. Raise InvalidInput if it is invalid for this kind."""
     if kind not in sources.POLLED:
-        raise InvalidInput(f"a source of the kind “{kind}” is read from files, not polled", field="kind")
+        raise InvalidInput(
+            f"a source of the kind “{kind}” is read from files, not polled: use `paperboy ingest FILE`",
+            field="kind",
+        )
     if kind is SourceKind.FEED and "allow_private" in config:
         raise InvalidInput(
             "a source has no option “allow_private”: list the private hosts and networks that feeds may be "

@@ -35,7 +35,7 @@ def split_doi(session: Session, paper: Paper, now: datetime) -> Paper:
     """Move the DOI of a paper with an arXiv id to a new paper. Raise Conflict if either id is missing."""
     advisory_lock(session, "archive")
     if not (paper.arxiv_id and paper.doi):
-        raise Conflict("the DOI can be split off only if the paper also has an arXiv id")
+        raise Conflict("the DOI can be split off only if the paper also has an arXiv ID")
     doi, paper.doi = paper.doi, None
     session.flush()  # before the new paper is inserted, because a DOI is unique
     return _separate(session, [paper], doi, now)
@@ -56,7 +56,8 @@ def split_source(session: Session, paper: Paper, source_id: int, now: datetime) 
         named = session.exec(select(Source.name).where(Source.id == source_id)).first()
         if named and source_id in {source for number in ids for source in _sources_of(session, number)}:
             raise Conflict(
-                f"“{named}” lists this paper with its arXiv id or DOI, so there is nothing to split"
+                f"“{named}” lists this paper by its arXiv ID or DOI, so its listings cannot be split off: "
+                "split off a merged row or the DOI instead"
             )
         raise NotFound(f"source {source_id} does not list this paper")
     if _sources_of(session, id_of(listing)) == {source_id}:

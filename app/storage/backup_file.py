@@ -102,7 +102,7 @@ def write(db: Database, target: Path, journals: Path, now: datetime, release: st
 def read_manifest(source: Path) -> Manifest:
     """Return the description of a backup, after checking all of its checksums.
 
-    Raise InvalidInput if the file is not a backup, is damaged, or is from a newer release.
+    Raise InvalidInput if the file is not a backup, is damaged, or belongs to a release that is not known.
     """
     try:
         with zipfile.ZipFile(source) as archive:
@@ -114,7 +114,9 @@ def read_manifest(source: Path) -> Manifest:
                     for chunk in iter(partial(lines.read, 1 << 20), b""):
                         digest.update(chunk)
                     if digest.hexdigest() != entry.sha256:
-                        raise InvalidInput(f"{source} is damaged: table {name} has a different checksum")
+                        raise InvalidInput(
+                            f"{source} is damaged (table {name} has a different checksum): use another copy"
+                        )
             manifest = Manifest(
                 datetime.fromisoformat(stored["created_at"]), stored["revision"], stored["release"], tables,
                 tuple(stored["journals"]), stored["format"],
@@ -122,10 +124,11 @@ def read_manifest(source: Path) -> Manifest:
             for name in manifest.journals:
                 archive.read(f"journals/{name}")  # raises BadZipFile if the journal is damaged
     except DAMAGED as error:
-        raise InvalidInput(f"{source} is not a complete backup: {error}") from None
+        raise InvalidInput(f"{source} is not a complete backup ({error}): use another copy") from None
     if manifest.format != FORMAT or manifest.revision not in schema.known_revisions():
         raise InvalidInput(
-            f"{source} was made by release {manifest.release}, which is newer than this release"
+            f"{source} was made by release {manifest.release}, which this release cannot read: "
+            "install that release or a newer one"
         )
     return manifest
 

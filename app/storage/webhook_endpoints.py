@@ -92,7 +92,7 @@ def _check_url(session: Session, url: str, own_id: int | None) -> str:
         )
     same = select(WebhookEndpoint.id).where(WebhookEndpoint.url == url)
     if session.exec(same).first() not in (None, own_id):
-        raise Conflict("there is already a webhook with this URL")
+        raise Conflict("there is already a webhook with this URL: change or remove that one")
     return url
 
 

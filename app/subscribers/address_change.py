@@ -139,7 +139,10 @@ def confirm_change(
     subscriber = get_for_update(session, change.subscriber_id) if change else None
     change = open_change(session, subscriber_id, delivery_id, now)  # again, under the lock
     if change is None or subscriber is None:
-        raise Conflict("This change is complete, or it has expired.")
+        raise Conflict(
+            "This change is complete, or it has expired. If it has expired, request it again in your "
+            "preferences."
+        )
     if subscriber.state not in (State.ACTIVE, State.PAUSED):
         raise Conflict("This subscription is no longer active.")
     if change.email != email:

@@ -209,7 +209,9 @@ def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> I
     Raise InvalidInput, whose message says what to change.
     """
     if EXTRA_CELLS in row:
-        raise InvalidInput("this row has more cells than the first line has columns")
+        raise InvalidInput(
+            "this row has more cells than the first line has columns: quote cells that contain commas"
+        )
     cells = {name: _unescape((row.get(name) or "").strip()) for name in COLUMNS}
     others = _parse(cells, _OTHERS)
     state = others.get("state", SubscriberState.ACTIVE)
@@ -236,7 +238,10 @@ def _interests(
     for name, numbers in (("weights", weights), ("quotas", quotas)):
         if len(numbers) > len(texts):
             given = count_of(len(numbers), name.removesuffix("s"))
-            raise InvalidInput(f"there are {given} for {count_of(len(texts), 'interest')}", name)
+            raise InvalidInput(
+                f"there are {given} for {count_of(len(texts), 'interest')}: give at most one for each",
+                name,
+            )
     interests = []
     for index, text in enumerate(texts):
         weight = weights[index] if index < len(weights) else None

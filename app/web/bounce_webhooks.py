@@ -65,7 +65,7 @@ def _caller(
         detail = auth.WRONG_KEY if given else "a key with the “bounces” scope is needed"
         raise HTTPException(401, detail, {"WWW-Authenticate": _AUTHENTICATE})
     if Scope.BOUNCES not in holder.scopes:
-        raise HTTPException(403, "this key lacks the “bounces” scope")
+        raise HTTPException(403, "this key lacks the “bounces” scope: use a key that has it")
     auth.note_use(app, holder, now)
     return holder
 

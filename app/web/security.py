@@ -141,4 +141,6 @@ def same_site(request: Request) -> None:
     else:
         is_ours = True  # not a browser, so no visitor's session can be misused
     if not is_ours:
-        raise HTTPException(403, "This form was sent from another site.")
+        raise HTTPException(
+            403, "This form was sent from another site. Open the page on this site and try again."
+        )

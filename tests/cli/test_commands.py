@@ -918,7 +918,7 @@ def test_exported_subscribers_can_be_imported(run: Run, app: Application, tmp_pa
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("a@example.org,robots,1; 2,,", "2 weights for 1 interest"),
+        ("a@example.org,robots,1; 2,,", "2 weights for 1 interest: give at most one for each"),
         ("a@example.org,robots,heavy,,", "weights must be numbers"),
         ("a@example.org,robots,9,,", "weight"),
         ("a@example.org,robots,nan,,", "weights must be numbers"),
@@ -973,7 +973,7 @@ def test_resend_needs_a_delivery_or_an_edition(run: Run) -> None:
 
 
 def test_coming_edition_is_held(run: Run) -> None:
-    assert "is over" in run("sending", "hold", "2020-01-01", code=1).stderr
+    assert "is over: choose a later one" in run("sending", "hold", "2020-01-01", code=1).stderr
     assert "check the year" in run("sending", "hold", "2199-01-01", code=1).stderr
     coming = (clock.utcnow() + timedelta(days=3)).date().isoformat()
     assert "will wait for approval" in run("sending", "hold", coming).stdout

@@ -340,7 +340,7 @@ def write_pem(private: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, password:
     ("content", "words"),
     [
         (None, "No such file"),
-        (b"", "not an unencrypted private key in PEM"),
+        (b"", "not an unencrypted private key in PEM format: create one with"),
         (
             b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
             "not an unencrypted private key in PEM",

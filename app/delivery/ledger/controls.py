@@ -100,7 +100,7 @@ def hold(session: Session, edition: str, now: datetime) -> None:
     if day.isoformat() != edition or day == date.min:
         raise InvalidInput(f"“{edition}” is not an edition: enter a date, such as 2026-11-20", "edition")
     if day < (now - timedelta(days=1)).date():  # the day may not be over in every time zone
-        raise InvalidInput(f"the edition {edition} is over", "edition")
+        raise InvalidInput(f"the edition {edition} is over: choose a later one", "edition")
     if day > (now + HOLD_AHEAD).date():
         raise InvalidInput(f"{edition} is more than {HOLD_AHEAD.days} days away: check the year", "edition")
     if planned_editions(session, [edition]):

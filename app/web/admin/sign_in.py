@@ -84,7 +84,10 @@ def _operator(request: Request, needed: SecurityScopes) -> Operator:
         raise SignInNeeded
     key, is_stale = opened
     if not key.scopes.issuperset(needed.scopes):
-        raise HTTPException(403, f"Your key “{key.name}” lacks the “{needed.scope_str}” scope.")
+        raise HTTPException(
+            403,
+            f"Your key “{key.name}” lacks the “{needed.scope_str}” scope. Sign in with a key that has it.",
+        )
     if is_stale:
         with app.db.write() as session:
             admin_sessions.touch(session, secret, now)
@@ -121,7 +124,7 @@ def _submitting(*scopes: Scope) -> Any:
 
 
 Reader = Annotated[Operator, _viewing(Scope.READ)]
-Writer = Annotated[Operator, _submitting(Scope.WRITE)]  # has submitted a form, and so has a Sender
+Writer = Annotated[Operator, _submitting(Scope.WRITE)]  # a Writer or a Sender has submitted a form
 Sender = Annotated[Operator, _submitting(Scope.SEND)]
 # Importing needs both scopes, because the subscribers are active at once. An `Importer` only views a page.
 Importer = Annotated[Operator, _viewing(Scope.WRITE, Scope.SEND)]

@@ -57,7 +57,7 @@ async def upload_file(request: Request, operator: Importer) -> Response:
         if not isinstance(file, UploadFile) or not file.filename:
             return _upload_page(request, operator, "Choose a file.")
         if (file.size or 0) > app.settings.max_import_bytes:
-            return _upload_page(request, operator, "The file is too large.")
+            return _upload_page(request, operator, "The file is too large. Split it into several files.")
         name = await run_in_threadpool(
             uploads.store, _folder(request), file.file, operator.form_token, clock.utcnow()
         )

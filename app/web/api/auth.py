@@ -59,7 +59,9 @@ def holder(
     if not caller.scopes.issuperset(needed.scopes):
         challenge = f'Bearer realm="paperboy", error="insufficient_scope", scope="{needed.scope_str}"'
         raise HTTPException(
-            403, f"this key lacks the “{needed.scope_str}” scope", {"WWW-Authenticate": challenge}
+            403,
+            f"this key lacks the “{needed.scope_str}” scope: use a key that has it",
+            {"WWW-Authenticate": challenge},
         )
     idempotency.begin(request, app, caller, now)
     note_use(app, caller, now)

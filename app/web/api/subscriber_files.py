@@ -120,9 +120,12 @@ async def import_subscribers(
             async for chunk in request.stream():
                 await run_in_threadpool(file.write, chunk)
         except ClientDisconnect:
-            raise InvalidInput("the upload was interrupted: nobody was added") from None
+            raise InvalidInput(
+                "the upload was interrupted, so nobody was added: send the file again"
+            ) from None
         if file.tell() > app.settings.max_import_bytes:
-            raise HTTPException(413, "The file is too large.")
+            most = app.settings.max_import_bytes
+            raise HTTPException(413, f"the file is larger than {most:,} bytes: split it into several files")
         if preview:
             return await run_in_threadpool(preview_import, app, file, now, limits)
         return await run_in_threadpool(_import, app, file, key, now, limits, hold)

@@ -71,6 +71,8 @@ def test_problems_are_shown_on_the_form(sign_in: Callable[..., Desk]) -> None:
     """What was typed stays."""
     refused = sign_in().post("/admin/webhooks", url="http://a.test/", event="sending.paused")
     assert refused.status_code == 422
-    assert "must begin with https://" in refused.text
+    assert (
+        "must begin with https://; to allow http:// for one of your own hosts, add the host" in refused.text
+    )
     assert 'value="http://a.test/"' in refused.text
     assert "Choose at least one event." in sign_in().post("/admin/webhooks", url="https://a.test/").text
