@@ -33,7 +33,7 @@ UNCLAIMED, UNKNOWN = "unclaimed", "unknown"
 _WITHOUT_CONSEQUENCES = {
     Kind.DELAYED: "delayed",
     Kind.DELIVERED: "delivered",
-    Kind.VACATION: "automatic_replies",
+    Kind.VACATION: "automatic_answers",
     Kind.REPORT: "reports",
     Kind.UNKNOWN: UNKNOWN,
 }

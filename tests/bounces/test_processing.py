@@ -166,7 +166,7 @@ def test_other_mail_is_flagged_and_kept(app: Application, imap_server: ImapServe
         "mails": 3,
         "unknown": 1,
         "unclaimed": 1,
-        "automatic_replies": 1,
+        "automatic_answers": 1,
     }
     assert imap_server.subjects(flagged=True) == ["Hello", "Undelivered Mail Returned to Sender"]
     assert pipeline.read_bounces(app, NOW) == {}
@@ -347,7 +347,7 @@ def test_notice_without_a_signed_return_path_is_ignored(app: Application, forged
 def test_automatic_reply_changes_nothing(app: Application) -> None:
     """This holds for any text and a valid return path."""
     (path,) = add_deliveries(app)
-    assert apply_mail(app, vacation(path)) == {"automatic_replies": 1}
+    assert apply_mail(app, vacation(path)) == {"automatic_answers": 1}
     assert (suppression_reason(app), alice(app).state) == ("", SubscriberState.ACTIVE)
 
 
