@@ -54,7 +54,8 @@ Where to find limits, weights and intervals:
     how names and organisations are compared    text/names.py
     how relevant a search's results are         relevance/archive_search.py
     when the model is retrained                 relevance/model_store.py
-    the words that a reason names               relevance/highlights.py
+    the words that a reason quotes              relevance/highlights.py
+    how many related words a reason names       relevance/reasons.py (MAX_CLOSE_WORDS)
     how a reason is worded                      relevance/reasons.py
     how trends and age change a paper's score   digests/ranking.py (TREND, FRESH)
     how votes and trends are worded             relevance/trend_notes.py

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from types import MappingProxyType
 
 from app.relevance.bm25 import Document, Idf
@@ -16,13 +16,11 @@ from app.relevance.filters import in_categories
 from app.text import summarizer
 from app.text.abbreviations import Abbreviations
 from app.text.names import words_of_name, words_of_organization
-from app.text.shortening import FUNCTION_WORDS
 from app.text.tokenizer import (
     WORD,
     Token,
     Tokens,
     compound_span,
-    content_stems,
     is_same_word,
     tokenise,
     without_stopwords,
@@ -30,8 +28,6 @@ from app.text.tokenizer import (
 from app.types import PaperView, Spans
 
 MAX_HIGHLIGHTS = 3  # per field
-MAX_CLOSE_WORDS = 3  # per reason, besides the highlights
-MAX_CACHED_WORDS = 20_000
 
 Typed = Mapping[str, str]  # stems → the words of an interest, as typed
 Highlights = list[tuple[str, list[str]]]  # the name of a field, and excerpts from it
@@ -341,29 +337,6 @@ def _is_form(token: Token, text: str, typed: Typed) -> bool:
     if word is None or word == (spelling := text[token.start : token.end]):
         return True
     return not WORD.fullmatch(spelling) or is_same_word(word, spelling)
-
-
-def distinct_words(texts: Iterable[str], excluded: Set[str], allowed: Set[str] | None = None) -> list[str]:
-    """Return the first `MAX_CLOSE_WORDS` texts that share no stems with `excluded` or with each other.
-
-    Leave out function words, such as "against". If `allowed` is given, also leave out texts with other stems.
-    """
-    used, chosen = set(excluded), list[str]()
-    for text in texts:
-        own = _stems_in(text)
-        if text.lower() in FUNCTION_WORDS:
-            continue
-        if own and own.isdisjoint(used) and (allowed is None or own <= allowed):
-            chosen.append(text)
-            used |= own
-            if len(chosen) == MAX_CLOSE_WORDS:
-                break
-    return chosen
-
-
-@lru_cache(maxsize=MAX_CACHED_WORDS)
-def _stems_in(word: str) -> frozenset[str]:
-    return frozenset(content_stems(word))
 
 
 def _padded(words: Sequence[str]) -> str:

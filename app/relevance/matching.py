@@ -29,7 +29,7 @@ from scipy import sparse
 from app.relevance import reasons, scoring
 from app.relevance.bm25 import Matrix, Terms, with_expansions
 from app.relevance.filters import Filters
-from app.relevance.highlights import Highlights, PaperText, Typed, distinct_words
+from app.relevance.highlights import Highlights, PaperText, Typed
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import Query
 from app.relevance.typed_organizations import OrganizationNames
@@ -384,7 +384,7 @@ class MatchIndex:
             return None
         quoted = {stem for term in words.terms for stem in (term, *content_stems(text.surface_form(term)))}
         strongest = map(text.whole_word, self._close_stems(matches, row))
-        return distinct_words(strongest, quoted) or ([] if z_score >= CLOSE_Z else None)
+        return reasons.distinct_words(strongest, quoted) or ([] if z_score >= CLOSE_Z else None)
 
     def _close_stems(self, matches: InterestMatches, row: int) -> Iterator[str]:
         """Yield the stems that make a paper close to an interest, strongest first.

@@ -1,18 +1,22 @@
 """PURE. Write the reasons on cards: why a paper matches an interest or a reader's likes, or is trending.
 
-`matching` and `user_profile` find the facts. `digests` combines the reasons for a paper.
+`matching`, `user_profile` and `highlights` find the facts. `digests` combines the reasons for a paper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
+from functools import lru_cache
 
 from app.relevance import trending
 from app.relevance.highlights import Highlights
-from app.text.tokenizer import WORD
+from app.text.shortening import FUNCTION_WORDS
+from app.text.tokenizer import WORD, content_stems
 from app.types import CardReason, Marks, Trend
 
+MAX_CLOSE_WORDS = 3  # per reason, besides the highlights
+MAX_CACHED_WORDS = 20_000
 WELL_VOTED = "more votes than most papers of its day"
 EDITORS_PICK = CardReason("picked by the editor of this service")
 
@@ -102,6 +106,29 @@ def with_addition(reason: CardReason, addition: str) -> CardReason:
     """Add a further reason. Show it even on a card that marks the matching words."""
     marks = reason.marks and replace(reason.marks, rest=combine([reason.marks.rest, addition]))
     return CardReason(combine([reason.text, addition]), marks)
+
+
+def distinct_words(texts: Iterable[str], excluded: Set[str], allowed: Set[str] | None = None) -> list[str]:
+    """Return the first `MAX_CLOSE_WORDS` texts that share no stems with `excluded` or with each other.
+
+    Leave out function words, such as "against". If `allowed` is given, also leave out texts with other stems.
+    """
+    used, chosen = set(excluded), list[str]()
+    for text in texts:
+        own = _stems_in(text)
+        if text.lower() in FUNCTION_WORDS:
+            continue
+        if own and own.isdisjoint(used) and (allowed is None or own <= allowed):
+            chosen.append(text)
+            used |= own
+            if len(chosen) == MAX_CLOSE_WORDS:
+                break
+    return chosen
+
+
+@lru_cache(maxsize=MAX_CACHED_WORDS)
+def _stems_in(word: str) -> frozenset[str]:
+    return frozenset(content_stems(word))
 
 
 def _quote(texts: Sequence[str], last: str = ", ") -> str:

@@ -28,7 +28,7 @@ from scipy import sparse
 
 from app.relevance import reasons
 from app.relevance.bm25 import PAIR_WEIGHT, Matrix, sparse_unit_rows
-from app.relevance.highlights import PaperText, distinct_words
+from app.relevance.highlights import PaperText
 from app.relevance.model import RelevanceModel
 from app.relevance.vector_space import VectorSpace
 from app.text.names import normalized_name
@@ -306,7 +306,7 @@ class UserProfile:
         space = self.candidates.space
         direction = space.direction(papers[nearest].lsa)
         close = (term for term in strongest[:MAX_SHARED_TERMS] if space.is_close(term, direction))
-        return other.title, distinct_words(map(text.surface_form, close), set(), stems)
+        return other.title, reasons.distinct_words(map(text.surface_form, close), set(), stems)
 
     @cached_property
     def _works_by_short_name(self) -> Mapping[str, Sequence[tuple[str, str]]]:

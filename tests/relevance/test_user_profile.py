@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app.digests import ranking
 from app.relevance import cut_offs, user_profile
-from app.relevance.highlights import MAX_CLOSE_WORDS
+from app.relevance.reasons import MAX_CLOSE_WORDS
 from app.text import tokenizer
 from app.types import Feedback, PaperView
 from tests.support import sample_archive
