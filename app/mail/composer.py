@@ -203,7 +203,7 @@ class Composer:
         if not cards:
             raise DeliveryError("no paper in this digest can be shown", permanent=not request.unreadable)
         subject = self._fragments.subject(tuple(card.title for card in cards[:2]), len(cards))
-        in_preview = cards[subject.named :][:PREVIEW_TITLES]
+        in_preview = subject_and_preview.in_preview(cards, subject.named)
         note = self._fragments.note(digest.note)
         has_marks = any(card.has_marks for card in cards)
         is_odd = sum([card.link_count for card in cards]) % 2 == 1

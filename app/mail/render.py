@@ -24,7 +24,7 @@ from markupsafe import Markup, escape
 from app.errors import DeliveryError
 from app.links import DIGEST_ACTIONS, LinkSigner, Purpose, lifetime_in_words
 from app.mail import bulk_headers, card_facts, marked_words, subject_and_preview
-from app.mail.subject_and_preview import PREVIEW_TITLES, preview_reason, preview_title
+from app.mail.subject_and_preview import in_preview, preview_reason, preview_title
 from app.mail.text_limits import (
     LIMIT_STEPS,
     MAX_HTML_BYTES,
@@ -168,7 +168,7 @@ class Renderer:
         shell = self.shell(
             request.edition,
             subject=subject.text,
-            preview_titles=[preview_title(item.title) for item in items[subject.named :][:PREVIEW_TITLES]],
+            preview_titles=[preview_title(item.title) for item in in_preview(items, subject.named)],
             preview_reason=preview_reason(items[0].reason),
             intro=count_of_recent(len(items), digest.considered, trending),
             note=note_fragment(digest.note),

@@ -6,13 +6,15 @@ The subject names the first papers and counts the others; the preview continues 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from app.text.shortening import short_title, shorten
 
 SUBJECT_CHARS = 70  # desktop mail clients show about this many
 PREVIEW_TITLES = 2  # number of titles in the preview, after those in the subject
 PREVIEW_TITLE_CHARS, PREVIEW_REASON_CHARS = 70, 120
+
+T = TypeVar("T")
 
 
 class SubjectLine(NamedTuple):
@@ -39,6 +41,11 @@ def write(titles: Sequence[str], count: int) -> SubjectLine:
     if len(whole) <= SUBJECT_CHARS:
         return SubjectLine(whole, 1)
     return SubjectLine(shorten(names[0], SUBJECT_CHARS - len(others)) + others, 1)
+
+
+def in_preview(papers: Sequence[T], named: int) -> Sequence[T]:
+    """Return the papers whose titles the preview names: those after the `named` papers in the subject."""
+    return papers[named:][:PREVIEW_TITLES]
 
 
 def preview_title(title: str) -> str:

@@ -1,4 +1,4 @@
-"""Test subjects of digests."""
+"""Test subjects of digests, and which titles the preview text names."""
 
 from __future__ import annotations
 
@@ -63,3 +63,11 @@ def test_subject_is_not_cut_after_a_function_word(words: list[str]) -> None:
         cut.split()[-1].lower() not in FUNCTION_WORDS
         or {word.lower() for word in cut.split()} <= FUNCTION_WORDS
     )
+
+
+@pytest.mark.parametrize(
+    ("count", "named", "expected"), [(1, 1, []), (2, 2, []), (3, 1, [1, 2]), (3, 2, [2]), (10, 2, [2, 3])]
+)
+def test_the_preview_continues_after_the_subject(count: int, named: int, expected: list[int]) -> None:
+    """It names up to two more papers, in the order of the digest."""
+    assert list(subject_and_preview.in_preview(range(count), named)) == expected
