@@ -79,6 +79,7 @@ Where to find limits, weights and intervals:
     connections, and messages per connection    settings.py, delivery/mail_providers.py
     when an email is sent again (EMAILS)        storage/retry_delays.py
     when an email is given up                   digests/planning.py, subscribers/, delivery/ledger/expiry.py
+    what is logged about an email               delivery/result_log.py
     when sending pauses automatically           delivery/ledger/circuit_breaker.py, bounces/rates.py
     the ramp of a new sending domain            settings.py, delivery/warm_up.py
     how long a lease lasts                      delivery/ledger/claims.py

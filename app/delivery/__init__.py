@@ -2,6 +2,7 @@
 
 sender       claim → compose → sign → send → record
 presigning   sign digests before they are due
+result_log   log the results of sending
 journal      the write-ahead journal of a sender process
 mail_providers PURE: the mail provider of each address, and the connections that a provider accepts
 warm_up      PURE: the daily limits for a new sending domain, and a description of its progress

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -27,6 +27,7 @@ from typing import Self, TypeVar
 import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
+from app.delivery import result_log
 from app.delivery.journal import AttemptResult, Journal
 from app.delivery.ledger import circuit_breaker, controls, daily_limits
 from app.delivery.ledger.claims import (
@@ -44,6 +45,7 @@ from app.delivery.ledger.outcomes import OnFailed, record_results
 from app.delivery.ledger.receiver_backoffs import FIRST_BACKOFF
 from app.delivery.ledger.snapshots import SnapshotStore
 from app.delivery.mail_providers import provider_of
+from app.delivery.result_log import TAKEN_OVER
 from app.errors import JournalError
 from app.settings import Settings
 from app.storage.database import Database, advisory_lock
@@ -271,33 +273,13 @@ class SenderLedger:
                 self._claimed_ids.difference_update(ids)
                 self._withdrawn_ids.difference_update(ids)
                 self._intended_ids.difference_update(ids)
-                self.counts.update(states.get(delivery_id, "taken over") for delivery_id in ids)
-                self._log_results(batch, states)
+                self.counts.update(states.get(delivery_id, TAKEN_OVER) for delivery_id in ids)
+                editions = {delivery_id: self._editions.pop(delivery_id, "") for delivery_id in ids}
+                result_log.log_results(batch, states, editions)
                 if one_batch:
                     break
             if len(self._results) < FLUSH_SIZE:
                 self._flush_due.clear()
-
-    def _log_results(self, batch: Sequence[AttemptResult], states: Mapping[int, str]) -> None:
-        """Log one line for the batch, and one for each email that was attempted but not sent."""
-        editions = {attempt.delivery_id: self._editions.pop(attempt.delivery_id, "") for attempt in batch}
-        log.info(
-            "emails recorded",
-            editions=sorted(set(editions.values())),
-            deliveries=[min(editions), max(editions)],
-            states=dict(Counter(states.values())),
-        )
-        for attempt in batch:
-            outcome = attempt.result.outcome
-            if outcome not in (SendOutcome.ACCEPTED, SendOutcome.NOT_ATTEMPTED, SendOutcome.WITHDRAWN):
-                log.info(
-                    "mail not sent",
-                    delivery=attempt.delivery_id,
-                    edition=editions[attempt.delivery_id],
-                    state=states.get(attempt.delivery_id, "taken over"),
-                    outcome=outcome.value,
-                    code=attempt.result.code,
-                )
 
     def _write_results(self, batch: Sequence[AttemptResult]) -> dict[int, str]:
         now = self._clock()
