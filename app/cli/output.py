@@ -22,7 +22,7 @@ from typer.core import TyperGroup
 from app import clock, logs, main
 from app.application import Application
 from app.errors import InvalidSettings, PaperboyError
-from app.papers import archive_lists, listings, source_registry
+from app.papers import archive_lists, listing_days, source_registry
 from app.settings import Settings, load
 from app.storage import api_keys, demo_clock, schema
 from app.text import dates
@@ -218,7 +218,7 @@ def require_papers(app: Application) -> None:
 def suggest_day(app: Application, now: datetime, option: str) -> None:
     """Print the `option` that selects the newest papers, if they are too old for a digest now."""
     with app.db.read() as session:
-        newest = next(iter(listings.days(session, limit=1)), None)
+        newest = next(iter(listing_days.latest(session, limit=1)), None)
     if newest and newest[0] < now.date() - timedelta(days=app.settings.candidate_days):
         day = newest[0] + timedelta(days=1)
         err().print(f"The newest papers are from {newest[0]}. To use them, add {option} {day}.")

@@ -18,7 +18,7 @@ from app import subscribers
 from app.delivery import ledger
 from app.digests import compose, notes, ranking, selection
 from app.digests.interest_matching import InterestMatcher
-from app.papers import canonical_rows, listings, paper_views
+from app.papers import canonical_rows, listing_days, paper_views
 from app.papers.sources import calendar
 from app.relevance import trending, user_profile
 from app.relevance.match_index_cache import IndexCache
@@ -116,7 +116,7 @@ class DigestBuilder:
             if (paper.first_listed_on or today) > self.retained_since
         }
         # If there are no candidates: the newest listing day, or None if the archive is empty.
-        self._newest_day = since if self._all else listings.neighbouring_days(session, date.max)[0]
+        self._newest_day = since if self._all else listing_days.neighbours(session, date.max)[0]
         self._since = since
         self._earliest_undone_merge = canonical_rows.earliest_undone_merge(session, self._all)
         self._model = context.models.current(session)

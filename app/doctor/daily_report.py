@@ -16,7 +16,7 @@ from app.digests import reconciliation
 from app.doctor import local_checks, operator_mail
 from app.doctor.findings import Finding, Level
 from app.errors import InvalidInput
-from app.papers import listings, source_registry, sources
+from app.papers import listing_days, source_registry, sources
 from app.storage import job_runs, locks
 from app.storage.models import SubscriberState
 from app.subscribers import event_names
@@ -118,7 +118,7 @@ def _subscribers(session: Session, since: datetime, until: datetime) -> Iterable
 
 
 def _sources(session: Session, begin: datetime) -> Iterable[str]:
-    listed = listings.count_listed(session, begin.date())
+    listed = listing_days.count_by_source(session, begin.date())
     for source in source_registry.all_sources(session):
         number = listed.get(source.id or 0, 0)
         if source.kind not in sources.POLLED and not number:

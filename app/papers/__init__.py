@@ -22,8 +22,9 @@ splitting             split a paper that is really two papers
 vote_history          the votes for a paper over time, as counted by one source
 canonical_rows        find the current row of a paper, given a merged row, an arXiv id, a DOI or a URL
 paper_views           papers as the other packages see them, with votes, listings and summaries
-listings              the days on which sources listed papers; their most upvoted papers and keywords
-archive_lists         lists of papers: filtered by day, source and code, or searched by operators
+listings              the listings of a paper, and the sources that they come from
+listing_days          the days on which sources listed papers
+archive_lists         lists of papers: filtered, searched by operators, or ranked by votes; titles, keywords
 updated_papers        papers that were withdrawn, or for which code was found, after they were sent
 search_feed           read the archive for the search index
 bylines               PURE: a paper's authors in one line

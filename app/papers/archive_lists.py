@@ -1,7 +1,8 @@
-"""Lists of the papers in the archive: filtered by day, source and code, or searched by operators."""
+"""Lists of the papers in the archive: filtered, searched by operators, or ranked by votes."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -12,7 +13,7 @@ from sqlmodel import Session, and_, col, func, or_, select
 from app.papers import paper_views
 from app.papers.paper_views import PUBLIC
 from app.storage.database import in_array
-from app.storage.models import Listing, Paper, Source
+from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import PaperView
 
 SEARCHABLE = (col(Paper.merged_into_id).is_(None), *PUBLIC)
@@ -95,6 +96,32 @@ def _newest_ids(session: Session, only: PaperFilter, limit: int, offset: int = 0
         others = others.limit(limit - len(ids)).offset(max(0, offset - before))
         ids += [paper_id or 0 for paper_id in session.exec(others)]
     return ids
+
+
+def rank_by_votes(session: Session, since: date, until: date) -> list[int]:
+    """Return the ids of the papers listed in [since, until], most votes first."""
+    listed = select(Listing.paper_id).where(col(Listing.listed_on).between(since, until)).distinct()
+    ids = select(Paper.id).where(*SEARCHABLE, col(Paper.id).in_(listed))
+    totals = {paper_id or 0: 0 for paper_id in session.exec(ids)}
+    best = select(VoteCount.paper_id, func.max(VoteCount.upvotes)).where(col(VoteCount.paper_id).in_(ids))
+    of_sources = best.group_by(col(VoteCount.paper_id), col(VoteCount.source_id))
+    for paper_id, upvotes in session.exec(of_sources):
+        if paper_id in totals:  # in PostgreSQL, the second query may see papers that the first did not
+            totals[paper_id] += upvotes
+    return sorted(totals, key=lambda paper_id: (-totals[paper_id], paper_id))
+
+
+def titles(session: Session, first: date, last: date, limit: int) -> Sequence[str]:
+    """Return the titles of the `limit` newest papers that were last listed in [first, last]."""
+    days = col(Paper.last_listed_on) >= first, col(Paper.last_listed_on) <= last
+    newest = select(Paper.title).where(*SEARCHABLE, *days).order_by(col(Paper.last_listed_on).desc())
+    return session.exec(newest.order_by(col(Paper.id).desc()).limit(limit)).all()
+
+
+def keywords(session: Session, since: date) -> Counter[str]:
+    """Count the keywords, in lower case, of the papers listed on or after `since`."""
+    rows = session.exec(select(Paper.keywords).where(col(Paper.last_listed_on) >= since, *PUBLIC))
+    return Counter(" ".join(keyword.split()).lower() for words in rows for keyword in words)
 
 
 def count(session: Session, only: PaperFilter) -> int:

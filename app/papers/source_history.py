@@ -10,7 +10,7 @@ from datetime import date, datetime, timedelta
 
 from sqlmodel import Session, col, delete, select
 
-from app.papers import listings
+from app.papers import listing_days
 from app.papers.merging import id_of
 from app.storage.models import Source, SourcePoll
 from app.types import IngestSummary
@@ -51,7 +51,7 @@ def prune(session: Session, before: datetime) -> int:
 
 def describe_silence(session: Session, source: Source, now: datetime) -> str:
     """Return a text such as "it has listed no paper since 2026-11-20: …", or "" if a source is not silent."""
-    days = listings.listing_days(session, source.id or 0, (now - HISTORY).date())
+    days = listing_days.of_source(session, source.id or 0, (now - HISTORY).date())
     if not is_silent(days, now.date()):
         return ""
     empty = (now.date() - days[-1]).days - 1

@@ -10,7 +10,7 @@ from threading import Lock
 
 from sqlmodel import Session
 
-from app.papers import bylines, listings, paper_views, pictures
+from app.papers import archive_lists, bylines, listing_days, listings, paper_views, pictures
 from app.papers.listings import ListingView
 from app.papers.pictures import Picture
 from app.relevance import trending
@@ -107,7 +107,7 @@ def week_of(day: date) -> Week:
 
 def latest_day(session: Session) -> date | None:
     """Return the newest day that has papers, or None if the archive is empty."""
-    return listings.neighbouring_days(session, date.max)[0]
+    return listing_days.neighbours(session, date.max)[0]
 
 
 def papers_of_day(
@@ -122,7 +122,7 @@ def papers_of_day(
     ranked = sorted(papers, key=lambda paper: (-paper.upvotes, -trends[paper.id].score, paper.id))
     start = (page - 1) * limit
     page_cards = tuple(_card(paper, trends[paper.id]) for paper in ranked[start : start + limit])
-    before, after = listings.neighbouring_days(session, day)
+    before, after = listing_days.neighbours(session, day)
     pages = math.ceil(len(papers) / limit)
     listing = Day(day, page_cards, len(papers), before, after, page, pages, start + 1)
     if not (for_page and page_cards):
@@ -133,14 +133,14 @@ def papers_of_day(
 
 def papers_of_week(session: Session, week: Week, limit: int, now: datetime, page: int = 1) -> WeekPapers:
     """Load a page of at most `limit` papers listed in a week. A page past the last one has no topics."""
-    ids, start = listings.rank_by_votes(session, week.first, week.last), (page - 1) * limit
+    ids, start = archive_lists.rank_by_votes(session, week.first, week.last), (page - 1) * limit
     views = paper_views.in_given_order(session, ids[start : start + limit])
     shown = with_pictures(session, cards(views, now))
-    before, _ = listings.neighbouring_days(session, week.first)
-    _, after = listings.neighbouring_days(session, week.last)
+    before, _ = listing_days.neighbours(session, week.first)
+    _, after = listing_days.neighbours(session, week.last)
     return WeekPapers(
         week,
-        tuple(listings.days_between(session, week.first, week.last)),
+        tuple(listing_days.between(session, week.first, week.last)),
         shown,
         len(ids),
         week_of(before) if before else None,
@@ -154,7 +154,7 @@ def papers_of_week(session: Session, week: Week, limit: int, now: datetime, page
 
 def _topics(session: Session, first: date, last: date, titles: Iterable[str]) -> tuple[str, ...]:
     """Return frequent topics from `first` to `last`, beginning with those that occur in `titles`."""
-    return tuple(TopicIndex(listings.titles(session, first, last, TOPIC_TITLES)).varied(titles))
+    return tuple(TopicIndex(archive_lists.titles(session, first, last, TOPIC_TITLES)).varied(titles))
 
 
 def paper_page(session: Session, paper_id: int, related: Iterable[PaperView], now: datetime) -> PaperPage:
@@ -195,7 +195,7 @@ class Suggestions:
         with self._lock:
             if self._count_again_at is None or self._count_again_at <= now:
                 with self._db.read() as session:
-                    counted = listings.keywords(session, (now - SUGGEST_FROM).date())
+                    counted = archive_lists.keywords(session, (now - SUGGEST_FROM).date())
                 self._keywords = [word for word, _ in counted.most_common() if 2 < len(word) <= 60]
                 self._count_again_at = now + KEEP_SUGGESTIONS
             keywords = self._keywords

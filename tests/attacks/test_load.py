@@ -19,7 +19,7 @@ from fastapi.testclient import TestClient
 from app import main, pipeline
 from app.application import Application
 from app.errors import TooManyRequests
-from app.papers import listings, paper_views
+from app.papers import archive_lists, paper_views
 from app.settings import Settings
 from app.web import capacity, connection_limits, http_cache
 from app.web.capacity import WorkSlots
@@ -131,7 +131,7 @@ def test_public_pages_are_built_once_a_minute(
     with app.db.write() as session:
         source = factories.add_source(session, NOW)
         number = factories.add_paper(session, source, "Language Agents", NOW.date(), NOW, abstract="At last.")
-    read = (paper_views, "candidates"), (listings, "rank_by_votes"), (paper_views, "by_ids")
+    read = (paper_views, "candidates"), (archive_lists, "rank_by_votes"), (paper_views, "by_ids")
     calls: list[str] = []
     for module, name in read:
         of = getattr(module, name)

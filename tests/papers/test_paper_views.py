@@ -8,7 +8,7 @@ import pytest
 from sqlmodel import Session
 
 from app.application import Application
-from app.papers import archive_lists, canonical_rows, listings, paper_views
+from app.papers import archive_lists, canonical_rows, listing_days, paper_views
 from app.storage.models import Listing, Paper, VoteCount
 from tests.conftest import NOW
 from tests.support import factories
@@ -117,7 +117,7 @@ def test_days_with_paper_counts(app: Application) -> None:
         factories.add_paper(session, first, "Older", date(2026, 11, 1), NOW)
         session.add(Listing(paper_id=number, original_paper_id=number, source_id=second.id, listed_on=TODAY))
         session.flush()
-        assert listings.days(session) == [(TODAY, 1), (date(2026, 11, 1), 1)]
+        assert listing_days.latest(session) == [(TODAY, 1), (date(2026, 11, 1), 1)]
 
 
 def test_search_words_are_literal(app: Application) -> None:

@@ -15,7 +15,7 @@ from app import subscribers
 from app.bounces import rates, recording
 from app.delivery import ledger
 from app.digests import planning
-from app.papers import listings
+from app.papers import listing_days
 from app.storage.models import DeliveryState, InterestRow, Paper, Source, SubscriberState
 from app.web.api.auth import CanRead, Now, Paperboy
 
@@ -89,7 +89,7 @@ def get_statistics(
             interests=session.exec(select(func.count(func.distinct(InterestRow.query_id)))).one(),
             papers=count_papers(session),
             papers_per_day=[
-                DayCount(day=day, count=count) for day, count in listings.days(session, limit=days)
+                DayCount(day=day, count=count) for day, count in listing_days.latest(session, limit=days)
             ],
             digests=ledger.digest_totals_since(session, since),
             digest_lateness_seconds=planning.lateness(session, now).total_seconds(),

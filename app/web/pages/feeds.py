@@ -18,7 +18,7 @@ from app.application import Application
 from app.delivery import ledger
 from app.errors import InvalidInterest, NotFound
 from app.links import Grant, Purpose
-from app.papers import canonical_rows, listings, paper_views
+from app.papers import canonical_rows, listing_days, paper_views
 from app.relevance.query_language import normalise
 from app.storage.models import Paper
 from app.types import Digest, DigestItem, Interest
@@ -130,7 +130,7 @@ def _build_trending(request: Request, now: datetime) -> CachedResponse:
     with _app(request).db.read() as session:
         items = [
             _card_item(card, day)
-            for day, _ in listings.days(session, TRENDING_DAYS)
+            for day, _ in listing_days.latest(session, TRENDING_DAYS)
             for card in paper_cards.papers_of_day(session, day, PAPERS_PER_DAY, now).cards
         ]
         return _build_feed(request, session, info, items, now)

@@ -14,7 +14,7 @@ from sqlmodel import col, select
 from app import pipeline
 from app.application import Application
 from app.errors import InvalidInput, UnreadableResponse
-from app.papers import listings, paper_views, poll_schedule, source_registry
+from app.papers import listing_days, paper_views, poll_schedule, source_registry
 from app.papers.sources import oai
 from app.papers.sources.http_client import HttpTransport
 from app.storage.models import Listing, Paper, Source
@@ -289,7 +289,7 @@ def test_back_catalogue_is_not_news(harvest: Harvest, now: datetime) -> None:
     assert pipeline.refresh(app, now).summary.papers_new == 30
     with app.db.read() as session:
         assert [paper.title for paper in paper_views.candidates(session, date.min, TODAY)] == ["A New One"]
-        assert listings.neighbouring_days(session, date.max)[0] == date(2026, 11, 19)
+        assert listing_days.neighbours(session, date.max)[0] == date(2026, 11, 19)
         assert len(session.exec(select(Listing)).all()) == 1
         unlisted = select(Paper.id).where(col(Paper.last_listed_on).is_(None))
         assert len(session.exec(unlisted).all()) == 29

@@ -14,7 +14,7 @@ from sqlmodel import select
 
 from app import clock, main
 from app.application import Application
-from app.papers import listings
+from app.papers import archive_lists
 from app.papers.archive_lists import PaperFilter
 from app.relevance import archive_search, query_language
 from app.relevance.archive_search import ArchiveSearch, SearchPage
@@ -715,7 +715,7 @@ def test_pages_past_the_end_load_no_topics(
     app: Application, client: TestClient, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_papers(app, record(1))
-    monkeypatch.setattr(listings, "titles", lambda *arguments: pytest.fail("topics loaded"))
+    monkeypatch.setattr(archive_lists, "titles", lambda *arguments: pytest.fail("topics loaded"))
     answer = client.get(path)
     assert answer.status_code == 404
     assert "There is only one page of" in answer.text
