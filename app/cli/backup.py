@@ -12,7 +12,6 @@ from app import clock, logs, maintenance
 from app.cli import output
 from app.maintenance.after_restore import RestoreReport
 from app.settings import check_database_url
-from app.storage import backup_file
 from app.storage.database import Database
 from app.text.in_words import count_of
 
@@ -73,7 +72,7 @@ def restore(
     now = clock.utcnow()
     settings = output.load_settings(needs_secret=False)
     logs.configure(settings, level="WARNING")
-    manifest = backup_file.read_manifest(file)
+    manifest = maintenance.check_backup(file)
     rows = count_of(manifest.rows, "row")
     origin = f"{rows} from {output.format_time(manifest.created_at)}, written by release {manifest.release}"
     if check:

@@ -1,4 +1,4 @@
-"""Back up the database and the journals to a file, and restore them, with all sending paused."""
+"""Back up the database and the journals to a file, check it, and restore it, with all sending paused."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ def back_up(app: Application, target: Path, now: datetime) -> Manifest:
         manifest = backup_file.write(app.db, target, Path(app.settings.journal_dir), now, version("paperboy"))
         run.add({"rows": manifest.rows})
     return manifest
+
+
+def check_backup(source: Path) -> Manifest:
+    """Check a backup and return its description. Raise InvalidInput if this release cannot restore it."""
+    return backup_file.read_manifest(source)
 
 
 def restore(
