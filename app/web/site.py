@@ -39,15 +39,15 @@ from app.web.pages import (
     feeds,
     home,
     leaving,
-    paper_actions,
+    mute_and_follow,
     preferences,
     robots,
 )
 
-# `paper_actions` must precede `feedback`, whose routes match any action. The routes are added directly:
+# `mute_and_follow` must precede `feedback`, whose routes match any action. The routes are added directly:
 # FastAPI would rebuild included routes for each app, which takes 0.1 s.
 PAGES = (
-    home, archive, confirmation, preferences, digest_links, leaving, paper_actions, feedback, feeds, robots,
+    home, archive, confirmation, preferences, digest_links, leaving, mute_and_follow, feedback, feeds, robots,
     monitoring,
 )  # fmt: skip
 

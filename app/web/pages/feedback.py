@@ -40,7 +40,7 @@ Number = Annotated[int, Query(alias="page", ge=1)]
 
 
 class FeedbackAction(StrEnum):
-    """The two feedback links for a paper in a digest. `paper_actions` has the other links."""
+    """The two feedback links for a paper in a digest. `mute_and_follow` has the other links."""
 
     MORE = "like"
     LESS = "dislike"
