@@ -20,7 +20,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from statistics import mean
 
-from app.papers import source_history
+from app.papers import silent_sources
 
 Rule = Callable[[Sequence[date], date], bool]
 DAY, START, LENGTH = timedelta(days=1), date(2025, 1, 2), 700
@@ -35,7 +35,7 @@ CLOSED = {
 
 def exceeds_longest_gap(days: Sequence[date], today: date) -> bool:
     """Return whether a source is silent by the baseline."""
-    if len(days) < source_history.MIN_DAYS:
+    if len(days) < silent_sources.MIN_DAYS:
         return False
     longest = max(later - day for day, later in itertools.pairwise(days))
     return today - days[-1] > max(longest + 2 * DAY, 3 * DAY)
@@ -58,7 +58,7 @@ def delay(rule: Rule, days: Sequence[date], last: date) -> int:
 
 
 def recent(days: Sequence[date], morning: date) -> list[date]:
-    return [day for day in days if morning - source_history.HISTORY <= day < morning]
+    return [day for day in days if morning - silent_sources.HISTORY <= day < morning]
 
 
 def sources(recorded: Path) -> dict[str, list[date]]:
@@ -78,7 +78,7 @@ def sources(recorded: Path) -> dict[str, list[date]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recorded", type=Path)
-    rules: dict[str, Rule] = {"longest gap": exceeds_longest_gap, "weekdays": source_history.is_silent}
+    rules: dict[str, Rule] = {"longest gap": exceeds_longest_gap, "weekdays": silent_sources.is_silent}
     for name, days in sources(parser.parse_args().recorded).items():
         for label, rule in rules.items():
             delays = [delay(rule, days, last) for last in days[30:-20:5]]

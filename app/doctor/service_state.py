@@ -20,7 +20,7 @@ from app.delivery import ledger
 from app.digests import clock_check, planning, reconciliation
 from app.doctor.findings import Finding, Remedy, RemedyAction, error, ok, warning
 from app.errors import ClockError
-from app.papers import picture_fetching, polling, source_history, source_registry
+from app.papers import picture_fetching, polling, silent_sources, source_registry
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage import api_keys, job_runs, schema, webhook_endpoints, worker_registry
@@ -172,7 +172,7 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
             message = f"it was last polled at {polled_at:%Y-%m-%d %H:%M} UTC"
             fix = "make sure that `paperboy serve` or `paperboy worker` is running"
             yield warning(name, message, fix, remedy=poll)
-        elif message := source_history.describe_silence(session, source, now):
+        elif message := silent_sources.describe_silence(session, source, now):
             fix = "look at its page; if there are new papers, run `paperboy sources list` and report a bug"
             yield warning(name, message, fix, urgent=True, remedy=poll)
         else:

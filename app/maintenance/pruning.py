@@ -11,7 +11,7 @@ from app import subscribers
 from app.application import Application
 from app.delivery import ledger
 from app.links import Purpose
-from app.papers import pictures, source_history
+from app.papers import pictures, poll_history
 from app.storage import (
     admin_sessions,
     hit_counters,
@@ -41,7 +41,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             run.counts["unconfirmed"] += subscribers.expire_pending(session, unconfirmed, now)
             deleted = session.execute(delete(JobRun).where(col(JobRun.started_at) < old_run))
             run.counts["runs"] += deleted.rowcount  # type: ignore[attr-defined]
-            run.counts["polls"] += source_history.prune(session, old_run)
+            run.counts["polls"] += poll_history.prune(session, old_run)
             listed_before = old.date() if app.settings.pictures else None
             run.counts["pictures"] += pictures.prune(session, listed_before)
             run.counts["webhook_messages"] += webhook_endpoints.prune(session, old_run)

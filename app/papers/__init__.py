@@ -4,7 +4,8 @@ sources               one module per upstream: fetch its responses politely and 
 bibliography          PURE: convert pasted or uploaded reference lists to records
 source_registry       the configured sources: add, change, pause
 poll_schedule         the schedule of polls: intervals, back-off, leases
-source_history        record the polls of each source: counts, rejected rows, errors; detect silent sources
+poll_history          record the polls of each source: times, counts, rejected rows, errors
+silent_sources        detect sources that have stopped listing papers
 source_trial          try a source before it is added, without storing anything
 polling               poll the sources that are due, read files, store their papers
 rechecking            query the sources again about papers that were sent or liked

@@ -22,7 +22,7 @@ from sqlmodel import Session
 
 from app import clock
 from app.errors import SourceError, Stopping
-from app.papers import ingest, poll_schedule, source_history, source_registry, sources
+from app.papers import ingest, poll_history, poll_schedule, source_registry, sources
 from app.papers.sources import deadlines, files, http_client
 from app.papers.sources.allowed_addresses import Allowed
 from app.papers.sources.state import FetchedPage
@@ -257,7 +257,7 @@ def _record_poll(group: _LeaseGroup, poll: _Poll) -> None:
     with group.context.db.write() as session:
         row = session.get_one(Source, poll.source.id)
         error = "the service was stopped" if poll.interrupted else poll.error
-        source_history.record(session, row, poll.began, group.moment(), poll.summary, error)
+        poll_history.record(session, row, poll.began, group.moment(), poll.summary, error)
         if poll.interrupted:
             poll_schedule.record_interruption(row, group.now)
         elif poll.error:

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from app import clock, subscribers
 from app.delivery import ledger, suppression
 from app.digests.operator_changes import Editor
-from app.papers import source_history
+from app.papers import poll_history
 from app.storage import api_keys, job_runs, webhook_endpoints
 from app.storage.api_keys import Scope
 from app.storage.models import Event, Source
@@ -53,7 +53,7 @@ def key(live_server: Live) -> str:
         session.add(source)
         session.flush()
         summary = IngestSummary(rows=1, rejections=(Rejection(LONG, 1, LONG),))
-        source_history.record(session, source, now, now, summary, LONG)
+        poll_history.record(session, source, now, now, summary, LONG)
         papers = [
             factories.add_paper(session, source, LONG + name, now.date(), now, abstract=LONG, authors=[LONG])
             for name in ("one", "two")

@@ -15,7 +15,7 @@ from app.application import Application
 from app.delivery import ledger
 from app.doctor import alerts, daily_report, service_state
 from app.errors import DeliveryError
-from app.papers import source_history
+from app.papers import silent_sources
 from app.settings import Settings
 from app.storage import job_runs
 from app.storage.models import JobRun
@@ -220,7 +220,7 @@ def test_weekends_are_not_silent(days: int, is_silent: bool) -> None:
     """On a Monday morning, the last papers are of Friday. If they were the last, it shows on Friday."""
     monday = date(2026, 11, 16)
     listed = [monday - number * DAY for number in range(3, 80) if (monday - number * DAY).weekday() < 5]
-    assert source_history.is_silent(sorted(listed), monday + days * DAY) == is_silent
+    assert silent_sources.is_silent(sorted(listed), monday + days * DAY) == is_silent
 
 
 def test_disk(app: Application, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

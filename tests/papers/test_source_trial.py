@@ -12,7 +12,7 @@ from sqlmodel import Session, func, select
 from app import maintenance, pipeline
 from app.application import Application
 from app.errors import Conflict, InvalidInput
-from app.papers import source_history, source_trial
+from app.papers import poll_history, source_trial
 from app.papers.sources import host_rate_limits
 from app.papers.sources.http_client import HttpTransport
 from app.storage import locks
@@ -70,7 +70,7 @@ def test_trial_recognises_papers_as_a_poll_would(
     assert "lab" in polled.polled
     with live.db.read() as session:
         lab = session.exec(select(Source.id).where(Source.name == "lab")).one() or 0
-        [poll] = source_history.latest(session, lab, 5)
+        [poll] = poll_history.latest(session, lab, 5)
     assert poll.counts["papers_new"] == result.new
     assert poll.counts["rejected"] == result.rejected
     assert poll.error == ""
@@ -142,6 +142,6 @@ def test_failed_polls_are_in_the_history(live: Application, now: datetime, upstr
     pipeline.refresh(live, now)
     with live.db.read() as session:
         source = session.exec(select(Source).where(Source.kind == SourceKind.HUGGINGFACE)).one()
-        [poll] = source_history.latest(session, source.id or 0, 5)
+        [poll] = poll_history.latest(session, source.id or 0, 5)
     assert "HTTP 404" in poll.error
     assert maintenance.prune(live, now + timedelta(days=91))["polls"] == 2

@@ -9,7 +9,7 @@ from fastapi import APIRouter, BackgroundTasks
 from pydantic import BaseModel, ConfigDict, Field
 
 from app import pipeline
-from app.papers import poll_schedule, source_history, source_registry
+from app.papers import poll_history, poll_schedule, source_registry
 from app.storage import audit_log
 from app.storage.models import Source
 from app.types import SourceKind
@@ -171,7 +171,7 @@ def list_polls(app: Paperboy, _key: CanRead, source_id: Id) -> PollList:
     """List the last polls of a source with their counts and errors."""
     with app.db.read() as session:
         source_registry.get(session, source_id)
-        polls = source_history.latest(session, source_id, POLLS_LISTED)
+        polls = poll_history.latest(session, source_id, POLLS_LISTED)
     return PollList(items=[PollOut.model_validate(poll.model_dump()) for poll in polls])
 
 

@@ -13,7 +13,7 @@ from sqlmodel import col, select
 
 from app import clock, pipeline
 from app.application import Application
-from app.papers import source_history
+from app.papers import poll_history
 from app.papers.sources.http_client import HttpTransport
 from app.storage.api_keys import Scope
 from app.storage.models import AuditEntry, Paper, Source
@@ -195,8 +195,8 @@ def test_page_of_a_source_shows_its_polls(
     with app.db.write() as session:
         source = session.exec(select(Source)).one()
         rejected = IngestSummary(rows=3, papers_new=2, rejections=(Rejection("no title", 3, "a row"),))
-        source_history.record(session, source, now, now, rejected, "")
-        source_history.record(session, source, now, now, IngestSummary(), "HTTP 503")
+        poll_history.record(session, source, now, now, rejected, "")
+        poll_history.record(session, source, now, now, IngestSummary(), "HTTP 503")
     page = sign_in().get(f"/admin/sources/{source.id}").text
     assert "3 rows, 2 papers new, 1 rejected" in page
     assert "no title: a row" in page

@@ -1,52 +1,23 @@
-"""Record the polls of each source (times, counts, first rejected rows, errors). Detect silent sources."""
+"""Detect silent sources: those that have stopped listing papers on the weekdays on which they usually do."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from datetime import date, datetime, timedelta
 
-from sqlmodel import Session, col, delete, select
+from sqlmodel import Session
 
 from app.papers import listing_days
-from app.papers.merging import id_of
-from app.storage.models import Source, SourcePoll
-from app.types import IngestSummary
+from app.storage.models import Source
 
 DAY = timedelta(days=1)
-MAX_REJECTIONS = 20  # stored per poll; all are counted
 # A source is silent if the probability that all days since its last papers are empty is below this threshold.
 # The probability is estimated from the weekdays in HISTORY. The threshold tolerates a single holiday (see
 # benchmarks/silence.py).
 SILENCE_PROBABILITY, HISTORY = 0.01, timedelta(days=90)
 MIN_DAYS = 5  # days with papers that are needed to judge a source
-
-
-def record(
-    session: Session, source: Source, began: datetime, ended: datetime, summary: IngestSummary, error: str
-) -> None:
-    """Store the outcome of a poll."""
-    rejections = [asdict(rejection) for rejection in summary.rejections[:MAX_REJECTIONS]]
-    session.add(
-        SourcePoll(
-            source_id=id_of(source), started_at=began, ended_at=ended, counts=summary.counts(),
-            rejections=rejections, error=error,
-        )
-    )  # fmt: skip
-
-
-def latest(session: Session, source_id: int, limit: int) -> Sequence[SourcePoll]:
-    """Return the last polls of a source, newest first."""
-    of_source = select(SourcePoll).where(SourcePoll.source_id == source_id)
-    return session.exec(of_source.order_by(col(SourcePoll.id).desc()).limit(limit)).all()
-
-
-def prune(session: Session, before: datetime) -> int:
-    """Delete the polls that began before a time, and return their number."""
-    outdated = delete(SourcePoll).where(col(SourcePoll.started_at) < before)
-    return session.execute(outdated).rowcount  # type: ignore[attr-defined, no-any-return]
 
 
 def describe_silence(session: Session, source: Source, now: datetime) -> str:
