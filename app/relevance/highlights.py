@@ -21,10 +21,10 @@ from app.text.tokenizer import (
     Token,
     Tokens,
     compound_span,
-    is_same_word,
     tokenise,
     without_stopwords,
 )
+from app.text.word_forms import is_same_word
 from app.types import PaperView, Spans
 
 MAX_HIGHLIGHTS = 3  # per field

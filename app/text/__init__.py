@@ -5,7 +5,8 @@ sanitize       untrusted values → clean text, numbers, URLs
 identifiers    untrusted values → arXiv ids and DOIs
 dates          untrusted values → dates
 latex          LaTeX → Unicode
-tokenizer      tokens, stems, stop words
+tokenizer      split texts into tokens with their stems; stop words
+word_forms     stems, and the forms of a word: British spellings, plurals, endings
 names          normalise names of people and organisations for comparison
 abbreviations  abbreviations and their long forms, learned from texts (Schwartz–Hearst)
 in_words       write counts with their nouns, and messages as people write them

@@ -7,11 +7,9 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
-import Stemmer
-
+from app.text import word_forms
 from app.text.characters import fold_accents
 
 WORD = re.compile(r"[^\W_]+")
@@ -20,19 +18,6 @@ _STOPWORDS = (
     "a an and are as at be by can for from has have how in into is it its of on or our that the their there "
     "these this those to towards via was we were what when where which while who with using"
 )
-# Abbreviations whose singular ends in s: "GPS" is not the plural of "GP".
-_SINGULAR = "bfs cls css dfs dns fps gnss gps mcts mvs nms nvs rts rvos sds sms sts tls tts"
-# British spellings, such as "quantisation" and "behaviour". Other words that match, such as "noise",
-# are rewritten in every text, so they still match each other.
-_BRITISH = re.compile(
-    r"(?<=..)(?<!expert)is(?=(?:ed?|es|ers?|ing|able|ations?)$)|(?<=...)our(?=(?:s|ed|ing|al)?$)"
-)
-# Plurals that Snowball does not stem, such as "llms" and "vlas". Only the letter before the s may be a vowel.
-_SHORT_FORMS = re.compile(r"[^\W\d_aeiouy]{2,}[ao]?s")
-# Endings of plurals, and of the forms of a verb and the nouns made from it: "detects", "detection".
-_ENDINGS = "s es ies y e ed ing ion ions ation ations er ers or ors ic ics le able ility"
-_AMERICAN = {"is": "iz", "our": "or"}
-_stemmer = Stemmer.Stemmer("english")
 
 
 class Token(NamedTuple):
@@ -79,7 +64,7 @@ def tokenise(text: str) -> Tokens:
     """Return the stems of the words in a text with their positions. A word is a run of letters and digits."""
     parts = _WORDS_AND_GAPS.split(fold_accents(text))  # gap, word, gap, …, gap
     ends = array("I", itertools.accumulate(map(len, parts)))
-    return Tokens([*map(_stem, parts[1::2])], ends[:-1:2], ends[1::2])
+    return Tokens([*map(word_forms.stem, parts[1::2])], ends[:-1:2], ends[1::2])
 
 
 def compound_span(text: str, start: int, end: int) -> tuple[int, int]:
@@ -108,33 +93,10 @@ def content_stems(text: str) -> list[str]:
 
 def stem_all(text: str) -> list[str]:
     """Return the stems of all words in a text, in order."""
-    return [*map(_stem, WORD.findall(fold_accents(text)))]
+    return [*map(word_forms.stem, WORD.findall(fold_accents(text)))]
 
 
-@lru_cache(maxsize=200_000)
-def _stem(word: str) -> str:
-    stem = str(_stemmer.stemWord(_BRITISH.sub(lambda match: _AMERICAN[match.group()], word)))
-    return stem[:-1] if _SHORT_FORMS.fullmatch(stem) and stem not in _SINGULAR.split() else stem
-
-
-@lru_cache(maxsize=20_000)
-def _bases(word: str) -> frozenset[str]:
-    """Return the possible base forms of a word, such as "plan" for "planning"."""
-    american = _BRITISH.sub(lambda found: _AMERICAN[found.group()], fold_accents(word))
-    bases = {american.removesuffix(ending) for ending in ("", *_ENDINGS.split())}
-    return frozenset(bases | {base[:-1] for base in bases if base[-2:-1] == base[-1:]})  # "planning"
-
-
-@lru_cache(maxsize=50_000)
-def is_same_word(first: str, second: str) -> bool:
-    """Return True if two words with the same stem also share a base form, and so mean the same.
-
-    This is true of "detected" and "detection", but not of "token" and "tokenization".
-    """
-    return not _bases(first).isdisjoint(_bases(second))
-
-
-STOP_STEMS = frozenset(_stem(word) for word in _STOPWORDS.split())
+STOP_STEMS = frozenset(word_forms.stem(word) for word in _STOPWORDS.split())
 
 
 def without_stopwords(stems: Iterable[str]) -> list[str]:

@@ -31,25 +31,6 @@ def test_spellings_share_a_stem(one: str, other: str) -> None:
     assert tokenizer.content_stems(one) == tokenizer.content_stems(other)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("gas", "ga"),
-        ("expertise", "expert"),
-        ("C", "C3"),
-        ("bias", "bia"),
-        ("GPT", "GPT4"),
-        ("GPS", "GP"),
-        ("SDS", "SD"),
-        ("RVOS", "RVO"),
-        ("TTS", "TT"),
-    ],
-)
-def test_words_that_only_look_like_plurals(one: str, other: str) -> None:
-    """They keep their s."""
-    assert tokenizer.content_stems(one) != tokenizer.content_stems(other)
-
-
 @given(st.text(max_size=200))
 def test_token_positions(text: str) -> None:
     """Token positions are valid in any script, and `content_stems` finds the same words as `tokenise`."""
@@ -63,26 +44,6 @@ def test_token_positions(text: str) -> None:
 def test_bigrams() -> None:
     """Bigrams are in the order of the text."""
     assert list(tokenizer.bigrams(["a", "b", "c"])) == ["a b", "b c"]
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "is_same"),
-    [
-        ("detected", "Detection", True),
-        ("planning", "plans", True),
-        ("memories", "memory", True),
-        ("quantisation", "quantized", True),
-        ("interpretable", "interpretability", True),
-        ("tokenizer", "tokenization", True),
-        ("token", "tokenization", False),
-        ("object", "objective", False),
-        ("interpreter", "interpretability", False),
-    ],
-)
-def test_forms_of_a_word(first: str, second: str, is_same: bool) -> None:
-    """Forms of a noun or verb are the same word. Others with the same stem are not."""
-    assert tokenizer.stem_all(first) == tokenizer.stem_all(second)
-    assert tokenizer.is_same_word(first, second) is is_same
 
 
 @pytest.mark.parametrize(

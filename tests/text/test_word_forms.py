@@ -1,0 +1,46 @@
+"""Test which forms and spellings count as the same word."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.text import tokenizer, word_forms
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("gas", "ga"),
+        ("expertise", "expert"),
+        ("C", "C3"),
+        ("bias", "bia"),
+        ("GPT", "GPT4"),
+        ("GPS", "GP"),
+        ("SDS", "SD"),
+        ("RVOS", "RVO"),
+        ("TTS", "TT"),
+    ],
+)
+def test_words_that_only_look_like_plurals(one: str, other: str) -> None:
+    """They keep their s."""
+    assert tokenizer.content_stems(one) != tokenizer.content_stems(other)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        ("detected", "Detection", True),
+        ("planning", "plans", True),
+        ("memories", "memory", True),
+        ("quantisation", "quantized", True),
+        ("interpretable", "interpretability", True),
+        ("tokenizer", "tokenization", True),
+        ("token", "tokenization", False),
+        ("object", "objective", False),
+        ("interpreter", "interpretability", False),
+    ],
+)
+def test_forms_of_a_word(first: str, second: str, is_same: bool) -> None:
+    """Forms of a noun or verb are the same word. Others with the same stem are not."""
+    assert tokenizer.stem_all(first) == tokenizer.stem_all(second)
+    assert word_forms.is_same_word(first, second) is is_same
