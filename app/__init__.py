@@ -54,6 +54,7 @@ Where to find limits, weights and intervals:
     which forms and spellings are one word      text/word_forms.py
     how names and organisations are compared    text/names.py
     how relevant a search's results are         relevance/archive_search.py
+    the other searches that results offer       relevance/search_offers.py
     when the model is retrained                 relevance/model_store.py
     the words that a reason quotes              relevance/highlights.py
     how many related words a reason names       relevance/reasons.py (MAX_CLOSE_WORDS)

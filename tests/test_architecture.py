@@ -68,6 +68,7 @@ PURE = (
     "relevance.query_examples",
     "relevance.query_language",
     "relevance.search_index_records",
+    "relevance.search_offers",
     "relevance.reasons",
     "relevance.scoring",
     "relevance.misspellings",

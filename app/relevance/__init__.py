@@ -29,5 +29,6 @@ search_index_fields the fields of the search index, and its queries
 search_index_records PURE: encode the data that ranking needs about a paper
 search_index_updates bring the search index up to date with the archive
 search_ranking     find candidates in the search index, and rank them
+search_offers      PURE: choose the other searches that a page of results offers
 archive_search   search the whole archive
 """

@@ -6,7 +6,7 @@ To find a paper by arXiv id, DOI or URL, use `canonical_rows.find_by_reference`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from threading import BoundedSemaphore, Event, Lock, Thread, main_thread
@@ -19,7 +19,7 @@ from app import clock
 from app.errors import DamagedIndex, NotReady
 from app.papers import archive_lists, paper_views
 from app.papers.archive_lists import PaperFilter
-from app.relevance import query_language, search_index_updates
+from app.relevance import search_index_updates, search_offers
 from app.relevance.model import RelevanceModel
 from app.relevance.model_store import ModelStore
 from app.relevance.query_language import Query
@@ -27,6 +27,7 @@ from app.relevance.search_index import IndexReader
 from app.relevance.search_index_fields import ListingFilter
 from app.relevance.search_index_folder import mark_damaged
 from app.relevance.search_index_updates import IndexUpdater
+from app.relevance.search_offers import SearchOffers
 from app.relevance.search_ranking import CandidateRanker, RankedPapers
 from app.relevance.suggestions import InterestHint, InterestReader
 from app.storage.database import Database
@@ -36,7 +37,6 @@ from app.types import PaperView
 MAX_RESULTS = 1_000  # maximum number of papers that a search lists
 MIN_RELEVANCE = 0.1  # minimum for listing a paper, far below the relevance that a digest needs
 MIN_SIMILARITY = 0.4  # cosine, for related papers
-MAX_NAME_WORDS = 5  # a search for more words is not one for an author
 MAX_WAITING = 4  # visitors who may wait for the first index; more would use up the web threads
 FIRST_INDEX_SECONDS = 20.0  # the longest that a visitor waits; the newest papers are indexed first
 REFRESH_SECONDS = 10.0  # the longest that a web thread waits for an update
@@ -65,7 +65,7 @@ class ArchiveSearch:
         self._db, self._models, self._stopping = db, models, stopping
         self._updater = IndexUpdater(db, models, folder, self._is_stopping)
         self._opened: tuple[IndexReader, CandidateRanker] | None = None
-        self._hints: tuple[RelevanceModel, InterestReader] | None = None
+        self._interest_reader: tuple[RelevanceModel, InterestReader] | None = None
         self._opening, self._waiting = Lock(), BoundedSemaphore(MAX_WAITING)
         self._updating, self._usable = Lock(), Event()
         self._next_check_at: datetime | None = None
@@ -87,7 +87,7 @@ class ArchiveSearch:
         try:
             ranked = self._rank(reader, ranker, query, only)
             absent = ranker.absent_fields(query)
-            by_author = self._author_query(ranker, query, only, ranked.total) if start == 0 else ""
+            offers = SearchOffers() if start else self._offers(reader, ranker, query, only, ranked.total)
         except DamagedIndex:
             self._discard(reader)
             raise NotReady from None
@@ -97,9 +97,7 @@ class ArchiveSearch:
             papers = paper_views.in_given_order(session, ids[start : start + size])
         total = ranked.total - (len(ranked.ids) - len(ids))
         searchable = 0 if reader.is_complete else reader.papers
-        # Names are seldom in the vocabulary, so their correction would be wrong.
-        hint = self._hint(query.text, reader.model) if start == 0 and not by_author else None
-        return SearchPage(tuple(papers), total, len(ids), searchable, absent, hint, by_author)
+        return SearchPage(tuple(papers), total, len(ids), searchable, absent, *offers)
 
     def related_papers(self, session: Session, paper_id: int, limit: int) -> list[PaperView]:
         """Return the papers most similar to a paper, or [] if there is no index yet. Do not wait for one."""
@@ -217,28 +215,18 @@ class ArchiveSearch:
                 self._results[key] = ranked
         return ranked
 
-    def _hint(self, text: str, model: RelevanceModel) -> InterestHint:
-        hints = self._hints
-        if hints is None or hints[0] is not model:
-            hints = self._hints = model, InterestReader(model)  # takes milliseconds
-        hint = hints[1].hint(text)
-        # Visitors paste titles, in which a dash is not a negation.
-        return hint if "NOT" in text.split() else replace(hint, with_exclusion="")
+    def _offers(
+        self, reader: IndexReader, ranker: CandidateRanker, query: Query, only: PaperFilter, total: int
+    ) -> SearchOffers:
+        """Return the offers for a query that `total` papers match."""
 
-    def _author_query(self, ranker: CandidateRanker, query: Query, only: PaperFilter, total: int) -> str:
-        """Return a query for papers by the author whom plain words name, or "" if there is none.
+        def has_papers(other: Query) -> bool:
+            return ranker.search(other, self._listing_filter(only), 1, MIN_RELEVANCE).total > 0
 
-        `total` is the number of papers that match the words. A single word that papers contain is no name.
-        """
-        is_plain = query_language.plain_runs(query.text) == [(0, len(query.text))]
-        words = len(query.text.split())
-        if not is_plain or words > MAX_NAME_WORDS or (total and words == 1):
-            return ""
-        text = query_language.query_for("author", query.text)
-        if not text:
-            return ""
-        papers = ranker.search(query_language.parse(text), self._listing_filter(only), 1, MIN_RELEVANCE)
-        return text if papers.total else ""
+        cached = self._interest_reader
+        if cached is None or cached[0] is not reader.model:  # its vocabulary takes milliseconds to load
+            cached = self._interest_reader = reader.model, InterestReader(reader.model)
+        return search_offers.choose(query, total, cached[1], has_papers)
 
     def _listing_filter(self, only: PaperFilter) -> ListingFilter:
         source_id = None

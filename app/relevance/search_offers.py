@@ -1,0 +1,48 @@
+"""PURE. Choose the searches that the first page of results offers: corrected words, or an author's papers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from app.relevance import query_language
+from app.relevance.query_language import Query
+from app.relevance.suggestions import InterestHint, InterestReader
+
+MAX_NAME_WORDS = 5  # a search for more words is not one for an author
+
+
+class SearchOffers(NamedTuple):
+    """Other searches that may be meant. At most one of the two is set."""
+
+    hint: InterestHint | None = None
+    by_author: str = ""  # a query with the filter `author:`
+
+
+def choose(
+    query: Query, total: int, reader: InterestReader, has_papers: Callable[[Query], bool]
+) -> SearchOffers:
+    """Return the offers for a query that `total` papers match.
+
+    Names are seldom in the vocabulary, so their correction would be wrong: a query that names an author gets
+    no hint.
+    """
+    author = _author_query(query, total)
+    if author and has_papers(query_language.parse(author)):
+        return SearchOffers(by_author=author)
+    hint = reader.hint(query.text)
+    # Visitors paste titles, in which a dash is not a negation.
+    return SearchOffers(hint if "NOT" in query.text.split() else replace(hint, with_exclusion=""))
+
+
+def _author_query(query: Query, total: int) -> str:
+    """Return a query for papers by the author whom plain words may name, or "" if they cannot be a name.
+
+    A single word that papers contain is no name.
+    """
+    is_plain = query_language.plain_runs(query.text) == [(0, len(query.text))]
+    words = len(query.text.split())
+    if not is_plain or words > MAX_NAME_WORDS or (total and words == 1):
+        return ""
+    return query_language.query_for("author", query.text)
