@@ -15,7 +15,7 @@ import numpy as np
 from app.relevance.bm25 import Matrix
 from app.relevance.model import TermStatistics
 from app.relevance.phrase_index import PhraseIndex
-from app.relevance.query_language import Query
+from app.relevance.query_language import FilterField, Query
 from app.text.abbreviations import Abbreviations
 from app.text.names import words_of_name, words_of_organization
 from app.text.tokenizer import stem_all, without_stopwords
@@ -25,6 +25,22 @@ MIN_LIFT = 2.0
 MAX_FREQUENT_CATEGORIES = 4  # in a hint
 
 Clause = tuple[str, Matrix]  # the reason for rejecting papers, and a mask of these papers
+
+_EXCLUDED = {
+    FilterField.AUTHOR: "it is by an author whom the interest excludes",
+    FilterField.ORGANIZATION: "it is from an organisation that the interest excludes",
+    FilterField.CATEGORY: "it is filed under a category that the interest excludes",
+}
+_OTHERS = {
+    FilterField.AUTHOR: "it is by other authors",
+    FilterField.ORGANIZATION: "it is from another organisation",
+    FilterField.CATEGORY: "it is filed under other categories",
+}
+# Fields that some sources don't provide.
+_ABSENT = {
+    FilterField.ORGANIZATION: ("organization_names", "no source names its organisation"),
+    FilterField.CATEGORY: ("categories", "no source gives its categories"),
+}
 
 
 class Filters:
@@ -61,8 +77,8 @@ class Filters:
 
     def missing_categories(self, query: Query) -> list[str]:
         """Return the categories that a query requires and that no paper is in, or [] if no paper has any."""
-        own = self._categories.numbers
-        missing = (name for name in query.categories if not any(in_categories(each, [name]) for each in own))
+        own, required = self._categories.numbers, query.required.get(FilterField.CATEGORY, ())
+        missing = (name for name in required if not any(in_categories(each, [name]) for each in own))
         return [*missing] if own else []
 
     @cached_property
@@ -74,14 +90,8 @@ class Filters:
     def _exclusions(self, query: Query) -> Iterator[Clause]:
         for phrase in dict.fromkeys(query.excluded_phrases):
             yield "it contains a word or phrase that the interest excludes", self._mentioning(phrase)
-        if query.excluded_authors:
-            yield "it is by an author whom the interest excludes", self._by_authors(query.excluded_authors)
-        if query.excluded_organizations:
-            rejected = self._from_organizations(query.excluded_organizations)
-            yield "it is from an organisation that the interest excludes", rejected
-        if query.excluded_categories:
-            rejected = self._in_categories(query.excluded_categories)
-            yield "it is filed under a category that the interest excludes", rejected
+        for field, values in query.excluded.items():
+            yield _EXCLUDED[field], self._having(field, values)
 
     def _unmet_requirements(self, query: Query) -> Iterator[Clause]:
         for phrase in dict.fromkeys(query.phrases):
@@ -89,14 +99,11 @@ class Filters:
         for name in dict.fromkeys(query.names):
             if belongs_together(name, self._abbreviations, self._statistics):
                 yield "it does not contain a name with a hyphen as a whole", ~self._mentioning(name)
-        if query.authors:
-            yield "it is by other authors", ~self._by_authors(query.authors)
-        if query.organizations:
-            yield "no source names its organisation", self._lacking("organization_names")
-            yield "it is from another organisation", ~self._from_organizations(query.organizations)
-        if query.categories:
-            yield "no source gives its categories", self._lacking("categories")
-            yield "it is filed under other categories", ~self._in_categories(query.categories)
+        for field, values in query.required.items():
+            if field in _ABSENT:
+                attribute, reason = _ABSENT[field]
+                yield reason, self._lacking(attribute)
+            yield _OTHERS[field], ~self._having(field, values)
 
     def _mentioning(self, phrase: Sequence[str]) -> Matrix:
         """Return a mask of the papers that contain this phrase, as typed or in its short or long form."""
@@ -110,27 +117,25 @@ class Filters:
             as_written.containing(phrase) | as_folded.containing(folded) | as_folded.containing_any(implying)
         )
 
-    def _by_authors(self, names: Iterable[str]) -> Matrix:
-        """Return a mask of the papers with an author whose name contains one of these names.
+    def _having(self, field: FilterField, names: Sequence[str]) -> Matrix:
+        """Return a mask of the papers with an author, an organisation or a category that matches a name.
 
-        Whole words must match; accents are ignored.
+        An author or an organisation matches if it contains a name. Whole words must match; accents are
+        ignored.
         """
-        return self._any_of(("", self._authors.containing(words_of_name(name))) for name in names)
+        match field:
+            case FilterField.AUTHOR:
+                phrases, index = [words_of_name(name) for name in names], self._authors
+            case FilterField.ORGANIZATION:
+                phrases, index = [words_of_organization(name) for name in names], self._organizations
+            case FilterField.CATEGORY:
+                own = self._categories
+                return own.containing_any(each for each in own.numbers if in_categories(each, names))
+        return self._any_of(("", index.containing(phrase)) for phrase in phrases)
 
-    def _from_organizations(self, names: Iterable[str]) -> Matrix:
-        """Return a mask of the papers from an organisation whose name contains one of these names."""
-        return self._any_of(
-            ("", self._organizations.containing(words_of_organization(name))) for name in names
-        )
-
-    def _lacking(self, field: str) -> Matrix:
+    def _lacking(self, attribute: str) -> Matrix:
         """Return a mask of the papers for which a field is empty."""
-        return np.array([not getattr(paper, field) for paper in self._papers], bool)
-
-    def _in_categories(self, names: Sequence[str]) -> Matrix:
-        return self._categories.containing_any(
-            own for own in self._categories.numbers if in_categories(own, names)
-        )
+        return np.array([not getattr(paper, attribute) for paper in self._papers], bool)
 
     def _any_of(self, clauses: Iterable[Clause]) -> Matrix:
         mask = np.zeros(len(self._papers), bool)
@@ -161,8 +166,8 @@ class Filters:
 
 def required_fields(query: Query) -> list[str]:
     """Return "an organisation" and "a category" if a query requires them. Some sources provide neither."""
-    fields = {"an organisation": query.organizations, "a category": query.categories}
-    return [name for name, required in fields.items() if required]
+    fields = {"an organisation": FilterField.ORGANIZATION, "a category": FilterField.CATEGORY}
+    return [name for name, field in fields.items() if field in query.required]
 
 
 def belongs_together(

@@ -31,7 +31,7 @@ from app.relevance.bm25 import Matrix, Terms, with_expansions
 from app.relevance.filters import Filters
 from app.relevance.highlights import Highlights, PaperText, Typed
 from app.relevance.model import RelevanceModel
-from app.relevance.query_language import Query
+from app.relevance.query_language import FilterField, Query
 from app.relevance.typed_organizations import OrganizationNames
 from app.relevance.vector_space import CLOSE_Z, Direction, title_fingerprint
 from app.text.shortening import FUNCTION_WORDS
@@ -288,7 +288,8 @@ class MatchIndex:
         The marks are the matching words on the paper's card.
         """
         row = self._row_of[paper_id]
-        text, organization = self._texts[row], self._texts[row].matching_organization(query.organizations)
+        text, required = self._texts[row], query.required
+        organization = text.matching_organization(required.get(FilterField.ORGANIZATION, ()))
         words = self._words_in(text, query)
         if row in matches.organization_rows:
             organization = text.matching_organization(query.text.split()) or text.paper.organization
@@ -301,9 +302,9 @@ class MatchIndex:
             excerpts.unmarked,
             words.missing,
             self._close_words(matches, text, words) if words.missing else None,
-            text.matching_authors(query.authors),
+            text.matching_authors(required.get(FilterField.AUTHOR, ())),
             organization,
-            text.matching_categories(query.categories),
+            text.matching_categories(required.get(FilterField.CATEGORY, ())),
         )
         marks = Marks(excerpts.marks_in_title, excerpts.marks_in_summary, rest_in_words)
         return CardReason(whole, marks)

@@ -8,14 +8,28 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from app.errors import InvalidInterest
 from app.text import characters
 from app.text.characters import fold_accents
 from app.text.tokenizer import WORD, stem_all, tokenise, without_stopwords
+
+
+class FilterField(StrEnum):
+    """A field of papers that an interest can filter by: `author:name`."""
+
+    AUTHOR = "author"
+    ORGANIZATION = "org"
+    CATEGORY = "cat"
+
+
+FilterValues = Mapping[FilterField, tuple[str, ...]]  # in the order of `FilterField`, without empty values
+_NO_VALUES: FilterValues = {}  # shared, because most queries have no filters, and many are cached
 
 MAX_INTEREST_CHARS = 300
 MAX_WORD_CHARS = 100  # no word is longer, except in a language without spaces
@@ -40,8 +54,7 @@ _INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # often copied from web pag
 _UNSUPPORTED_FILTER = re.compile(  # used by other search engines
     r"(title|ti|abstract|abs|au|affiliation|organi[sz]ation|all|tag):", re.IGNORECASE
 )
-_FILTER_FIELDS = {"author": "authors", "org": "organizations", "cat": "categories"}  # of `Query`
-_FILTER = f"({'|'.join(_FILTER_FIELDS)}):"
+_FILTER = f"({'|'.join(FilterField)}):"
 _EMPTY_FILTER = re.compile(_FILTER, re.IGNORECASE)
 _SYNTAX = re.compile(rf'"|(?:^|\s)-\S|\b{_FILTER}', re.IGNORECASE)  # more than plain words
 _CONJUNCTIONS = {"and", "but"}
@@ -57,7 +70,11 @@ _REQUEST_BEFORE = re.compile(
 _REQUEST_AFTER = re.compile(r"(?<=\S)\s+(?:papers?|methods?|techniques?|approaches)$", re.IGNORECASE)
 _PART = re.compile(rf'(-)?(?:{_FILTER}\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»\uff02", '"') | dict.fromkeys("−–\u2010\u2011\uff0d", "-"))
-_DESCRIPTIONS = {"author": "Papers by", "org": "Papers from", "cat": "Papers in"}
+_DESCRIPTIONS = {
+    FilterField.AUTHOR: "Papers by",
+    FilterField.ORGANIZATION: "Papers from",
+    FilterField.CATEGORY: "Papers in",
+}
 
 
 @dataclass(frozen=True)
@@ -69,12 +86,8 @@ class Query:
     names: tuple[tuple[str, ...], ...] = ()  # the words of possible names with hyphens, such as "SWE-bench"
     phrases: tuple[tuple[str, ...], ...] = ()
     excluded_phrases: tuple[tuple[str, ...], ...] = ()  # an excluded word is a phrase of one stem
-    authors: tuple[str, ...] = ()
-    organizations: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    excluded_authors: tuple[str, ...] = ()
-    excluded_organizations: tuple[str, ...] = ()
-    excluded_categories: tuple[str, ...] = ()
+    required: FilterValues = field(default_factory=lambda: _NO_VALUES)  # one of the values of each field
+    excluded: FilterValues = field(default_factory=lambda: _NO_VALUES)
 
     def __hash__(self) -> int:  # only the fields that differ most, because queries are cache keys
         return hash((self.text, self.words, self.excluded_phrases))
@@ -92,13 +105,61 @@ class Query:
     @property
     def has_filters(self) -> bool:
         """Return True if the query has requirements or exclusions that apply regardless of the score."""
-        excluded = (self.excluded_authors, self.excluded_organizations, self.excluded_categories)
-        return any((self.names, self.phrases, *self.required_values, self.excluded_phrases, *excluded))
+        return any((self.names, self.phrases, self.required, self.excluded_phrases, self.excluded))
+
+
+class _Part(NamedTuple):
+    """A part of a text: a word, a phrase or a filter. With a minus sign, it is an exclusion."""
+
+    minus: str
+    field: str  # of a filter, in any letter case
+    quoted: str
+    bare: str
 
     @property
-    def required_values(self) -> tuple[tuple[str, ...], ...]:
-        """Return the values of each filter: the authors, the organisations and the categories."""
-        return self.authors, self.organizations, self.categories
+    def text(self) -> str:
+        return self.quoted or self.bare
+
+
+@dataclass(slots=True)
+class _QueryBuilder:
+    """The fields of a `Query`, to which parts of a text are added."""
+
+    words: list[str] = field(default_factory=list)
+    names: list[tuple[str, ...]] = field(default_factory=list)
+    phrases: list[tuple[str, ...]] = field(default_factory=list)
+    excluded_phrases: list[tuple[str, ...]] = field(default_factory=list)
+    required: dict[FilterField, list[str]] = field(default_factory=lambda: defaultdict(list))
+    excluded: dict[FilterField, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, part: _Part) -> None:
+        """Add a part to its field, ignoring punctuation."""
+        if part.field:
+            value = " ".join(part.text.casefold().split()).strip(_VALUE_PUNCTUATION)
+            if WORD.search(value):
+                values = self.excluded if part.minus else self.required
+                values[FilterField(part.field.lower())].append(fold_accents(value))
+            return
+        stems = tuple(token.stem for token in tokenise(part.text))
+        if not stems or _EMPTY_FILTER.fullmatch(part.bare):
+            return
+        if part.minus:
+            self.excluded_phrases.append(stems)
+        elif part.quoted:
+            self.phrases.append(stems)
+        else:
+            self.words.extend(stems)
+            if _is_like_a_name(part.bare):
+                self.names.append(stems)
+
+    def build(self, text: str) -> Query:
+        required, excluded = (
+            {name: tuple(values[name]) for name in FilterField if name in values} or _NO_VALUES
+            for values in (self.required, self.excluded)
+        )
+        phrases, excluded_phrases = tuple(self.phrases), tuple(self.excluded_phrases)
+        names = tuple(self.names)
+        return Query(text, tuple(self.words), names, phrases, excluded_phrases, required, excluded)
 
 
 def normalise(text: str) -> str:
@@ -135,15 +196,16 @@ def parse(text: str, noun: str = "An interest") -> Query:
         raise InvalidInterest(f"{noun} can have at most {MAX_INTEREST_CHARS} characters.", "interests")
     if not text.isprintable():
         raise InvalidInterest(f"{noun} must be plain text, without control characters.", "interests")
-    parts: dict[str, list[object]] = defaultdict(list)
     subject = _REQUEST_BEFORE.sub("", text)
-    typed = _PART.findall(_REQUEST_AFTER.sub("", subject))
-    if all(minus for minus, *_ in typed):  # "-survey methods": the last word is all that there is to look for
-        typed = _PART.findall(subject)
-    for minus, field, quoted, bare in typed:
-        _add_part(parts, bool(minus), field.lower(), quoted, bare)
-    query = _build_query(text, parts)
-    if not (query.terms or any(query.required_values)):
+    parts = _split_into_parts(_REQUEST_AFTER.sub("", subject))
+    if all(part.minus for part in parts):  # "-survey methods": the last word is all that there is to look for
+        parts = _split_into_parts(subject)
+    builder = _QueryBuilder()
+    for part in parts:
+        _require_well_formed(part)
+        builder.add(part)
+    query = builder.build(text)
+    if not (query.terms or query.required):
         example = ", not only exclusions: for example “agents -robot”" if query.has_filters else ""
         raise InvalidInterest(
             f"{noun} needs at least one word, author:, org: or cat: to look for{example}.", "interests"
@@ -163,16 +225,11 @@ def parse_muted(text: str) -> Query:
             f"A muted word must be plain text of at most {MAX_MUTED_CHARS} characters.", "muted"
         )
     match = _MUTED_FILTER.fullmatch(text.lstrip("-"))
-    field, value = match.groups() if match else ("", text)
-    parts: dict[str, list[object]] = defaultdict(list)
-    _add_part(parts, True, field.lower(), value.replace('"', " "), "")
-    query = _build_query(text, parts)
-    if not (
-        any(map(without_stopwords, query.excluded_phrases))
-        or query.excluded_authors
-        or query.excluded_organizations
-        or query.excluded_categories
-    ):
+    name, value = match.groups() if match else ("", text)
+    builder = _QueryBuilder()
+    builder.add(_Part("-", name, value.replace('"', " "), ""))
+    query = builder.build(text)
+    if not (any(map(without_stopwords, query.excluded_phrases)) or query.excluded):
         raise _too_general(text)
     return query
 
@@ -184,7 +241,7 @@ def parse_typed_muted(text: str) -> Query:
     because stored texts may contain them.
     """
     query = parse_muted(text)
-    if any(bare.startswith('"') for *_, bare in _PART.findall(normalise(text))):
+    if any(part.bare.startswith('"') for part in _split_into_parts(normalise(text))):
         raise InvalidInterest("A quotation mark is not closed.", "muted")
     if query.excluded_phrases and GENERAL_STEMS.issuperset(
         without_stopwords(itertools.chain(*query.excluded_phrases))
@@ -197,15 +254,15 @@ def _too_general(text: str) -> InvalidInterest:
     return InvalidInterest(f"“{text}” cannot be muted. Choose a more specific word.", "muted")
 
 
-def query_for(field: str, value: str) -> str:
+def query_for(field_name: str, value: str) -> str:
     """Return an interest with one filter, such as 'author:"Jane Doe"', or "" if the value is unsuitable."""
     bare = " ".join(normalise(value).replace('"', " ").split())
-    text = f'{field}:"{bare}"' if " " in bare else f"{field}:{bare}"
+    text = f'{field_name}:"{bare}"' if " " in bare else f"{field_name}:{bare}"
     try:
         query = parse(text)
     except InvalidInterest:
         return ""
-    return text if any(query.required_values) else ""
+    return text if query.required else ""
 
 
 def plain_runs(text: str) -> list[tuple[int, int]]:
@@ -214,11 +271,11 @@ def plain_runs(text: str) -> list[tuple[int, int]]:
     Phrases in quotes, exclusions and filters are not part of any run.
     """
     runs, continues = list[tuple[int, int]](), False
-    for part in _PART.finditer(text):
-        minus, field, _, bare = part.groups()
-        is_plain = bool(bare and not minus and not field)
+    for match in _PART.finditer(text):
+        part = _Part(*match.groups())
+        is_plain = bool(part.bare and not part.minus and not part.field)
         if is_plain:
-            runs.append((runs.pop()[0] if continues else part.start(), part.end()))
+            runs.append((runs.pop()[0] if continues else match.start(), match.end()))
         continues = is_plain
     return runs
 
@@ -302,33 +359,20 @@ def _is_like_a_subtitle(parts: Sequence[str]) -> bool:
     )
 
 
-def _add_part(parts: dict[str, list[object]], minus: bool, field: str, quoted: str, bare: str) -> None:
-    """Add a part to its `Query` field, ignoring punctuation. Raise InvalidInterest if it is malformed."""
-    if bare.startswith('"'):
+def _split_into_parts(text: str) -> list[_Part]:
+    return [*itertools.starmap(_Part, _PART.findall(text))]
+
+
+def _require_well_formed(part: _Part) -> None:
+    """Raise InvalidInterest if a part has an unclosed quotation mark or an unsupported filter."""
+    if part.bare.startswith('"'):
         raise InvalidInterest("A quotation mark is not closed.", "interests")
-    if field:
-        value = " ".join((quoted or bare).casefold().split()).strip(_VALUE_PUNCTUATION)
-        name = ("excluded_" if minus else "") + _FILTER_FIELDS[field]
-        if WORD.search(value):
-            parts[name].append(fold_accents(value))
-        return
-    if unsupported := _UNSUPPORTED_FILTER.match(bare):
+    if not part.field and (unsupported := _UNSUPPORTED_FILTER.match(part.bare)):
         raise InvalidInterest(
             f"There is no filter “{unsupported.group()}”. Titles and abstracts are always searched; "
             "the filters are author:, org: and cat:. To search for the text itself, put it in quotes.",
             "interests",
         )
-    stems = tuple(token.stem for token in tokenise(quoted or bare))
-    if not stems or _EMPTY_FILTER.fullmatch(bare):
-        return
-    if minus:
-        parts["excluded_phrases"].append(stems)
-    elif quoted:
-        parts["phrases"].append(stems)
-    else:
-        parts["words"].extend(stems)
-        if _is_like_a_name(bare):
-            parts["names"].append(stems)
 
 
 def _is_like_a_name(text: str) -> bool:
@@ -342,15 +386,16 @@ def _is_like_a_name(text: str) -> bool:
     return bool(_HYPHENATED.fullmatch(name) and _NAME_MARK.search(name) and has_only_content_words)
 
 
-def _build_query(text: str, parts: Mapping[str, Sequence[object]]) -> Query:
-    return Query(text, **{name: tuple(values) for name, values in parts.items()})  # type: ignore[arg-type]
-
-
 def describe(text: str) -> str:
     """Return an interest as shown to subscribers: "Papers by J Doe" if it has only filters of one kind."""
-    parts = [part for part in _PART.findall(normalise(text)) if WORD.search(part[2] or part[3])]
-    beginnings = {_DESCRIPTIONS.get(field.lower(), "") if not minus else "" for minus, field, _, _ in parts}
-    if len(beginnings) != 1 or not (beginning := beginnings.pop()):
+    parts = [part for part in _split_into_parts(normalise(text)) if WORD.search(part.text)]
+    names = {"" if part.minus else part.field.lower() for part in parts}
+    if len(names) != 1 or not (name := names.pop()):
         return text
-    *others, last = dict.fromkeys((quoted or bare).strip(_VALUE_PUNCTUATION) for _, _, quoted, bare in parts)
-    return f"{beginning} {', '.join(others)} or {last}" if others else f"{beginning} {last}"
+    values = dict.fromkeys(part.text.strip(_VALUE_PUNCTUATION) for part in parts)
+    return f"{_DESCRIPTIONS[FilterField(name)]} {_listed(values, 'or')}"
+
+
+def _listed(texts: Iterable[str], conjunction: str) -> str:
+    *others, last = texts
+    return f"{', '.join(others)} {conjunction} {last}" if others else last

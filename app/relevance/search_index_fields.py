@@ -24,7 +24,7 @@ from app.relevance import typed_organizations
 from app.relevance.bm25 import Document, Matrix
 from app.relevance.filters import belongs_together
 from app.relevance.model import RelevanceModel
-from app.relevance.query_language import Query
+from app.relevance.query_language import FilterField, FilterValues, Query
 from app.text.names import words_of_name, words_of_organization
 from app.text.tokenizer import without_stopwords
 
@@ -234,22 +234,24 @@ class QueryBuilder:
         for name in dict.fromkeys(query.names):
             if belongs_together(name, abbreviations, statistics):
                 yield self._mentioning(name)
-        yield from self._fields(query.authors, query.organizations, query.categories)
+        yield from self._fields(query.required)
 
     def _exclusions(self, query: Query) -> Iterable[TantivyQuery]:
         yield from map(self._mentioning, dict.fromkeys(query.excluded_phrases))
-        excluded = query.excluded_authors, query.excluded_organizations, query.excluded_categories
-        yield from self._fields(*excluded)
+        yield from self._fields(query.excluded)
 
-    def _fields(
-        self, authors: Sequence[str], names: Sequence[str], categories: Sequence[str]
-    ) -> Iterable[TantivyQuery]:
-        if authors:
-            yield _any([self._phrase("authors", words_of_name(name)) for name in authors])
-        if names:
-            yield _any([self._phrase("organizations", words_of_organization(name)) for name in names])
-        if categories:
-            yield _any([self._term("categories", name) for name in categories])
+    def _fields(self, filters: FilterValues) -> Iterable[TantivyQuery]:
+        for name, values in filters.items():
+            yield _any([self._having(name, value) for value in values])
+
+    def _having(self, name: FilterField, value: str) -> TantivyQuery:
+        match name:
+            case FilterField.AUTHOR:
+                return self._phrase("authors", words_of_name(value))
+            case FilterField.ORGANIZATION:
+                return self._phrase("organizations", words_of_organization(value))
+            case FilterField.CATEGORY:
+                return self._term("categories", value)
 
     def _listings(self, only: ListingFilter) -> Iterable[TantivyQuery]:
         if only.code:

@@ -14,7 +14,7 @@ from app.relevance.bm25 import Matrix
 from app.relevance.filters import Filters
 from app.relevance.highlights import PaperText
 from app.relevance.model import TermStatistics
-from app.relevance.query_language import Query, parse
+from app.relevance.query_language import FilterField, Query, parse
 from app.text.abbreviations import Abbreviations
 from app.text.tokenizer import content_stems, tokenise, without_stopwords
 from app.types import PaperView
@@ -164,15 +164,16 @@ def reference_result(paper: PaperView, query: Query) -> tuple[bool, bool]:
             return literally
         return literally or any(map(is_in, [folded] * 2, folded_texts)) or " ".join(folded) in implied
 
-    excluded = any(map(is_mentioned, query.excluded_phrases)) or bool(
-        text_of_paper.matching_authors(query.excluded_authors)
-        or text_of_paper.matching_organization(query.excluded_organizations)
-        or text_of_paper.matching_categories(query.excluded_categories)
+    matching = {
+        FilterField.AUTHOR: text_of_paper.matching_authors,
+        FilterField.ORGANIZATION: text_of_paper.matching_organization,
+        FilterField.CATEGORY: text_of_paper.matching_categories,
+    }
+    excluded = any(map(is_mentioned, query.excluded_phrases)) or any(
+        matching[field](values) for field, values in query.excluded.items()
     )
     unmet = not all(any(map(is_in, [phrase] * 2, stems)) for phrase in query.phrases)
-    unmet |= bool(query.authors) and not text_of_paper.matching_authors(query.authors)
-    unmet |= bool(query.organizations) and not text_of_paper.matching_organization(query.organizations)
-    unmet |= bool(query.categories) and not text_of_paper.matching_categories(query.categories)
+    unmet |= not all(matching[field](values) for field, values in query.required.items())
     return excluded, excluded or unmet
 
 

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from app.errors import InvalidInterest
 from app.relevance import query_language
-from app.relevance.query_language import Query
+from app.relevance.query_language import FilterField, Query
 from app.text.tokenizer import stem_all
+
+AUTHOR, ORGANIZATION, CATEGORY = FilterField
 
 
 def parse_without_text(text: str) -> Query:
@@ -32,16 +34,16 @@ def parse_without_text(text: str) -> Query:
             'agents -crypto -"stock market"',
             Query("", words=("agent",), excluded_phrases=(("crypto",), ("stock", "market"))),
         ),
-        ("author:García", Query("", authors=("garcia",))),
-        ('AUTHOR: "Ada  Lovelace"', Query("", authors=("ada lovelace",))),
-        ("cat:cs.CL -cat:eess", Query("", categories=("cs.cl",), excluded_categories=("eess",))),
-        ("org:NVIDIA", Query("", organizations=("nvidia",))),
+        ("author:García", Query("", required={AUTHOR: ("garcia",)})),
+        ('AUTHOR: "Ada  Lovelace"', Query("", required={AUTHOR: ("ada lovelace",)})),
+        ("cat:cs.CL -cat:eess", Query("", required={CATEGORY: ("cs.cl",)}, excluded={CATEGORY: ("eess",)})),
+        ("org:NVIDIA", Query("", required={ORGANIZATION: ("nvidia",)})),
         (
             'Org:"Google  DeepMind" -org:Météo',
-            Query("", organizations=("google deepmind",), excluded_organizations=("meteo",)),
+            Query("", required={ORGANIZATION: ("google deepmind",)}, excluded={ORGANIZATION: ("meteo",)}),
         ),
         ("agents org:", Query("", words=("agent",))),
-        ("agents -author:ng", Query("", words=("agent",), excluded_authors=("ng",))),
+        ("agents -author:ng", Query("", words=("agent",), excluded={AUTHOR: ("ng",)})),
         ("“world models” −video", Query("", phrases=(("world", "model"),), excluded_phrases=(("video",),))),
         ("agents author: ", Query("", words=("agent",))),
         ("RL - a survey", Query("", words=("rl", "a", "survey"))),  # a dash alone excludes nothing
@@ -323,7 +325,7 @@ def test_interest_from_any_name_is_one_filter(field: str, value: str) -> None:
     """Any value that a source may give is one filter, or nothing."""
     if text := query_language.query_for(field, value):
         query = query_language.parse(text)
-        assert len([value for values in query.required_values for value in values]) == 1
+        assert [len(values) for values in query.required.values()] == [1]
         assert (query.words, query.phrases, query.excluded_phrases) == ((), (), ())
 
 
@@ -345,18 +347,15 @@ def test_parse_muted_text(
 ) -> None:
     """Several words are one phrase, with or without quotation marks."""
     query = query_language.parse_muted(text)
-    assert (query.excluded_phrases, query.excluded_authors, query.excluded_categories) == (
-        phrases,
-        authors,
-        categories,
-    )
+    values = query.excluded.get(AUTHOR, ()), query.excluded.get(CATEGORY, ())
+    assert (query.excluded_phrases, *values) == (phrases, authors, categories)
 
 
 @pytest.mark.parametrize("text", ["org:AI at Meta", 'ORG: "ai at  meta"', "-org:“AI at Meta”"])
 def test_muted_organization(text: str) -> None:
     """A name of several words needs no quotation marks."""
     query = query_language.parse_muted(text)
-    assert (query.excluded_organizations, query.excluded_phrases) == (("ai at meta",), ())
+    assert (query.excluded, query.excluded_phrases) == ({ORGANIZATION: ("ai at meta",)}, ())
 
 
 @pytest.mark.parametrize("text", ["", "the", "of the", "?", "author:", "x" * 101, "a\x00b"])
@@ -386,7 +385,7 @@ def test_any_muted_text_is_parsed_or_refused(text: str) -> None:
     """Any text gives at least one exclusion, or InvalidInterest."""
     with contextlib.suppress(InvalidInterest):
         query = query_language.parse_muted(text)
-        assert query.excluded_phrases or query.excluded_authors or query.excluded_categories
+        assert query.excluded_phrases or query.excluded
 
 
 @pytest.mark.parametrize(
