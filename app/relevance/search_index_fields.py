@@ -1,7 +1,7 @@
 """The fields of the search index. Convert papers to tantivy documents, and queries to tantivy queries.
 
 Texts are stored as our own stems, so that accents, endings and abbreviations match as in digests. The filters
-have the same meaning as in `filters`, which checks requirements and exclusions for digests.
+have the same meaning as in `filters`, which checks requirements and exclusions for digests: change both.
 
     text     title (twice, because titles count double) and abstract, long forms folded into short forms
     title    the folded title
@@ -28,7 +28,7 @@ from app.relevance.query_language import FilterField, FilterValues, Query
 from app.text.names import words_of_name, words_of_organization
 from app.text.tokenizer import without_stopwords
 
-INDEX_FORMAT = 1  # increase this when a field or a record changes its meaning
+INDEX_FORMAT = 1  # increase this when a field is added or removed, or a field or a record changes its meaning
 MAX_PHRASES = 10  # phrases, exclusions and names in a search; each may take a tenth of a second
 CLOSE_STEMS = 16  # stems that represent the meaning of a query
 _BREAK = "|"  # between texts, so that phrases do not span two of them; no stem contains it
@@ -47,7 +47,7 @@ class ListingFilter:
 
 
 def schema() -> tantivy.Schema:
-    """Return the schema of the index."""
+    """Return the schema of the index. A change to it needs a new INDEX_FORMAT, which rebuilds the index."""
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field("id", indexed=True, fast=True)
     builder.add_unsigned_field("newest", fast=True)  # sorts by day, then by id

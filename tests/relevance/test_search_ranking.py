@@ -20,6 +20,7 @@ from app.relevance.archive_search import MAX_RESULTS, MIN_RELEVANCE
 from app.relevance.bm25 import Matrix
 from app.relevance.matching import MatchIndex
 from app.relevance.model import RelevanceModel
+from app.relevance.query_language import FilterField
 from app.relevance.search_index import IndexedPaper, IndexReader, IndexWriter
 from app.relevance.search_index_fields import ListingFilter, QueryBuilder
 from app.relevance.search_ranking import CandidateRanker
@@ -93,6 +94,13 @@ def both(
     by_id = {paper.id: paper for paper in PAPERS}
     ranker = CandidateRanker(reader, lambda ids: [by_id[number] for number in ids])
     return ranker, reader, MatchIndex(PAPERS, model)
+
+
+def test_every_filter_is_compared() -> None:
+    """The queries contain each filter as a requirement and as an exclusion."""
+    queries = [*map(query_language.parse, QUERIES)]
+    assert {name for query in queries for name in query.required} == {*FilterField}
+    assert {name for query in queries for name in query.excluded} == {*FilterField}
 
 
 @pytest.mark.parametrize("text", QUERIES)
