@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 
-from app.relevance.query_language import GENERAL_STEMS, normalise
+from app.errors import InvalidInterest
+from app.relevance.query_language import GENERAL_STEMS, normalise, parse_typed_muted
 from app.text.tokenizer import WORD, compound_span, stem_all, without_stopwords
 from app.types import Interest
 
@@ -25,7 +27,8 @@ def suggest(title: str, abstract: str, keywords: Iterable[str], interests: Itera
 
     Keywords come first, then pairs of neighbouring title words, then single title words, hyphenated ones as
     a whole. A keyword must occur in the title or the abstract, and a pair in the abstract. Suggestions that
-    contain only general words and words from the subscriber's interests are left out.
+    contain only general words and words from the subscriber's interests are left out, and those that cannot
+    be muted.
     """
     title_stems, abstract_stems = _padded_stems(title), _padded_stems(abstract)
     pairs = (match.group() + match[1] for match in _WORD_PAIRS.finditer(title))
@@ -40,8 +43,10 @@ def suggest(title: str, abstract: str, keywords: Iterable[str], interests: Itera
     interest_stems = {stem for interest in interests for stem in stem_all(interest.text)}
     distinct: dict[str, str] = {}
     for text in map(normalise, suggestions):
-        if not interest_stems.issuperset(_content_stems(text)):
-            distinct.setdefault(_padded_stems(text), text)
+        with suppress(InvalidInterest):
+            parse_typed_muted(text)
+            if not interest_stems.issuperset(_content_stems(text)):
+                distinct.setdefault(_padded_stems(text), text)
     return [*distinct.values()][:MAX_SUGGESTIONS]
 
 

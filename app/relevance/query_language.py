@@ -202,7 +202,7 @@ def parse(text: str, noun: str = "An interest") -> Query:
         parts = _split_into_parts(subject)
     builder = _QueryBuilder()
     for part in parts:
-        _require_well_formed(part)
+        _require_well_formed(part, "interests", "search for")
         builder.add(part)
     query = builder.build(text)
     if not (query.terms or query.required):
@@ -237,12 +237,12 @@ def parse_muted(text: str) -> Query:
 def parse_typed_muted(text: str) -> Query:
     """Parse a muted text that is about to be stored. Raise InvalidInterest like `parse_muted`.
 
-    Also reject unclosed quotes and words that occur in papers on any subject. `parse_muted` accepts them,
-    because stored texts may contain them.
+    Also reject unclosed quotes, unsupported filters, and words that occur in papers on any subject.
+    `parse_muted` accepts them, because stored texts may contain them.
     """
     query = parse_muted(text)
-    if any(part.bare.startswith('"') for part in _split_into_parts(normalise(text))):
-        raise InvalidInterest("A quotation mark is not closed.", "muted")
+    for part in _split_into_parts(query.text):
+        _require_well_formed(part, "muted", "mute")
     if query.excluded_phrases and GENERAL_STEMS.issuperset(
         without_stopwords(itertools.chain(*query.excluded_phrases))
     ):
@@ -363,15 +363,15 @@ def _split_into_parts(text: str) -> list[_Part]:
     return [*itertools.starmap(_Part, _PART.findall(text))]
 
 
-def _require_well_formed(part: _Part) -> None:
+def _require_well_formed(part: _Part, form_field: str, verb: str) -> None:
     """Raise InvalidInterest if a part has an unclosed quotation mark or an unsupported filter."""
     if part.bare.startswith('"'):
-        raise InvalidInterest("A quotation mark is not closed.", "interests")
+        raise InvalidInterest("A quotation mark is not closed.", form_field)
     if not part.field and (unsupported := _UNSUPPORTED_FILTER.match(part.bare)):
         raise InvalidInterest(
             f"There is no filter “{unsupported.group()}”. Titles and abstracts are always searched; "
-            "the filters are author:, org: and cat:. To search for the text itself, put it in quotes.",
-            "interests",
+            f"the filters are author:, org: and cat:. To {verb} the text itself, put it in quotes.",
+            form_field,
         )
 
 

@@ -24,3 +24,9 @@ def test_general_words_are_not_suggested() -> None:
         "Think over Trajectories: Leveraging Video", "We think over trajectories.", [], []
     )
     assert suggestions == ["Think", "Trajectories", "Video"]
+
+
+def test_texts_that_cannot_be_muted_are_not_suggested() -> None:
+    """ "ti:" is a filter of other search engines."""
+    suggestions = mute_suggestions.suggest("Laser Pulses", "A Ti:sapphire laser.", ["Ti:sapphire"], [])
+    assert suggestions == ["Laser", "Pulses"]

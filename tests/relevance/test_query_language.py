@@ -365,7 +365,19 @@ def test_invalid_muted_texts_have_a_reason(text: str) -> None:
         query_language.parse_muted(text)
 
 
-@pytest.mark.parametrize("text", ["over", "Without", "all of the others", '"unclosed', "author:“Jane Doe"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "over",
+        "Without",
+        "all of the others",
+        '"unclosed',
+        "author:“Jane Doe",
+        "title:survey",
+        "-abs:survey",
+        "robot Ti:sapphire",
+    ],
+)
 def test_muted_texts_refused_only_when_typed(text: str) -> None:
     """Stored ones can still be read."""
     assert query_language.parse_muted(text)
@@ -373,8 +385,16 @@ def test_muted_texts_refused_only_when_typed(text: str) -> None:
         query_language.parse_typed_muted(text)
 
 
+def test_unsupported_filter_cannot_be_muted() -> None:
+    """The error says what to change, as for an interest."""
+    with pytest.raises(InvalidInterest, match=r"“title:”.* To mute the text itself, put it in") as error:
+        query_language.parse_typed_muted("title:survey")
+    assert error.value.field == "muted"
+
+
 @pytest.mark.parametrize(
-    "text", ["over-smoothing", "zero-shot", '"diffusion models"', "author:Over", "cat:cs.CR"]
+    "text",
+    ["over-smoothing", "zero-shot", '"diffusion models"', "author:Over", "cat:cs.CR", '"title:survey"'],
 )
 def test_specific_muted_texts(text: str) -> None:
     assert query_language.parse_typed_muted(text) == query_language.parse_muted(text)
