@@ -23,6 +23,7 @@ from app import clock, logs, main
 from app.application import Application
 from app.errors import InvalidSettings, PaperboyError
 from app.papers import archive_lists, listing_days, source_registry
+from app.relevance.query_language import filter_names
 from app.settings import Settings, load
 from app.storage import api_keys, demo_clock, schema
 from app.text import dates
@@ -79,7 +80,7 @@ MaxTrending = Annotated[
 Mute = Annotated[
     list[str] | None,
     typer.Option(
-        help="Exclude papers with this word, phrase, author:, org: or cat:. Repeat the option for more."
+        help=f"Exclude papers with this word, phrase, {filter_names('or')}. Repeat the option for more."
     ),
 ]
 AsJson = Annotated[

@@ -1,6 +1,6 @@
 """Score how well papers match interests and likes.
 
-query_language   PURE: parse interests: words, phrases, exclusions, `author:`, `org:`, `cat:`
+query_language   PURE: parse interests: words, phrases, exclusions, filters
 mute_suggestions  PURE: suggest words of a paper that its reader may want to mute
 vocabulary       PURE: the words of papers in their usual spelling
 misspellings     PURE: find the most likely correction of a misspelt word
@@ -12,7 +12,7 @@ model            PURE: the term statistics, abbreviations and LSA space learned 
 model_store      train, store, load and verify models
 match_index_cache cache the most recently used match indexes
 phrase_index     PURE: find phrases in many papers at once
-filters          PURE: check required and excluded phrases, authors, organisations, categories
+filters          PURE: check required and excluded phrases and filters
 typed_organizations PURE: recognise organisations that subscribers type as plain words
 highlights       PURE: find the matching words of a paper, as the paper spells them
 matching         PURE: match interests with papers: the relevance, and the reason on the card

@@ -1,4 +1,4 @@
-"""PURE. Check required and excluded phrases, authors, organisations and categories for all papers at once.
+"""PURE. Check required and excluded phrases and filters for all papers at once.
 
 No score outweighs an exclusion, and a required phrase must occur as a whole. `search_index_fields` has the
 same filters for the search index: change both.

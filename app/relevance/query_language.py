@@ -28,6 +28,11 @@ class FilterField(StrEnum):
     CATEGORY = "cat"
 
 
+FILTER_EXAMPLES = {
+    FilterField.AUTHOR: "author:name",
+    FilterField.ORGANIZATION: "org:NVIDIA",
+    FilterField.CATEGORY: "cat:cs.CL",
+}
 FilterValues = Mapping[FilterField, tuple[str, ...]]  # in the order of `FilterField`, without empty values
 _NO_VALUES: FilterValues = {}  # shared, because most queries have no filters, and many are cached
 
@@ -187,9 +192,9 @@ def parse_typed(text: str, noun: str = "An interest") -> Query:
 def parse(text: str, noun: str = "An interest") -> Query:
     """Parse an interest. If it cannot be searched for, raise InvalidInterest, which says what to change.
 
-    `"a phrase"` must occur; `-word` and `-"a phrase"` must not. `author:name`, `org:name` and `cat:cs.CL` are
-    filters; with a `-` before them, they exclude papers. If there are several authors, a paper must have at
-    least one of them; the same applies to organisations and categories. All other words are searched for.
+    `"a phrase"` must occur; `-word` and `-"a phrase"` must not. Filters are written as in FILTER_EXAMPLES;
+    with a `-` before them, they exclude papers. If there are several authors, a paper must have at least one
+    of them; the same applies to the other fields. All other words are searched for.
     """
     text = normalise(text)
     if len(text) > MAX_INTEREST_CHARS:
@@ -208,7 +213,7 @@ def parse(text: str, noun: str = "An interest") -> Query:
     if not (query.terms or query.required):
         example = ", not only exclusions: for example “agents -robot”" if query.has_filters else ""
         raise InvalidInterest(
-            f"{noun} needs at least one word, author:, org: or cat: to look for{example}.", "interests"
+            f"{noun} needs at least one word, {filter_names('or')} to look for{example}.", "interests"
         )
     return query
 
@@ -216,8 +221,7 @@ def parse(text: str, noun: str = "An interest") -> Query:
 def parse_muted(text: str) -> Query:
     """Parse a muted text into exclusions. If it is invalid, raise InvalidInterest, which says what to change.
 
-    Several words form one phrase. `author:name`, `org:name` and `cat:cs.CL` mute an author, an organisation
-    or a category.
+    Several words form one phrase. A filter mutes all papers with its value.
     """
     text = normalise(text)
     if len(text) > MAX_MUTED_CHARS or not text.isprintable():
@@ -370,7 +374,7 @@ def _require_well_formed(part: _Part, form_field: str, verb: str) -> None:
     if not part.field and (unsupported := _UNSUPPORTED_FILTER.match(part.bare)):
         raise InvalidInterest(
             f"There is no filter “{unsupported.group()}”. Titles and abstracts are always searched; "
-            f"the filters are author:, org: and cat:. To {verb} the text itself, put it in quotes.",
+            f"the filters are {filter_names('and')}. To {verb} the text itself, put it in quotes.",
             form_field,
         )
 
@@ -394,6 +398,11 @@ def describe(text: str) -> str:
         return text
     values = dict.fromkeys(part.text.strip(_VALUE_PUNCTUATION) for part in parts)
     return f"{_DESCRIPTIONS[FilterField(name)]} {_listed(values, 'or')}"
+
+
+def filter_names(conjunction: str) -> str:
+    """Return the names of all filters, such as "author:, org: or cat:"."""
+    return _listed([f"{name}:" for name in FilterField], conjunction)
 
 
 def _listed(texts: Iterable[str], conjunction: str) -> str:

@@ -34,7 +34,7 @@ class Preferences:
     when_empty: EmptyDigestPolicy = EmptyDigestPolicy.SKIP
     max_trending: int = 0  # maximum number of trending papers in a digest that match no interest
     paper_updates: bool = True  # updates on papers sent earlier, at the end of a digest
-    muted: tuple[str, ...] = ()  # queries for papers to leave out: words, phrases, `author:` and `cat:`
+    muted: tuple[str, ...] = ()  # papers to leave out: words, phrases or filters, see `parse_muted`
     interests: tuple[Interest, ...] = ()
 
 

@@ -61,6 +61,7 @@ def environment(settings: Settings) -> Environment:
         asset=_fingerprinted(),
         beyond_interests=BEYOND_INTERESTS_HEADING,
         count_of_recent=count_of_recent,
+        filter_examples=[*query_language.FILTER_EXAMPLES.values()],
         interest_of=query_language.query_for,
         most_papers=bibliography.MAX_PAPERS,
         most_file_bytes=bibliography.MAX_FILE_BYTES,

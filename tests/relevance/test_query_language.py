@@ -431,3 +431,11 @@ def test_any_muted_text_is_parsed_or_refused(text: str) -> None:
 def test_display_text_of_an_interest(text: str, words: str) -> None:
     """Authors only, or categories only, are shown without syntax; everything else as typed."""
     assert query_language.describe(text) == words
+
+
+def test_examples_are_filters() -> None:
+    """Hints list one example of each filter."""
+    assert [*query_language.FILTER_EXAMPLES] == [*FilterField]
+    for name, example in query_language.FILTER_EXAMPLES.items():
+        assert [*query_language.parse(example).required] == [name]
+    assert query_language.filter_names("or") == "author:, org: or cat:"

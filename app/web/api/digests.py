@@ -20,7 +20,7 @@ from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Digest, Interest, 
 from app.web.api import problems
 from app.web.api.auth import Analysis, CanRead, CanSend, Id, Now, Paperboy
 from app.web.api.interests import HintOut
-from app.web.api.subscribers import InterestIn, Text
+from app.web.api.subscribers import MUTED, InterestIn, Text
 from app.web.api.values import FROM_JSON, Day, Integer, Moment
 
 router = APIRouter(tags=["digests"])
@@ -83,7 +83,7 @@ class PreviewRequest(BaseModel):
         default=[],
         max_length=subscribers.MAX_MUTED,
         examples=[["blockchain"]],
-        description="Words, author:, org: or cat: that exclude a paper.",
+        description=MUTED,
     )
 
 

@@ -14,6 +14,7 @@ from sqlmodel import Session, col, select
 from app import subscribers
 from app.doctor import relay
 from app.links import Purpose
+from app.relevance.query_language import FILTER_EXAMPLES, filter_names
 from app.storage import audit_log, hit_counters
 from app.storage.api_keys import ApiKeyIdentity, Scope
 from app.storage.models import Event, Subscriber, SubscriberState
@@ -28,14 +29,16 @@ from app.web.api.values import Integer, Moment, Number
 router = APIRouter(prefix="/subscribers", tags=["subscribers"])
 
 HOUR = timedelta(hours=1)
+MUTED = f"Words, {filter_names('or')} that exclude a paper."
 
 Text = Annotated[
     str,
     Field(
         max_length=1000,
         examples=['"language agents" -game'],
-        description="Words, “phrases” in quotation marks, -exclusions, author:name, org:NVIDIA, cat:cs.CL. "
-        "The words of a phrase must occur together and in this order; plurals and other forms of them count.",
+        description="Words, “phrases” in quotation marks, -exclusions, "
+        f"{', '.join(FILTER_EXAMPLES.values())}. The words of a phrase must occur together and in this "
+        "order; plurals and other forms of them count.",
     ),
 ]
 
@@ -78,7 +81,7 @@ class PreferencesPatch(BaseModel):
         default=None,
         max_length=subscribers.MAX_MUTED,
         examples=[["blockchain"]],
-        description="Words, author:, org: or cat: that exclude a paper.",
+        description=MUTED,
     )
     interests: list[InterestIn] | None = Field(default=None, max_length=subscribers.ABSOLUTE_MAX_INTERESTS)
 
