@@ -16,18 +16,12 @@ from app import clock, pipeline
 from app.application import Application
 from app.cli import output
 from app.papers import poll_schedule, source_registry
+from app.papers.sources import SOURCE_TYPES
 from app.storage import audit_log
 from app.types import IngestSummary, SourceKind
 
-
-class FileKind(StrEnum):
-    """The format of a file."""
-
-    HUGGINGFACE = "huggingface"
-    ARXIV = "arxiv"
-    FEED = "feed"
-    PAGE = "page"
-    JSONL = "jsonl"
+_FORMATS = [kind for kind, source_type in SOURCE_TYPES.items() if source_type.is_file_format]
+FileKind = StrEnum("FileKind", {kind.name: kind.value for kind in _FORMATS})  # type: ignore[misc]
 
 
 def ingest(

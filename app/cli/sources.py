@@ -16,6 +16,7 @@ from app.cli import output
 from app.errors import InvalidInput
 from app.papers import source_registry
 from app.papers.source_trial import TrialResult
+from app.papers.sources import POLLED
 from app.papers.sources.allowed_addresses import Allowed
 from app.settings import Settings
 from app.storage import audit_log
@@ -50,15 +51,8 @@ Until = Annotated[
     date | None, output.day_option("--until", "Only records that changed up to this day (kind arxiv_oai).")
 ]
 
-
-class PolledKind(StrEnum):
-    """The kinds of sources that can be polled. Sources of other kinds are read from files."""
-
-    HUGGINGFACE = "huggingface"
-    ARXIV = "arxiv"
-    ARXIV_FEED = "arxiv_feed"
-    ARXIV_OAI = "arxiv_oai"
-    FEED = "feed"
+PolledKind = StrEnum("PolledKind", {kind.name: kind.value for kind in POLLED})  # type: ignore[misc]
+_DEFAULT_KIND = PolledKind(SourceKind.FEED)
 
 
 @sources.command("list")
@@ -84,10 +78,7 @@ def add_source(
     name: NewName,
     kind: Annotated[
         PolledKind,
-        typer.Option(
-            help="huggingface: Daily Papers. arxiv: arXiv's query API. arxiv_feed: arXiv's announcements. "
-            "arxiv_oai: all of arXiv, with its back catalogue. feed: any RSS or Atom feed."
-        ),
+        typer.Option(help=" ".join(f"{kind}: {polled.label}." for kind, polled in POLLED.items())),
     ],
     url: Url = None,
     category: Categories = None,
@@ -109,7 +100,7 @@ def add_source(
 @sources.command("try")
 def try_source(
     url: Annotated[str | None, typer.Argument(help="The address of the feed (kind feed).")] = None,
-    kind: Annotated[PolledKind, typer.Option(help="As for `sources add`.")] = PolledKind.FEED,
+    kind: Annotated[PolledKind, typer.Option(help="As for `sources add`.")] = _DEFAULT_KIND,
     category: Categories = None,
     query: Query = None,
     only_set: Set = None,

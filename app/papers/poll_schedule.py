@@ -17,13 +17,6 @@ from app.papers.sources.state import FetchedPage, SourceState
 from app.storage.models import Source
 from app.types import SourceKind
 
-POLL_EVERY = {
-    SourceKind.HUGGINGFACE: timedelta(hours=1),  # a third of the day's papers are added after the morning
-    SourceKind.ARXIV: timedelta(hours=6),  # responses change once a day
-    SourceKind.ARXIV_FEED: timedelta(hours=1),  # also changes once a day, but conditional requests are cheap
-    SourceKind.ARXIV_OAI: timedelta(hours=6),
-    SourceKind.FEED: timedelta(hours=1),
-}
 CONTINUE_AFTER = timedelta(minutes=1)  # between polls of a long list, so that other arXiv sources get a turn
 BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 240))
 
@@ -41,7 +34,7 @@ def sources_to_poll(session: Session, now: datetime, source_id: int | None = Non
     due = select(Source).where(
         col(Source.paused).is_(False),
         col(Source.removed_at).is_(None),
-        col(Source.kind).in_(sources.POLLED),
+        col(Source.kind).in_([*sources.POLLED]),
         or_(col(Source.next_poll_at).is_(None), col(Source.next_poll_at) <= now),
     )
     return session.exec(due.order_by(col(Source.id))).all()
@@ -97,7 +90,7 @@ def record_progress(source: Source, page: FetchedPage) -> None:
 def record_success(source: Source, now: datetime) -> None:
     """Record a successful poll. If the source has more pages, the next poll follows soon."""
     source.failures, source.last_error = 0, None
-    pause = CONTINUE_AFTER if source.resumption_token else POLL_EVERY[source.kind]
+    pause = CONTINUE_AFTER if source.resumption_token else sources.POLLED[source.kind].every
     source.polled_at, source.next_poll_at = now, now + pause
 
 

@@ -26,19 +26,6 @@ UNFINISHED = "the last poll has not ended: it is still running, or its process d
 # A set of arXiv's OAI-PMH interface: "cs", "physics:hep-th", "cs:cs:CL"
 _SET = re.compile(r"[a-z-]+(:[a-z-]+(:[A-Za-z-]+)?)?")
 OF_ARXIV = (SourceKind.ARXIV, SourceKind.ARXIV_FEED, SourceKind.ARXIV_OAI)
-_ACCEPTED = {
-    SourceKind.FEED: ("url",),
-    SourceKind.ARXIV: ("categories", "query"),
-    SourceKind.ARXIV_FEED: ("categories",),
-    SourceKind.ARXIV_OAI: ("set", "from", "until"),
-    SourceKind.HUGGINGFACE: (),
-}
-_FILE_SOURCES = {
-    SourceKind.ARXIV: "Saved arXiv responses",
-    SourceKind.FEED: "Saved feeds",
-    SourceKind.PAGE: "Saved search pages",
-    SourceKind.JSONL: "Saved rows",
-}
 
 
 def all_sources(session: Session) -> Sequence[Source]:
@@ -191,7 +178,7 @@ def resume(session: Session, source: Source, now: datetime) -> None:
 
 def seed(session: Session, categories: Sequence[str], now: datetime) -> None:
     """Add the default sources, unless a source of a polled kind exists or was removed."""
-    if session.exec(select(Source.id).where(col(Source.kind).in_(sources.POLLED))).first() is None:
+    if session.exec(select(Source.id).where(col(Source.kind).in_([*sources.POLLED]))).first() is None:
         add(session, "Hugging Face Daily Papers", SourceKind.HUGGINGFACE, {}, now)
         if categories:
             config = {"categories": list(categories)}
@@ -204,14 +191,15 @@ def source_for_files(session: Session, kind: SourceKind, now: datetime) -> Sourc
     Files from Hugging Face or arXiv's daily feed cover the same days as polling, so their records belong to
     the polled source. For other files there is one source per kind.
     """
-    condition = Source.name == _FILE_SOURCES[kind] if kind in _FILE_SOURCES else Source.kind == kind
+    name = sources.SOURCE_TYPES[kind].source_of_files
+    condition = Source.name == name if name else Source.kind == kind
     query = select(Source).where(condition).order_by(col(Source.removed_at).is_not(None), col(Source.id))
     source = session.exec(query).first()
     if source and source.removed_at:
         source.removed_at = None  # restore the source, because its files are being read again
         session.add(source)
     if source is None:
-        name = _FILE_SOURCES.get(kind, f"Saved responses ({kind.value})")
+        name = name or f"Saved responses ({kind.value})"
         source = Source(name=name, kind=kind, paused=True, created_at=now)
         session.add(source)
         session.flush()
@@ -256,8 +244,9 @@ def check_config(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
         checked |= _harvest(config)
     elif kind in OF_ARXIV:
         checked["categories"] = _categories(config.get("categories"))
-    if unknown := sorted(set(config) - set(_ACCEPTED[kind])):
-        accepted = ", ".join(_ACCEPTED[kind]) or "nothing"
+    options = sources.POLLED[kind].options
+    if unknown := sorted(set(config) - set(options)):
+        accepted = ", ".join(options) or "nothing"
         raise InvalidInput(
             f"a source of the kind “{kind}” has no option “{unknown[0]}”: it accepts {accepted}", "config"
         )

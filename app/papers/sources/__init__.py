@@ -17,21 +17,97 @@ host_rate_limits   limits on requests to each host: pauses for arXiv, 429, Retry
 allowed_addresses  PURE: check the IP addresses to which a host name resolves
 content_decoding   PURE: decode response bodies within limits
 deadlines          asynchronous work that ends at a deadline or when the service stops
+
+SOURCE_TYPES lists the kinds of sources. A new kind also needs a rank in `field_precedence`, a case in
+`files._detect` if its responses can be saved, and a migration, because the database checks the kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from datetime import date, datetime
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 
 from app.papers.sources import arxiv, feed, huggingface, jsonl, oai
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState
 from app.types import ParseResult, SourceKind
 
-POLLED = (
-    SourceKind.HUGGINGFACE, SourceKind.ARXIV, SourceKind.ARXIV_FEED, SourceKind.ARXIV_OAI, SourceKind.FEED,
-)  # fmt: skip
+
+@dataclass(frozen=True, slots=True)
+class PolledType:
+    """How sources of a kind are configured and polled."""
+
+    label: str
+    fetch: Callable[[Client, SourceState, datetime], AsyncIterator[FetchedPage]]
+    every: timedelta
+    options: tuple[str, ...] = ()  # that a configuration may contain
+    address_label: str = ""  # of the option that operators can change in a form, or ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceType:
+    """How responses and files of a kind are parsed."""
+
+    parse: Callable[[bytes | str, date | None], ParseResult] | None  # None: see `files.parse_file`
+    polled: PolledType | None = None
+    source_of_files: str = ""  # its name; "" if files belong to the polled source
+    is_file_format: bool = False  # operators may name it as the format of a file
+
+
+_CATEGORIES = "arXiv categories"
+SOURCE_TYPES = {  # in the order of forms
+    SourceKind.FEED: SourceType(
+        feed.parse,
+        PolledType("RSS or Atom feed", feed.fetch, timedelta(hours=1), ("url",), "The feed’s URL"),
+        source_of_files="Saved feeds",
+        is_file_format=True,
+    ),
+    SourceKind.ARXIV_FEED: SourceType(
+        arxiv.parse_feed,
+        PolledType(
+            "arXiv, daily announcements",
+            arxiv.fetch,
+            timedelta(hours=1),  # changes once a day, but conditional requests are cheap
+            ("categories",),
+            _CATEGORIES,
+        ),
+    ),
+    SourceKind.ARXIV: SourceType(
+        arxiv.parse,
+        PolledType(
+            "arXiv, query API",
+            arxiv.fetch,
+            timedelta(hours=6),  # responses change once a day
+            ("categories", "query"),
+            _CATEGORIES,
+        ),
+        source_of_files="Saved arXiv responses",
+        is_file_format=True,  # includes ARXIV_FEED
+    ),
+    SourceKind.ARXIV_OAI: SourceType(
+        oai.parse,
+        PolledType(
+            "All of arXiv, with its back catalogue",
+            oai.fetch,
+            timedelta(hours=6),
+            ("set", "from", "until"),
+            "Set (leave empty for all of arXiv)",
+        ),
+    ),
+    SourceKind.HUGGINGFACE: SourceType(
+        huggingface.parse,
+        PolledType(
+            "Hugging Face Daily Papers",
+            huggingface.fetch,
+            timedelta(hours=1),  # a third of the day's papers are added after the morning
+        ),
+        is_file_format=True,
+    ),
+    SourceKind.PAGE: SourceType(None, source_of_files="Saved search pages", is_file_format=True),
+    SourceKind.JSONL: SourceType(jsonl.parse, source_of_files="Saved rows", is_file_format=True),
+}
+POLLED = {kind: source_type.polled for kind, source_type in SOURCE_TYPES.items() if source_type.polled}
 
 
 def parse(kind: SourceKind, text: bytes | str, day: date | None) -> ParseResult:
@@ -39,23 +115,12 @@ def parse(kind: SourceKind, text: bytes | str, day: date | None) -> ParseResult:
 
     `day` is the listing day of papers for which the response does not name one.
     """
-    parsers = {
-        SourceKind.HUGGINGFACE: huggingface.parse,
-        SourceKind.ARXIV: arxiv.parse,
-        SourceKind.ARXIV_FEED: arxiv.parse_feed,
-        SourceKind.ARXIV_OAI: oai.parse,
-        SourceKind.FEED: feed.parse,
-        SourceKind.JSONL: jsonl.parse,
-    }
-    return parsers[kind](text, day)
+    parser = SOURCE_TYPES[kind].parse
+    if parser is None:
+        raise ValueError(f"a source of the kind “{kind}” has no responses")
+    return parser(text, day)
 
 
 def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
     """Yield the new pages from a source. The caller must store each page before it requests the next one."""
-    if state.kind is SourceKind.HUGGINGFACE:
-        return huggingface.fetch(client, state, now)
-    if state.kind in (SourceKind.ARXIV, SourceKind.ARXIV_FEED):
-        return arxiv.fetch(client, state, now)
-    if state.kind is SourceKind.ARXIV_OAI:
-        return oai.fetch(client, state, now)
-    return feed.fetch(client, state, now)
+    return POLLED[state.kind].fetch(client, state, now)

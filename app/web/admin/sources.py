@@ -83,7 +83,8 @@ def _config(kind: str, address: str, before: dict[str, Any]) -> dict[str, Any]:
         return {**before, "set": address.strip()}
     if "query" in before:
         return {"query": address}
-    return {} if kind == SourceKind.HUGGINGFACE else {"categories": address.replace(",", " ").split()}
+    has_categories = "categories" in source_kinds.POLLED[SourceKind(kind)].options
+    return {"categories": address.replace(",", " ").split()} if has_categories else {}
 
 
 def _address(config: dict[str, Any]) -> str:
@@ -160,10 +161,12 @@ def _source_page(
 ) -> Response:  # fmt: skip
     app: Application = request.app.state.paperboy
     source = sources.get_source(app, operator.key, source_id)
+    polled = source_kinds.POLLED.get(source.kind)
     return page(
         request, "admin/source.html", operator, source=source, message=message, problem=problem,
         typed=typed or {"name": source.name, "address": _address(source.config)}, status=status,
         shown_address=_address(source.config),
+        address_label="Query" if source.config.get("query") else polled.address_label if polled else "",
         days=app.settings.run_retention_days, polls=sources.list_polls(app, operator.key, source_id).items,
         from_files=source.state == source_registry.READ_FROM_FILES, now=clock.utcnow(),
     )  # fmt: skip
@@ -185,7 +188,7 @@ def _sources_page(
         runs = session.exec(polls).all()
     return page(
         request, "admin/sources.html", operator, status=status, message=message, problem=problem, runs=runs,
-        sources=sources.list_sources(app, operator.key).items,
+        sources=sources.list_sources(app, operator.key).items, polled=source_kinds.POLLED,
         typed=typed or {"name": "", "kind": "", "address": ""}, trial=trial, address_of=_address,
         from_files=source_registry.READ_FROM_FILES, now=clock.utcnow(),
     )  # fmt: skip
