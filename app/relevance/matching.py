@@ -15,7 +15,6 @@ needs to be sent. The papers that are sent are ordered by strength.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -78,8 +77,8 @@ class _QueryWords:
 
     typed: Typed
     terms: Sequence[str]  # folded
-    folded: Sequence[tuple[str, Sequence[Token]]]  # each folded term, and the words that it stands for
-    little: frozenset[str]  # stop words that may matter beside another word, such as "use"
+    tokens_by_term: Sequence[tuple[str, Sequence[Token]]]  # the words that each folded term stands for
+    stop_words: frozenset[str]  # those that may matter beside another word, such as "use"
     sought: str  # the interest from the first to the last word that is searched for
 
 
@@ -95,7 +94,7 @@ class _Excerpts:
 
 @dataclass(frozen=True, slots=True)
 class InterestMatches:
-    """The papers that match an interest, and the reasons computed so far."""
+    """The papers that match an interest. The last two fields are caches, filled as reasons are requested."""
 
     rows: Matrix  # of the papers in the index
     relevance: Matrix  # in 0…1, in the order of `rows`; in 64 bits, so that a minimum of .35 is exact
@@ -210,8 +209,9 @@ class MatchIndex:
 
         So planning matches an interest only once until the papers or the model change, however often it runs.
         """
-        matches = {query: self._cache.get(self._key, query) for query in queries}
-        missing = [query for query, cached in matches.items() if cached is None]
+        cached = {query: self._cache.get(self._key, query) for query in queries}
+        matches = {query: own for query, own in cached.items() if own is not None}
+        missing = [query for query, own in cached.items() if own is None]
         for start in range(0, len(missing), BATCH_SIZE):
             batch = missing[start : start + BATCH_SIZE]
             scores = self._scores(batch)
@@ -219,7 +219,7 @@ class MatchIndex:
             for query, *row in zip(batch, *numbers, strict=True):
                 new = matches[query] = self._matches(query, *row)
                 self._cache.put(self._key, query, new)
-        return [cached for query in queries if (cached := matches[query])]
+        return [matches[query] for query in queries]
 
     def _scores(self, queries: Sequence[Query]) -> scoring.Scores:
         batch = scoring.query_batch(queries, self._papers, self._model)
@@ -276,7 +276,7 @@ class MatchIndex:
 
     def reason(self, query: Query, paper_id: int) -> CardReason:
         """Return the reason why a paper matches an interest. Reasons are cached."""
-        matches = self._cache.get(self._key, query) or self.matches([query])[0]
+        [matches] = self.matches([query])
         if paper_id not in matches.reasons:
             matches.reasons[paper_id] = self._new_reason(query, paper_id, matches)
         return matches.reasons[paper_id]
@@ -334,7 +334,7 @@ class MatchIndex:
         expansions = self._model.abbreviations.expansions
         implied = {stem for term in present for stem in expansions.get(term, ())}
         missing = list[Token]()
-        for stem, within in words.folded:
+        for stem, within in words.tokens_by_term:
             for token in within if stem not in present else ():
                 if token.stem not in implied:
                     if text.surface_form(token.stem, typed):
@@ -342,9 +342,9 @@ class MatchIndex:
                     else:
                         missing.append(token)
         absent = _joined(query.text, missing)
-        if words.little and present and not missing:
-            if text.are_together(present, words.little):
-                present |= words.little
+        if words.stop_words and present and not missing:
+            if text.are_together(present, words.stop_words):
+                present |= words.stop_words
             else:
                 absent = [words.sought]
         if not present:  # "token" is not a form of "tokenization", but better than nothing
@@ -355,20 +355,20 @@ class MatchIndex:
         tokens = tokenise(query.text)
         typed = {token.stem: query.text[token.start : token.end] for token in reversed(tokens)}
         terms = {*query.terms}
-        folded = [
+        tokens_by_term = [
             (
                 term.stem,
                 [t for t in tokens if term.start <= t.start and t.end <= term.end and t.stem in terms],
             )
             for term in self._model.abbreviations.fold_tokens(tokens)
         ]
-        sought = {*query.words, *itertools.chain(*query.phrases)}
-        ends = [token for token in tokens if token.stem in sought]
+        stems = {*query.stems}
+        ends = [token for token in tokens if token.stem in stems]
         return _QueryWords(
             typed,
             scoring.terms_and_pairs(query, self._model.abbreviations)[0],
-            folded,
-            frozenset(stem for stem in sought - terms if typed[stem] not in FUNCTION_WORDS),
+            tokens_by_term,
+            frozenset(stem for stem in stems - terms if typed[stem] not in FUNCTION_WORDS),
             query.text[ends[0].start : ends[-1].end] if ends else "",
         )
 

@@ -97,10 +97,15 @@ class Query:
     def __hash__(self) -> int:  # only the fields that differ most, because queries are cache keys
         return hash((self.text, self.words, self.excluded_phrases))
 
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """Return the stems of the words and of the phrases, including stop words."""
+        return (*self.words, *itertools.chain(*self.phrases))
+
     @cached_property
     def terms(self) -> tuple[str, ...]:
         """Return the stems that count towards the score, in order, without duplicates or stop words."""
-        return tuple(dict.fromkeys(without_stopwords([*self.words, *itertools.chain(*self.phrases)])))
+        return tuple(dict.fromkeys(without_stopwords(self.stems)))
 
     @property
     def runs(self) -> tuple[tuple[str, ...], ...]:
