@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,8 +16,8 @@ from pathlib import Path
 import pytest
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import create_engine, inspect, text
-from sqlmodel import col, delete, select
+from sqlalchemy import Column, Enum, create_engine, inspect, text
+from sqlmodel import SQLModel, col, delete, select
 
 from app.delivery import ledger
 from app.storage import schema
@@ -49,6 +50,33 @@ def database_url(new_database_url: Callable[[], str]) -> str:
 def test_models_and_migrations_agree(database_url: str) -> None:
     """`alembic check` finds no difference."""
     command.check(config_of(database_url))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        column
+        for table in SQLModel.metadata.sorted_tables
+        for column in table.columns
+        if isinstance(column.type, Enum)
+    ],
+    ids=str,
+)
+def test_constraints_accept_all_members_of_enums(database_url: str, column: Column[str]) -> None:
+    """`alembic check` does not compare CHECK constraints."""
+    engine = create_engine(database_url)
+    constraints = inspect(engine).get_check_constraints(column.table.name)
+    engine.dispose()
+    [(name, condition)] = [
+        (constraint["name"], constraint["sqltext"])
+        for constraint in constraints
+        if re.match(rf"\W*{column.name}\b", constraint["sqltext"])
+    ]
+    assert isinstance(column.type, Enum)
+    assert set(re.findall("'([^']*)'", condition)) == set(column.type.enums), (
+        f"{name} and the enum of {column} differ: write a migration that replaces the constraint, "
+        "like `_replace_kinds` in migrations/versions/0004_whole_archive.py"
+    )
 
 
 def test_downgrade_and_upgrade(database_url: str) -> None:
