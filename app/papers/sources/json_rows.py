@@ -28,6 +28,7 @@ _REPR_CHARS = 200_000
 _REPR_DEPTH = 60
 _CONTAINERS = ("data", "papers", "results", "items", "rows")
 _DECODER = json.JSONDecoder()
+_KEY = re.compile(r'\s*[{,]\s*"([^"\\]*)"\s*:\s*')  # with what precedes it in an object
 _BETWEEN = re.compile(r"[\s,]*")
 
 Row = tuple[int, Any]  # number, counted from 1, and value
@@ -101,11 +102,10 @@ def _salvage(text: str) -> tuple[list[Row], list[Rejection]]:
     """Return the complete rows of a truncated array, or the rows of JSON lines."""
     start = text.lstrip()
     rows: list[Row] = []
-    if start.startswith("[") or re.match(r'\{\s*"[^"]*"\s*:.*\[', start.partition("\n{")[0][:300], re.DOTALL):
-        position = text.find("[") + 1
+    if position := _start_of_rows(start):
         with suppress(ValueError, RecursionError):
-            while between := _BETWEEN.match(text, position):  # this also matches ""
-                value, position = _DECODER.raw_decode(text, between.end())
+            while between := _BETWEEN.match(start, position):  # this also matches ""
+                value, position = _DECODER.raw_decode(start, between.end())
                 rows.append((len(rows) + 1, value))
         first, _, rest = start.partition("\n")
         try:
@@ -118,6 +118,19 @@ def _salvage(text: str) -> tuple[list[Row], list[Rejection]]:
         rows = []
     lines = (part.encode("utf-8", "surrogatepass") for part in text.split("\n") if part.strip())
     return parse_lines(lines, 1)
+
+
+def _start_of_rows(text: str) -> int:
+    """Return the position after the bracket that opens the list of rows, or 0 if there is none."""
+    if text.startswith("["):
+        return 1
+    starts, position = {}, 0
+    with suppress(ValueError, RecursionError):
+        while key := _KEY.match(text, position):
+            if text.startswith("[", key.end()):
+                starts[key[1]] = key.end() + 1
+            _, position = _DECODER.raw_decode(text, key.end())
+    return next((starts[name] for name in _CONTAINERS if name in starts), 0)
 
 
 def collect(rows: Iterable[PaperRecord | Rejection], rejections: Sequence[Rejection] = ()) -> ParseResult:

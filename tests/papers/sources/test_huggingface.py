@@ -138,6 +138,25 @@ def test_truncated_response() -> None:
     assert (rejection.reason, rejection.row) == ("the response was cut off", None)
 
 
+@pytest.mark.parametrize(
+    "before",
+    ['"meta": {"tags": [{"id": "2611.00009", "title": "A tag"}]}', '"errors": []', '"items": []'],
+)
+def test_rows_of_truncated_object(before: str) -> None:
+    """Other lists are not read as papers. The list is that of the complete response."""
+    text = f'{{{before}, "data": {hf(hf_row("2611.00001"), hf_row("2611.00002"))}}}'
+    complete, parsed = huggingface.parse(text, DAY), huggingface.parse(text[:-200], DAY)
+    assert [record.arxiv_id for record in complete.records] == ["2611.00001", "2611.00002"]
+    assert [record.arxiv_id for record in parsed.records] == ["2611.00001"]
+    assert [rejection.reason for rejection in parsed.rejections] == ["the response was cut off"]
+
+
+def test_object_that_is_truncated_before_its_rows() -> None:
+    text = '{"meta": {"tags": [{"id": "2611.00009", "title": "A tag"}]}, "da'
+    with pytest.raises(UnreadableResponse, match="not JSON"):
+        huggingface.parse(text, DAY)
+
+
 def test_invalid_json_in_the_middle() -> None:
     """The rejection differs from that of a truncated answer."""
     text = hf(hf_row("2611.00001"), hf_row("2611.00002")).replace('"2611.00002"', "2611.000.02")
