@@ -15,8 +15,8 @@ from app import subscribers
 from app.bounces import rates, recording
 from app.delivery import ledger
 from app.digests import planning
-from app.papers import listing_days
-from app.storage.models import DeliveryState, InterestRow, Paper, Source, SubscriberState
+from app.papers import listing_days, source_registry
+from app.storage.models import DeliveryState, InterestRow, Paper, SubscriberState
 from app.web.api.auth import CanRead, Now, Paperboy
 
 router = APIRouter(prefix="/statistics", tags=["statistics"])
@@ -80,7 +80,7 @@ def get_statistics(
     """Return counts of subscribers, papers and sources, papers per day, and recent digests by state."""
     since = now - timedelta(days=days)
     with app.db.read() as session:
-        sources = session.exec(select(Source.failures)).all()
+        sources = source_registry.all_sources(session)
         warm_up = ledger.warm_up_status(session, ledger.warm_up_of(app.settings), now)
         return Statistics(
             at=now,
@@ -94,7 +94,7 @@ def get_statistics(
             digests=ledger.digest_totals_since(session, since),
             digest_lateness_seconds=planning.lateness(session, now).total_seconds(),
             sources=len(sources),
-            sources_failing=sum(failures > 0 for failures in sources),
+            sources_failing=sum(source.failures > 0 for source in sources),
             warm_up=WarmUpOut.model_validate(warm_up) if warm_up else None,
         )
 

@@ -194,6 +194,12 @@ def test_statistics(app: Application, alice: int, paper_ids: dict[str, int], cal
     assert body["digest_lateness_seconds"] == 0
 
 
+def test_statistics_omit_removed_sources(paper_ids: dict[str, int], call: Call) -> None:
+    assert call("GET", "/statistics").json()["sources"] == 1
+    assert call("DELETE", "/sources/1").status_code == 204
+    assert call("GET", "/statistics").json()["sources"] == 0
+
+
 def test_rates(app: Application, alice: int, call: Call) -> None:
     """Days without emails have no row."""
     at = datetime(2026, 11, 20, 8, tzinfo=UTC)
