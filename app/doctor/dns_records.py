@@ -169,9 +169,9 @@ def _check_tls_policies(settings: Settings, lookup: DnsLookup) -> Iterator[Findi
             f"publish _smtp._tls.{domain}: v=TLSRPTv1; rua=mailto:postmaster@{domain}",
         ),
     ):
-        found = any(text.replace(" ", "").lower().startswith(version) for text in lookup.texts(name))
-        state = "has a record, which" if found else "has no record; such a record"
-        yield ok(check_name, f"{name} {state} {purpose}", "" if found else advice)
+        has_record = any(text.replace(" ", "").lower().startswith(version) for text in lookup.texts(name))
+        state = "has a record, which" if has_record else "has no record; such a record"
+        yield ok(check_name, f"{name} {state} {purpose}", "" if has_record else advice)
 
 
 def _check_ptr(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:

@@ -34,38 +34,38 @@ class MarkedLines(NamedTuple):
     summary: str
 
 
-def mark(item: DigestItem, shown: DigestItem) -> MarkedTexts:
-    """Mark the matching words of an item in `shown`, the same item shortened for its card."""
-    marks = _visible(item, shown)
-    title = _marked(shown.title, marks.title, _BEGIN, _END)
-    summary = _marked(shown.summary, marks.summary, _BEGIN, _END)
+def mark(item: DigestItem, shortened: DigestItem) -> MarkedTexts:
+    """Mark the matching words of an item in `shortened`, the same item shortened for its card."""
+    marks = _visible(item, shortened)
+    title = _marked(shortened.title, marks.title, _BEGIN, _END)
+    summary = _marked(shortened.summary, marks.summary, _BEGIN, _END)
     return MarkedTexts(title, summary, marks.rest, bool(marks.title or marks.summary))
 
 
-def mark_lines(item: DigestItem, shown: DigestItem) -> MarkedLines:
+def mark_lines(item: DigestItem, shortened: DigestItem) -> MarkedLines:
     """Return the lines of the text part, with the same marks as in HTML."""
-    marks = _visible(item, shown)
+    marks = _visible(item, shortened)
     title, summary = (
-        _marked(shown.title, marks.title, "*", "*"),
-        _marked(shown.summary, marks.summary, "*", "*"),
+        _marked(shortened.title, marks.title, "*", "*"),
+        _marked(shortened.summary, marks.summary, "*", "*"),
     )
-    writer = f" (Summary by {shown.summary_by})" if shown.summary_by else ""
+    writer = f" (Summary by {shortened.summary_by})" if shortened.summary_by else ""
     return MarkedLines(wrap(title, INDENT).strip(), wrap(summary + writer, INDENT))
 
 
-def _visible(item: DigestItem, shown: DigestItem) -> Marks:
-    """Return the marks for `shown`. Their `rest` is the whole reason if `shown` lacks a marked word."""
+def _visible(item: DigestItem, shortened: DigestItem) -> Marks:
+    """Return the marks for `shortened`. Their `rest` is the whole reason if it lacks a marked word."""
     if item.marks is None:
         return Marks(rest=item.reason)
-    title = _unchanged(item.marks.title, item.title, shown.title)
-    summary = _unchanged(item.marks.summary, item.summary, shown.summary)
+    title = _unchanged(item.marks.title, item.title, shortened.title)
+    summary = _unchanged(item.marks.summary, item.summary, shortened.summary)
     is_complete = (title, summary) == (item.marks.title, item.marks.summary)
     return Marks(title, summary, item.marks.rest if is_complete else item.reason)
 
 
-def _unchanged(spans: Spans, text: str, shown: str) -> Spans:
+def _unchanged(spans: Spans, text: str, shortened: str) -> Spans:
     """Return the spans at which both texts are the same."""
-    return tuple((start, end) for start, end in spans if text[start:end] == shown[start:end])
+    return tuple((start, end) for start, end in spans if text[start:end] == shortened[start:end])
 
 
 def _marked(text: str, spans: Spans, begin: Text, end: Text) -> Text:

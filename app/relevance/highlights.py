@@ -124,8 +124,8 @@ class PaperText:
             for own in self.paper.organization_names
             if any(phrase in _padded(words_of_organization(own)) for phrase in phrases)
         )
-        shown, matched = self.paper.organization, next(matching, "")
-        return f"{shown} ({matched})" if matched not in ("", shown) else matched
+        organization, matched = self.paper.organization, next(matching, "")
+        return f"{organization} ({matched})" if matched not in ("", organization) else matched
 
     def matching_categories(self, names: Sequence[str]) -> list[str]:
         """Return the paper's categories that match `names`. "cs" also matches its subcategories."""

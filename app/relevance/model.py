@@ -142,9 +142,9 @@ class RelevanceModel:
         Most of its words must occur in the archive and be rare enough. "No Such Paper" names no subject.
         """
         words = {*self.abbreviations.terms(title)} - _FUNCTION_STEMS
-        known = words & self.statistics.frequencies.keys()
-        information = sum(map(self.statistics.idf, known))
-        return len(known) >= MIN_KNOWN_SHARE * len(words) and information >= MIN_INFORMATION
+        archive_words = words & self.statistics.frequencies.keys()
+        information = sum(map(self.statistics.idf, archive_words))
+        return len(archive_words) >= MIN_KNOWN_SHARE * len(words) and information >= MIN_INFORMATION
 
     def encode(self, *, compressed: bool = True) -> bytes:
         """Serialise the model as an .npz without pickles. Equal models produce equal bytes.

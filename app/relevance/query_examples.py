@@ -69,21 +69,23 @@ class QueryExamples:
         columns = self._space.terms.columns
         term_indicators = indicator_matrix(batch.terms, columns)
         indicators = term_indicators + indicator_matrix(batch.pairs, columns)
-        known = sparse.csr_matrix(indicators @ self._space.impacts_with_idf)
-        found = known
+        model_impacts = sparse.csr_matrix(indicators @ self._space.impacts_with_idf)
+        impacts = model_impacts
         if len(self._newer_rows):
             newer = (batch.words + 1j * batch.share * batch.total_idf[:, None])[:, self._newer_rows]
-            found = sparse.hstack([known, sparse.csr_matrix(newer.astype(np.complex64))], format="csr")
-        share = found.data.imag / np.repeat(batch.total_idf, np.diff(found.indptr))
-        scores = found.data.real * share
-        spans = itertools.pairwise(found.indptr.tolist())
+            impacts = sparse.hstack(
+                [model_impacts, sparse.csr_matrix(newer.astype(np.complex64))], format="csr"
+            )
+        share = impacts.data.imag / np.repeat(batch.total_idf, np.diff(impacts.indptr))
+        scores = impacts.data.real * share
+        spans = itertools.pairwise(impacts.indptr.tolist())
         best = [start + _highest(scores[start:end], EXAMPLES_PER_INTEREST) for start, end in spans]
         ends = np.cumsum([0, *map(len, best)])
         entries, row = np.concatenate(best), np.repeat(np.arange(len(best)), np.diff(ends))
         weights = np.concatenate(
             [RANK_WEIGHTS[: len(own)] * (scores[own] / scores[own[:1]]) ** 2 for own in best]
         )
-        chosen = sparse.csr_matrix((weights, found.indices[entries], ends), found.shape)
+        chosen = sparse.csr_matrix((weights, impacts.indices[entries], ends), impacts.shape)
         number = len(self._space.examples)
         directions = np.asarray(chosen[:, :number] @ self._space.examples, np.float32)
         if len(self._newer_rows):
@@ -95,7 +97,7 @@ class QueryExamples:
         # Kish's effective sample size.
         effective = total_weight**2 / np.maximum(np.bincount(row, weights**2, len(best)), 1e-9)
         known_share = (known_share * np.minimum(1, effective / ENOUGH_EXAMPLES)).astype(np.float32)
-        sample = known[:, : len(self._space.sample)].toarray()
+        sample = model_impacts[:, : len(self._space.sample)].toarray()
         sample_scores = SampleScores(
             sample.real,
             sample.imag / batch.total_idf[:, None],
@@ -113,8 +115,8 @@ def common_terms_in_pairs(batch: QueryBatch, columns: Mapping[str, int], texts: 
     """
     if not batch.common_counts.any():
         return np.ones((len(batch.terms), texts.shape[1]), bool)
-    found = (indicator_matrix(batch.common_pairs, columns) @ texts).toarray()
-    return np.asarray(found >= batch.common_counts[:, None])
+    counts = (indicator_matrix(batch.common_pairs, columns) @ texts).toarray()
+    return np.asarray(counts >= batch.common_counts[:, None])
 
 
 def _highest(scores: Matrix, count: int) -> Matrix:

@@ -117,8 +117,8 @@ def _describe_time(value: str | None) -> str:
 
 def last_time(session: Session, action: str, subject: str) -> datetime | None:
     """Return the time at which a change was last made, or None if it was never made."""
-    made = col(AuditEntry.action) == action, col(AuditEntry.subject) == subject
-    return session.exec(select(func.max(AuditEntry.at)).where(*made)).one()
+    conditions = col(AuditEntry.action) == action, col(AuditEntry.subject) == subject
+    return session.exec(select(func.max(AuditEntry.at)).where(*conditions)).one()
 
 
 def erase_details(session: Session, subscriber_id: int, address_hash: str) -> None:

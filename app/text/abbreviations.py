@@ -232,8 +232,8 @@ class Abbreviations:
                     itertools.permutations(foldable, size),
                 )
             )
-            known = next((order for order in orders if order in self.shorts or order in self.compounds), ())
-            words = [*known, *(word for word in words if word not in known)]
+            run = next((order for order in orders if order in self.shorts or order in self.compounds), ())
+            words = [*run, *(word for word in words if word not in run)]
         return self.fold(words)
 
     def fold_tokens(self, tokens: Tokens) -> Tokens:

@@ -52,8 +52,8 @@ def shorten_at_clause(text: str, chars: int) -> str:
         ends = (match.start() for match in pattern.finditer(text, int(chars * 0.6), chars))
         # Not within parentheses: "(i.e., pages)" would end as "(i.e…".
         if outside := [text[:end] for end in ends if text.count("(", 0, end) == text.count(")", 0, end)]:
-            kept = outside[-1]
-            return kept if pattern is _SENTENCE_END else end_with_content(kept) + "…"
+            shortened = outside[-1]
+            return shortened if pattern is _SENTENCE_END else end_with_content(shortened) + "…"
     return shorten(text, chars)
 
 

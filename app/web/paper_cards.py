@@ -135,20 +135,22 @@ def papers_of_week(session: Session, week: Week, limit: int, now: datetime, page
     """Load a page of at most `limit` papers listed in a week. A page past the last one has no topics."""
     ids, start = archive_lists.rank_by_votes(session, week.first, week.last), (page - 1) * limit
     views = paper_views.in_given_order(session, ids[start : start + limit])
-    shown = with_pictures(session, cards(views, now))
+    page_cards = with_pictures(session, cards(views, now))
     before, _ = listing_days.neighbours(session, week.first)
     _, after = listing_days.neighbours(session, week.last)
     return WeekPapers(
         week,
         tuple(listing_days.between(session, week.first, week.last)),
-        shown,
+        page_cards,
         len(ids),
         week_of(before) if before else None,
         week_of(after) if after else None,
         page,
         math.ceil(len(ids) / limit),
         start + 1,
-        _topics(session, week.first, week.last, (card.paper.title for card in shown)) if shown else (),
+        _topics(session, week.first, week.last, (card.paper.title for card in page_cards))
+        if page_cards
+        else (),
     )
 
 

@@ -116,8 +116,8 @@ def get_rates(
 ) -> list[MailRate]:
     """Count sent emails, bounces and complaints by UTC day and receiver, newest day first."""
     with app.db.read() as session:
-        found = rates.by_day(session, now, days)
-    return [MailRate(**asdict(rate), complaint_percent=rate.complaint_percent) for rate in found]
+        receiver_rates = rates.by_day(session, now, days)
+    return [MailRate(**asdict(rate), complaint_percent=rate.complaint_percent) for rate in receiver_rates]
 
 
 class DayOut(BaseModel):
