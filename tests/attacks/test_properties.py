@@ -18,12 +18,13 @@ from datetime import date
 
 import pytest
 
-from app.bounces import InvalidPayload, parse_mail, parse_webhook
+from app.bounces import PROVIDERS, InvalidPayload, parse_mail, parse_webhook
 from app.errors import InvalidInput, UnreadableResponse
 from app.papers import bibliography
-from app.papers.sources import arxiv, feed, files, huggingface, huggingface_pages, jsonl
+from app.papers.sources import arxiv, feed, files, huggingface, huggingface_pages, jsonl, oai
 from app.relevance import query_language
 from app.text import abbreviations, sanitize, summarizer, tokenizer
+from app.types import SourceKind
 from tests.bounces import mails
 from tests.papers.sources import responses
 from tests.support.mutations import distort, mutate, repeat_token
@@ -31,7 +32,7 @@ from tests.support.mutations import distort, mutate, repeat_token
 pytestmark = [pytest.mark.once, pytest.mark.timeout(3_000)]
 
 TIMES = int(os.environ.get("PAPERBOY_ATTACKS", "1"))
-MUTATIONS, PUMPED = 560 * TIMES, 56 * TIMES  # for each of the 18 parsers
+MUTATIONS, PUMPED = 560 * TIMES, 56 * TIMES  # for each of the 20 parsers
 SIZES = (8_000, 20_000, 29_000) if TIMES == 1 else (20_000, 29_000, 60_000, 200_000)
 DAY = date(2026, 11, 20)
 US = "bounce+1-abcdefgh12@paperboy.test"
@@ -159,11 +160,12 @@ def webhook_parser(shape: str) -> Parser:
 
 PARSERS = {
     "arxiv": Parser(arxiv.parse, responses.api(responses.api_entry()).encode(), XML, SOURCE),
-    "arxiv-feed": Parser(arxiv.parse_feed, responses.feed(responses.feed_entry()).encode(), XML, SOURCE),
+    "arxiv_feed": Parser(arxiv.parse_feed, responses.feed(responses.feed_entry()).encode(), XML, SOURCE),
+    "arxiv_oai": Parser(oai.parse, responses.oai_page(responses.oai_record()).encode(), XML, SOURCE),
     "feed": Parser(feed.parse, responses.RSS.encode(), XML, SOURCE),
     "huggingface": Parser(huggingface.parse, responses.hf(responses.hf_row()).encode(), JSON, SOURCE),
     "jsonl": Parser(jsonl.parse, LINES, JSON, SOURCE),
-    "pages": Parser(parse_page, responses.PAGE.encode(), PARAGRAPHS, SOURCE),
+    "page": Parser(parse_page, responses.PAGE.encode(), PARAGRAPHS, SOURCE),
     "any": Parser(parse_file, responses.RSS.encode(), XML + JSON, SOURCE),
     "bibtex": Parser(bibliography.parse_file, BIBTEX, BIB + TEX, (InvalidInput,)),
     "ris": Parser(bibliography.parse_file, RIS, (b"TY  - ", b"AU  - a\n", b"\n", b" "), (InvalidInput,)),
@@ -199,6 +201,12 @@ def check(parser: Parser, inputs: Iterator[bytes]) -> None:
             took = time.thread_time() - began
             gc.enable()
         assert took < 1, f"{took:.1f} s for {len(data)} bytes, {data[:200]!r} …"
+
+
+def test_every_parser_is_attacked() -> None:
+    """A new kind of source or a new relay needs an input here."""
+    assert PARSERS.keys() >= set(SourceKind)
+    assert HOOKS.keys() == PROVIDERS.keys()
 
 
 @pytest.mark.parametrize("name", PARSERS)

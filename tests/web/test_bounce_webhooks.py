@@ -15,6 +15,7 @@ from sqlmodel import select
 
 from app import clock
 from app.application import Application
+from app.bounces import PROVIDERS
 from app.delivery import suppression
 from app.delivery.sender import preview_request
 from app.mail.composer import Composer
@@ -161,6 +162,11 @@ SHAPES = {
     "sendgrid": sendgrid_payload,
     "ses": ses_payload,
 }
+
+
+def test_every_format_is_tested() -> None:
+    """A new relay needs a payload here, and in tests/attacks/test_properties.py."""
+    assert SHAPES.keys() == PROVIDERS.keys()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
