@@ -84,7 +84,7 @@ def _ses(payload: Any) -> Iterator[Notice]:
         ids = (_text(header, "value") for header in headers if _text(header, "name").lower() == "message-id")
         message_id = next(ids, "") or _text(_object(mail, "commonHeaders"), "messageId")
         tokens = _list(_object(mail, "tags").get("paperboy"))
-        paths = (_text(mail, "source"), *(_echoed_path({"paperboy": token}) for token in tokens))
+        paths = (_text(mail, "source"), *(_echoed_path(_to_text(token)) for token in tokens))
         kind = _text(event, "notificationType") or _text(event, "eventType")
         details = _object(event, kind[:1].lower() + kind[1:])
         if kind == "Bounce":
@@ -118,7 +118,7 @@ def _postmark(payload: Any) -> Iterator[Notice]:
         record, kind = _text(event, "RecordType"), _text(event, "Type")
         recipient = _text(event, "Email") or _text(event, "Recipient")
         returned = notices.parse(_text(event, "Content").encode("utf-8", "replace"))[0]
-        paths = (*returned.return_paths, _echoed_path(_object(event, "Metadata")))
+        paths = (*returned.return_paths, _echoed_path(_text(_object(event, "Metadata"), "paperboy")))
         message_id = returned.message_id
         diagnostic = _text(event, "Details") or _text(event, "Description")
         if record == "SpamComplaint" or kind == "SpamComplaint":
@@ -135,7 +135,7 @@ def _postmark(payload: Any) -> Iterator[Notice]:
 def _sendgrid(payload: Any) -> Iterator[Notice]:
     for event in _objects(payload):
         kind, recipient = _text(event, "event"), _text(event, "email")
-        paths = (_echoed_path(event),)
+        paths = (_echoed_path(_text(event, "paperboy")),)
         diagnostic, message_id = _text(event, "reason") or _text(event, "response"), _text(event, "smtp-id")
         if kind == "bounce":
             declared = _text(event, "type") == "bounce"
@@ -156,8 +156,8 @@ def _mailgun(payload: Any) -> Iterator[Notice]:
     diagnostic = f"{_text(status, 'code')} {description}".strip()
     bare_message_id = _text(_object(_object(event, "message"), "headers"), "message-id")
     message_id = f"<{bare_message_id.strip('<>')}>" if bare_message_id else ""
-    variables = _object(event, "user-variables")
-    paths = (_text(_object(event, "envelope"), "sender"), _echoed_path(variables))
+    token = _text(_object(event, "user-variables"), "paperboy")
+    paths = (_text(_object(event, "envelope"), "sender"), _echoed_path(token))
     if kind == "failed" and _text(event, "severity") == "permanent":
         declared = _text(event, "reason") in ("bounce", "suppress-bounce")
         yield _bounce(recipient, diagnostic, _text(status, "enhanced-code"), declared, paths, message_id)
@@ -221,9 +221,12 @@ def _notice(
     )
 
 
-def _echoed_path(fields: dict[str, Any]) -> str:
-    """Return a return path with the token that the relay echoes (see `mail.bulk_headers.echoed`)."""
-    return f"bounce+{_text(fields, 'paperboy')}@echoed"
+def _echoed_path(token: str) -> str:
+    """Return an address like our return paths, in which `return_paths_in` finds the token.
+
+    The relay echoes the token from a header (see `mail.bulk_headers.echoed`).
+    """
+    return f"bounce+{token}@echoed"
 
 
 def _objects(payload: Any) -> list[dict[str, Any]]:
@@ -244,7 +247,11 @@ def _object(event: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _text(event: dict[str, Any], name: str) -> str:
-    """Return a field as text. Replace lone surrogates, which JSON allows, so that the text can be stored."""
-    value = event.get(name)
+    """Return a field as text, or "" if it is missing or is neither a text nor a number."""
+    return _to_text(event.get(name))
+
+
+def _to_text(value: Any) -> str:
+    """Return a value as text. Replace lone surrogates, which JSON allows, so that the text can be stored."""
     text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
     return text[:20_000].encode("utf-8", "replace").decode()

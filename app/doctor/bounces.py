@@ -18,6 +18,7 @@ from app.bounces.imap_mailbox import Mailbox
 from app.doctor import file_permissions
 from app.doctor.findings import Finding, error, ok, warning
 from app.errors import MailboxError
+from app.mail import bulk_headers
 from app.settings import Settings
 from app.storage import api_keys
 from app.storage.api_keys import Scope
@@ -97,16 +98,16 @@ def _check_signatures(settings: Settings) -> Iterator[Finding]:
     Warn if the configured relay signs its webhooks, but the signatures are not verified.
     """
     check_name, is_reported = "bounce webhooks", False
-    for relay, host, value, name in (
-        ("Amazon SNS", ".amazonaws.com", settings.sns_topics, "PAPERBOY_SNS_TOPICS"),
-        ("SendGrid", ".sendgrid.net", settings.sendgrid_key, "PAPERBOY_SENDGRID_KEY"),
-        ("Mailgun", ".mailgun.org", settings.mailgun_key, "PAPERBOY_MAILGUN_KEY"),
+    for relay, signer, value, name in (
+        ("ses", "Amazon SNS", settings.sns_topics, "PAPERBOY_SNS_TOPICS"),
+        ("sendgrid", "SendGrid", settings.sendgrid_key, "PAPERBOY_SENDGRID_KEY"),
+        ("mailgun", "Mailgun", settings.mailgun_key, "PAPERBOY_MAILGUN_KEY"),
     ):
         if value:
-            yield ok(check_name, f"those from {relay} are accepted only with its signature")
-        elif settings.smtp_host.endswith(host):
+            yield ok(check_name, f"those from {signer} are accepted only with its signature")
+        elif bulk_headers.relay_of(settings.smtp_host) == relay:
             message = (
-                f"they are accepted without {relay}'s signature: the API key alone is enough to send them"
+                f"they are accepted without {signer}'s signature: the API key alone is enough to send them"
             )
             yield warning(check_name, message, f"set {name} (see .env.example)")
         else:

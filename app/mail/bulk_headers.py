@@ -7,18 +7,30 @@ import re
 
 from app.settings import Settings
 
-# The headers whose values relays report in their webhooks, by the end of the relay's host name.
-_ECHOED = {
-    ".postmarkapp.com": (b"X-PM-Metadata-paperboy: ", b"\r\n"),
-    ".sendgrid.net": (b'X-SMTPAPI: {"unique_args": {"paperboy": "', b'"}}\r\n'),
-    ".mailgun.org": (b'X-Mailgun-Variables: {"paperboy": "', b'"}\r\n'),
-    ".amazonaws.com": (b"X-SES-MESSAGE-TAGS: paperboy=", b"\r\n"),
+# The relays with webhooks that we read, by the end of their host names.
+_RELAYS = {
+    ".postmarkapp.com": "postmark",
+    ".sendgrid.net": "sendgrid",
+    ".mailgun.org": "mailgun",
+    ".amazonaws.com": "ses",
 }
+# The headers whose values these relays report in their webhooks.
+_ECHOED = {
+    "postmark": (b"X-PM-Metadata-paperboy: ", b"\r\n"),
+    "sendgrid": (b'X-SMTPAPI: {"unique_args": {"paperboy": "', b'"}}\r\n'),
+    "mailgun": (b'X-Mailgun-Variables: {"paperboy": "', b'"}\r\n'),
+    "ses": (b"X-SES-MESSAGE-TAGS: paperboy=", b"\r\n"),
+}
+
+
+def relay_of(smtp_host: str) -> str:
+    """Return the name of the relay in the URL of its webhooks, or "" if we have no format for it."""
+    return next((relay for end, relay in _RELAYS.items() if smtp_host.lower().endswith(end)), "")
 
 
 def echoed(smtp_host: str) -> tuple[bytes, bytes] | None:
     """Return the texts around the token in the header that this relay echoes, or None for other relays."""
-    return next((header for end, header in _ECHOED.items() if smtp_host.lower().endswith(end)), None)
+    return _ECHOED.get(relay_of(smtp_host))
 
 
 def reply_to(settings: Settings) -> dict[str, str]:

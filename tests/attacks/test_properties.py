@@ -151,10 +151,10 @@ PARAGRAPHS = (b"\n\n", b"\n", b"Nov 3 ", b"4 authors ", b" \n")
 WISH = b'"world models" -robot author:"Ada" cat:cs.CL'
 
 
-def webhook_parser(shape: str) -> Parser:
+def webhook_parser(relay: str) -> Parser:
     """Return the parser of a relay's events."""
     return Parser(
-        lambda data: parse_webhook(shape, data), json.dumps(HOOKS[shape]).encode(), JSON, (InvalidPayload,)
+        lambda data: parse_webhook(relay, data), json.dumps(HOOKS[relay]).encode(), JSON, (InvalidPayload,)
     )
 
 
@@ -174,7 +174,7 @@ PARSERS = {
     "prose": Parser(parse_prose, PROSE, (*TEX, MARKS, b"e.g. ", b"(LV) ", b"A. ", b"!? ", b"a b ")),
     "interest": Parser(parse_interest, WISH, (b'"', b"-", b"author:", MARKS, b" "), (InvalidInput,)),
     "bounces": Parser(parse_mail, mails.dsn(US), MIME),
-    **{f"webhook-{shape}": webhook_parser(shape) for shape in HOOKS},
+    **{f"webhook-{relay}": webhook_parser(relay) for relay in HOOKS},
 }
 
 
@@ -217,7 +217,7 @@ def test_mutated_inputs(name: str) -> None:
     check(parser, (mutate(parser.seed, rng.choice(others), rng) for _ in range(MUTATIONS)))
 
 
-@pytest.mark.parametrize("name", ["huggingface", "jsonl", "csl", *(f"webhook-{shape}" for shape in HOOKS)])
+@pytest.mark.parametrize("name", ["huggingface", "jsonl", "csl", *(f"webhook-{relay}" for relay in HOOKS)])
 def test_json_values_of_other_types(name: str) -> None:
     """The input is valid JSON with unexpected values."""
     parser, rng = PARSERS[name], random.Random(name)  # noqa: S311

@@ -46,6 +46,7 @@ def test_no_bounce_processing(app: Application, now: datetime) -> None:
         ({"smtp_host": "smtp.eu.mailgun.org"}, Level.WARNING, "without Mailgun's signature"),
         ({"smtp_host": "smtp.eu.mailgun.org", "mailgun_key": "x"}, Level.OK, "Mailgun"),
         ({"smtp_host": "email-smtp.eu-west-1.amazonaws.com"}, Level.WARNING, "Amazon SNS"),
+        ({"smtp_host": "smtp.SendGrid.net"}, Level.WARNING, "without SendGrid's signature"),
     ],
 )
 def test_webhook_signatures(
