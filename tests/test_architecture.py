@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -136,14 +138,25 @@ def test_modules_marked_pure_are_listed() -> None:
     assert {name for name in claimed if not is_or_is_in(name, PURE)} == set()
 
 
+def listed_modules(docstring: str) -> set[str]:
+    """Return the names in a package's lists: the first word of each line, or “The resources: a, b.”"""
+    names: set[str] = set()
+    for paragraph in inspect.cleandoc(docstring).split("\n\n"):
+        if re.match(r" *\w+  +\S", paragraph):  # an entry is a name, spaces and a description
+            names.update(line.split()[0] for line in textwrap.dedent(paragraph).split("\n") if line[0] != " ")
+        elif resources := re.fullmatch(r"The resources: ([\w,\s]+)\.", paragraph):
+            names.update(re.split(r",\s", resources[1]))
+    return names
+
+
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
 def test_package_docstrings_list_their_modules(package: Path) -> None:
+    """The docstring of a package's `__init__.py` has a line for each of its modules and packages."""
     dotted = ".".join(("app", *package.relative_to(ROOT).parts))
-    described = set(re.findall(r"[a-z0-9_]+", importlib.import_module(dotted).__doc__ or ""))
     modules = {path.stem for path in package.glob("*.py")} | {
         path.parent.name for path in package.glob("*/__init__.py")
     }
-    assert modules - {"__init__"} <= described
+    assert listed_modules(importlib.import_module(dotted).__doc__ or "") == modules - {"__init__"}
 
 
 def test_the_templates_are_listed() -> None:
