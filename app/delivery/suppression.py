@@ -10,7 +10,7 @@ from sqlalchemy import update
 from sqlmodel import Session, col, delete, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from app.storage.database import in_array, insert_or_ignore
+from app.storage.database import execute_and_count, in_array, insert_or_ignore
 from app.storage.models import Subscriber, Suppression
 
 _EMPTY_HASH = hashlib.blake2b(digest_size=32, person=b"suppression")
@@ -38,8 +38,8 @@ def forget_reason(session: Session, email: str) -> None:
 
 def lift(session: Session, email: str) -> bool:
     """Remove an address from the list. Return False if it was not listed."""
-    deleted = session.execute(delete(Suppression).where(col(Suppression.address_hash) == address_hash(email)))
-    return bool(deleted.rowcount)  # type: ignore[attr-defined]
+    entry = col(Suppression.address_hash) == address_hash(email)
+    return bool(execute_and_count(session, delete(Suppression).where(entry)))
 
 
 def is_suppressed(session: Session, email: str) -> bool:

@@ -20,6 +20,7 @@ from app.storage import (
     uploads,
     webhook_endpoints,
 )
+from app.storage.database import execute_and_count
 from app.storage.models import JobRun
 
 SENDER_DATA_SINCE = timedelta(days=3)  # more than enough, because pruning runs every night
@@ -39,8 +40,8 @@ def prune(app: Application, now: datetime) -> Counter[str]:
     with job_runs.record(app.db, "prune", now) as run:
         with app.db.write() as session:
             run.counts["unconfirmed"] += subscribers.expire_pending(session, unconfirmed, now)
-            deleted = session.execute(delete(JobRun).where(col(JobRun.started_at) < old_run))
-            run.counts["runs"] += deleted.rowcount  # type: ignore[attr-defined]
+            outdated = delete(JobRun).where(col(JobRun.started_at) < old_run)
+            run.counts["runs"] += execute_and_count(session, outdated)
             run.counts["polls"] += poll_history.prune(session, old_run)
             listed_before = old.date() if app.settings.pictures else None
             run.counts["pictures"] += pictures.prune(session, listed_before)

@@ -17,7 +17,7 @@ from sqlmodel import Session, col
 from app.papers import canonical_rows
 from app.papers.paper_views import PUBLIC
 from app.papers.sources import huggingface
-from app.storage.database import in_array
+from app.storage.database import execute_and_count, in_array
 from app.storage.models import Paper, PaperPicture
 
 _IS_CURRENT = (col(PaperPicture.version) != "", col(PaperPicture.url) == col(Paper.thumbnail_url))
@@ -83,4 +83,4 @@ def prune(session: Session, listed_before: date | None) -> int:
     if listed_before:
         paper = col(Paper.id) == col(PaperPicture.paper_id)
         deleting = deleting.where(exists().where(paper, col(Paper.last_listed_on) < listed_before))
-    return int(session.execute(deleting).rowcount)  # type: ignore[attr-defined]
+    return execute_and_count(session, deleting)

@@ -9,6 +9,7 @@ from datetime import datetime
 from sqlmodel import Session, col, delete, select
 
 from app.papers.merging import id_of
+from app.storage.database import execute_and_count
 from app.storage.models import Source, SourcePoll
 from app.types import IngestSummary
 
@@ -37,4 +38,4 @@ def latest(session: Session, source_id: int, limit: int) -> Sequence[SourcePoll]
 def prune(session: Session, before: datetime) -> int:
     """Delete the polls that began before a time, and return their number."""
     outdated = delete(SourcePoll).where(col(SourcePoll.started_at) < before)
-    return session.execute(outdated).rowcount  # type: ignore[attr-defined, no-any-return]
+    return execute_and_count(session, outdated)

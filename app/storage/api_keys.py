@@ -15,6 +15,7 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.errors import Conflict, InvalidInput, NotFound
+from app.storage.database import execute_and_count
 from app.storage.models import ApiKey
 
 PREFIX = "pb_"  # so that scanners recognise a key that leaked into logs or a repository
@@ -175,8 +176,7 @@ def redeem_link(session: Session, token: str, now: datetime, expires_at: datetim
     if link is None or not link.name.startswith(LINK_NAME):
         return None
     unused = (col(ApiKey.id) == link.id) & col(ApiKey.revoked_at).is_(None)
-    redeemed = session.execute(update(ApiKey).where(unused).values(revoked_at=now))
-    if not redeemed.rowcount:  # type: ignore[attr-defined]
+    if not execute_and_count(session, update(ApiKey).where(unused).values(revoked_at=now)):
         return None  # another request has just redeemed the link
     _revoke_all(session, link.name, now)
     name = f"{link.name.removeprefix(LINK_NAME).strip()}{BY_MAIL}"[:MAX_NAME]

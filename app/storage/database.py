@@ -18,12 +18,14 @@ from sqlalchemy import (
     BigInteger,
     Column,
     ColumnElement,
+    CursorResult,
     Dialect,
     Enum,
     Integer,
     LargeBinary,
     Table,
     Text,
+    UpdateBase,
     any_,
     cast,
     create_engine,
@@ -250,6 +252,12 @@ def insert_many_or_ignore(
         return [*ids]
     inserted = set(session.execute(select(key).where(in_array(session, key, ids))).scalars())
     return [number if number in inserted else None for number in ids]
+
+
+def execute_and_count(session: Session, statement: UpdateBase) -> int:
+    """Execute an UPDATE or a DELETE, and return the number of rows that it matched."""
+    result: CursorResult[Any] = session.execute(statement)  # type: ignore[assignment]
+    return result.rowcount
 
 
 def _insert_all(

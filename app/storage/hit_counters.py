@@ -11,6 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col
 
 from app.errors import TooManyRequests
+from app.storage.database import execute_and_count
 from app.storage.models import RateLimit
 
 _ROWS = cast("Table", inspect(RateLimit).local_table)
@@ -65,4 +66,4 @@ def _count(dialect: str) -> Executable:
 def prune(session: Session, now: datetime) -> int:
     """Delete the counters whose windows have ended, and return their number."""
     expired = delete(RateLimit).where(col(RateLimit.expires_at) <= now)
-    return int(session.execute(expired).rowcount)  # type: ignore[attr-defined]
+    return execute_and_count(session, expired)

@@ -18,7 +18,7 @@ from sqlmodel import Session, col, select
 
 from app.errors import Conflict, InvalidInput
 from app.storage import live_processes
-from app.storage.database import insert_or_ignore
+from app.storage.database import execute_and_count, insert_or_ignore
 from app.storage.models import IdempotencyKey
 
 KEPT = timedelta(hours=24)
@@ -104,10 +104,8 @@ def note_change(session: Session, subject: str) -> None:
     attempt = current.get()
     if attempt is None or not attempt.name:
         return
-    marked = session.execute(
-        update(IdempotencyKey).where(*_own(attempt)).values(changed=True, subject=subject)
-    )
-    if not marked.rowcount:  # type: ignore[attr-defined]
+    own = update(IdempotencyKey).where(*_own(attempt))
+    if not execute_and_count(session, own.values(changed=True, subject=subject)):
         raise Conflict(UNDER_WAY)
 
 

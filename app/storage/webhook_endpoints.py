@@ -20,7 +20,7 @@ from sqlmodel import Session, col, delete, select
 
 from app.errors import Conflict, InvalidInput, NotFound
 from app.storage import retry_delays
-from app.storage.database import insert_many_or_ignore
+from app.storage.database import execute_and_count, insert_many_or_ignore
 from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage, WebhookState
 
 MAX_ENDPOINTS = 20
@@ -262,7 +262,7 @@ def resend_failed(session: Session, row: WebhookEndpoint, now: datetime) -> int:
     )
     values = {"state": WebhookState.PENDING, "attempts": 0, "next_attempt_at": now}
     values["give_up_at"] = now + retry_delays.GIVE_UP_EVENTS_AFTER
-    return session.execute(failed.values(**values)).rowcount  # type: ignore[attr-defined, no-any-return]
+    return execute_and_count(session, failed.values(**values))
 
 
 def count_by_state(session: Session, endpoint_id: int) -> dict[WebhookState, int]:
@@ -277,4 +277,4 @@ def prune(session: Session, before: datetime) -> int:
     outdated = delete(WebhookMessage).where(
         col(WebhookMessage.at) < before, col(WebhookMessage.next_attempt_at).is_(None)
     )
-    return session.execute(outdated).rowcount  # type: ignore[attr-defined, no-any-return]
+    return execute_and_count(session, outdated)

@@ -17,7 +17,7 @@ import structlog
 from sqlalchemy import ColumnElement, and_, update
 from sqlmodel import Session, col, delete, or_, select
 
-from app.storage.database import in_array
+from app.storage.database import execute_and_count, in_array
 from app.storage.models import FormSubmission, RequestKind
 from app.subscribers import declines, mailbox_limits
 from app.subscribers.address import fold_address
@@ -213,7 +213,7 @@ def prune(session: Session, now: datetime, confirmable: timedelta) -> int:
             col(FormSubmission.declined_at) < now - declines.DECLINE_LASTS,
         ),
     )
-    return int(session.execute(delete(FormSubmission).where(*useless)).rowcount)  # type: ignore[attr-defined]
+    return execute_and_count(session, delete(FormSubmission).where(*useless))
 
 
 def _close(session: Session, which: ColumnElement[bool]) -> None:

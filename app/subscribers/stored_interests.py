@@ -12,7 +12,7 @@ from sqlalchemy import select as sql_select
 from sqlalchemy import update as sql_update
 from sqlmodel import Session, col, delete, exists, func, insert, select
 
-from app.storage.database import in_array, insert_many_or_ignore
+from app.storage.database import execute_and_count, in_array, insert_many_or_ignore
 from app.storage.models import InterestQuery, InterestRow, Subscriber
 from app.types import Interest
 
@@ -103,7 +103,7 @@ def forget_unused_queries(session: Session, ids: Collection[int] | None = None) 
         return 0
     # Check `unused` again: a subscriber may have started to use a text between the search and the lock.
     statement = delete(InterestQuery).where(in_array(session, col(InterestQuery.id), locked), unused)
-    return session.execute(statement, execution_options={"synchronize_session": False}).rowcount  # type: ignore[attr-defined, no-any-return]
+    return execute_and_count(session, statement.execution_options(synchronize_session=False))
 
 
 def _query_ids(session: Session, texts: Sequence[str]) -> dict[str, int]:

@@ -60,19 +60,15 @@ class ClaimedBatch:
         return bool(self.requests or self.skipped)
 
 
-# --- claim
-
-
 def claim(
     session: Session,
     *,
     owner: str,
     now: datetime,
-    limit: int | None = None,
+    limit: int = BATCH_SIZE,
     ids: Collection[int] | None = None,
 ) -> list[int]:
     """Claim emails that are due and return their ids. No two senders claim a row at the same time."""
-    limit = limit or BATCH_SIZE
     claimed_ids: list[int] = []
     # One query per state: the index returns a state's emails in order. Sorting all of them takes longer.
     for state in WAITING_STATES:

@@ -17,7 +17,7 @@ from app.delivery.ledger.claims import ALL_EDITIONS
 from app.delivery.ledger.entries import UNDELIVERED, is_held, with_digest
 from app.errors import Conflict, InvalidInput, NotFound
 from app.storage import webhook_endpoints
-from app.storage.database import UtcDateTime, in_array, insert_or_ignore
+from app.storage.database import UtcDateTime, execute_and_count, in_array, insert_or_ignore
 from app.storage.models import (
     Delivery,
     DigestContent,
@@ -65,8 +65,7 @@ def _name(edition: str) -> str | None:
 def end_import_pause(session: Session, since: datetime, scope: str = ALL_EDITIONS) -> bool:
     """End the pause that an import began at `since`. Return False if it is over or was replaced."""
     own = col(SendingPause.edition) == scope, col(SendingPause.reason) == IMPORTED
-    ended = session.execute(delete(SendingPause).where(*own, col(SendingPause.since) == since))
-    if not ended.rowcount:  # type: ignore[attr-defined]
+    if not execute_and_count(session, delete(SendingPause).where(*own, col(SendingPause.since) == since)):
         return False
     if scope == FIRST_DIGESTS:
         _release_first_digests(session)
@@ -121,16 +120,16 @@ def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False
     Raise Conflict if the database was moved, because the new database sends the digests. With `force`,
     resume anyway.
     """
-    pause = session.exec(select(SendingPause).where(SendingPause.edition == edition)).first()
-    if pause and pause.reason.startswith(MOVED) and not force:
+    row = session.exec(select(SendingPause).where(SendingPause.edition == edition)).first()
+    if row and row.reason.startswith(MOVED) and not force:
         raise Conflict(
-            f"{pause.reason}, so digests are sent from there; to send from here anyway, run "
+            f"{row.reason}, so digests are sent from there; to send from here anyway, run "
             "paperboy sending resume --force"
         )
-    lifted = session.execute(delete(SendingPause).where(col(SendingPause.edition) == edition))
+    count = execute_and_count(session, delete(SendingPause).where(col(SendingPause.edition) == edition))
     if edition == FIRST_DIGESTS:
         _release_first_digests(session)
-    return bool(lifted.rowcount)  # type: ignore[attr-defined]
+    return bool(count)
 
 
 def cancel(session: Session, edition: str) -> int:
@@ -139,18 +138,13 @@ def cancel(session: Session, edition: str) -> int:
     Emails that may have arrived become uncertain and are not sent again.
     """
     may_have_arrived = col(Delivery.possibly_delivered)
-    uncertain = {"state": State.UNCERTAIN, "reason": CANCELLED, "next_attempt_at": None, "lease_until": None}
+    is_due = col(Delivery.next_attempt_at).is_not(None)
     of_edition = update(Delivery).where(col(Delivery.edition) == edition)
-    skipped = session.execute(
-        of_edition.where(col(Delivery.state).in_(UNSENT), ~may_have_arrived).values(
-            **{**uncertain, "state": State.SKIPPED}
-        )
-    )
-    to_be_sent_again = col(Delivery.state).in_((*UNSENT, State.UNCERTAIN)) & col(
-        Delivery.next_attempt_at
-    ).is_not(None)
-    held = session.execute(of_edition.where(to_be_sent_again, may_have_arrived).values(**uncertain))
-    return skipped.rowcount + held.rowcount  # type: ignore[attr-defined, no-any-return]
+    cancelled = of_edition.values(reason=CANCELLED, next_attempt_at=None, lease_until=None)
+    skipped = cancelled.where(col(Delivery.state).in_(UNSENT), ~may_have_arrived)
+    count = execute_and_count(session, skipped.values(state=State.SKIPPED))
+    uncertain = cancelled.where(col(Delivery.state).in_((*UNSENT, State.UNCERTAIN)), is_due, may_have_arrived)
+    return count + execute_and_count(session, uncertain.values(state=State.UNCERTAIN))
 
 
 def resend(session: Session, delivery_id: int, now: datetime) -> None:
@@ -172,12 +166,10 @@ def resend(session: Session, delivery_id: int, now: datetime) -> None:
 def resend_uncertain(session: Session, edition: str, now: datetime) -> int:
     """Resend all uncertain digests of an edition whose content is known. Return their number."""
     has_content = exists().where(col(DigestContent.delivery_id) == Delivery.id)
-    resent = session.execute(
-        update(Delivery)
-        .where(col(Delivery.edition) == edition, col(Delivery.state) == State.UNCERTAIN, has_content)
-        .values(next_attempt_at=now, give_up_at=None)
+    uncertain = update(Delivery).where(
+        col(Delivery.edition) == edition, col(Delivery.state) == State.UNCERTAIN, has_content
     )
-    return resent.rowcount  # type: ignore[attr-defined, no-any-return]
+    return execute_and_count(session, uncertain.values(next_attempt_at=now, give_up_at=None))
 
 
 def confirm_arrival(session: Session, delivery_id: int, now: datetime) -> None:
@@ -204,8 +196,7 @@ def _record_arrival(session: Session, mails: ColumnElement[bool], now: datetime)
     uncertain = update(Delivery).where(mails, col(Delivery.state) == State.UNCERTAIN)
     due_at = col(Delivery.due_at)  # the actual time of sending is unknown
     sent_at = case((due_at < now, due_at), else_=literal(now, UtcDateTime))
-    recorded = session.execute(uncertain.values(**values, sent_at=sent_at))
-    return recorded.rowcount  # type: ignore[attr-defined, no-any-return]
+    return execute_and_count(session, uncertain.values(**values, sent_at=sent_at))
 
 
 def count_held_uncertain(session: Session, since: datetime) -> dict[str, int]:
@@ -232,8 +223,7 @@ def retry_failed(session: Session, edition: str, now: datetime) -> int:
         col(Delivery.edition) == edition, in_array(session, col(Delivery.subscriber_id), active)
     )
     values = {"state": State.PENDING, "reason": "", "attempts": 0, "next_attempt_at": now, "give_up_at": None}
-    updated = session.execute(update(Delivery).where(col(Delivery.id).in_(retried)).values(**values))
-    return updated.rowcount  # type: ignore[attr-defined, no-any-return]
+    return execute_and_count(session, update(Delivery).where(col(Delivery.id).in_(retried)).values(**values))
 
 
 def count_retryable(session: Session, since: datetime) -> dict[str, int]:

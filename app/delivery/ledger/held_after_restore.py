@@ -10,7 +10,7 @@ from sqlalchemy import Table, func, insert, inspect, or_, select, text, update
 from sqlmodel import Session
 
 from app.delivery.ledger.claims import LEASED_STATES, WAITING_STATES
-from app.storage.database import Database
+from app.storage.database import Database, execute_and_count
 from app.storage.models import Delivery, DigestContent, Paper, PaperSnapshot, Subscriber
 from app.storage.models import DeliveryState as State
 
@@ -32,7 +32,8 @@ def hold_waiting(session: Session, now: datetime) -> int:
     Emails that are due later cannot have been sent.
     """
     was_waiting = _DELIVERIES.c.state.in_(WAITING_STATES) & (_DELIVERIES.c.next_attempt_at <= now)
-    held = session.execute(
+    return execute_and_count(
+        session,
         update(_DELIVERIES)
         .where(or_(was_waiting, _DELIVERIES.c.state.in_(LEASED_STATES)))
         .values(
@@ -41,9 +42,8 @@ def hold_waiting(session: Session, now: datetime) -> int:
             possibly_delivered=True,
             next_attempt_at=None,
             lease_until=None,
-        )
+        ),
     )
-    return held.rowcount  # type: ignore[attr-defined, no-any-return]
 
 
 def skip_ids(session: Session) -> None:
@@ -79,8 +79,8 @@ def copy_since(session: Session, previous: Database, backup_at: datetime) -> int
             if row["subscriber_id"] not in ids:
                 continue  # the subscriber signed up after the backup
             values = dict(row)
-            changed = session.execute(update(_DELIVERIES).where(_DELIVERIES.c.id == row["id"]).values(values))
-            if not changed.rowcount:  # type: ignore[attr-defined]
+            own = update(_DELIVERIES).where(_DELIVERIES.c.id == row["id"])
+            if not execute_and_count(session, own.values(values)):
                 session.execute(insert(_DELIVERIES), [values])
                 contents = source.execute(select(_CONTENTS).where(_CONTENTS.c.delivery_id == row["id"]))
                 _insert(session, _CONTENTS, contents.mappings().all())

@@ -26,10 +26,7 @@ from app.types import SendOutcome, SendResult
 OnFailed = Callable[[Session, int, int, SendResult, datetime], None]
 # States in which the owner's result counts. In all other states, the email was released, sent or given up.
 OPEN_STATES = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
-NOT_ATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
-RETRIED = (
-    SendOutcome.DEFERRED, SendOutcome.THROTTLED, SendOutcome.UNREACHABLE, SendOutcome.SENDER_REJECTED,
-)  # fmt: skip
+UNATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
 ERASING = ("erased", "declined", "signup_replaced")  # events after which no personal data is kept
 _DELIVERIES = cast("Table", inspect(Delivery).local_table)
 
@@ -130,7 +127,7 @@ def _record_others(
         attempt = by_id[delivery_id]
         if subscriber.state is SubscriberState.ERASED:  # the relay's text may name the subscriber
             attempt = attempt._replace(result=attempt.result._replace(text=""), subject="")
-        if attempt.result.outcome in NOT_ATTEMPTED:
+        if attempt.result.outcome in UNATTEMPTED:
             if delivery.state in LEASED_STATES:  # otherwise, it was cancelled or held in the meantime
                 _unclaim(session, delivery, subscriber)
         elif delivery.state in OPEN_STATES:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from sqlmodel import Session, col, delete, select
 
-from app.storage.database import in_array, insert_many_or_ignore
+from app.storage.database import execute_and_count, in_array, insert_many_or_ignore
 from app.storage.models import PaperSnapshot
 from app.types import Digest, DigestItem, Marks, PaperUpdate, Section, UpdateKind
 
@@ -199,7 +199,7 @@ def prune_snapshots(session: Session, before: datetime) -> int:
     A digest may use a snapshot up to a day older than itself.
     """
     outdated = delete(PaperSnapshot).where(col(PaperSnapshot.created_at) < before - A_DAY)
-    return session.execute(outdated).rowcount  # type: ignore[attr-defined, no-any-return]
+    return execute_and_count(session, outdated)
 
 
 # --- read back
