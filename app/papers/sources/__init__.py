@@ -36,7 +36,7 @@ from app.types import ParseResult, SourceKind
 
 @dataclass(frozen=True, slots=True)
 class PolledType:
-    """How sources of a kind are configured and polled."""
+    """The configuration and the polling of the sources of a kind."""
 
     label: str
     fetch: Callable[[Client, SourceState, datetime], AsyncIterator[FetchedPage]]
@@ -47,7 +47,7 @@ class PolledType:
 
 @dataclass(frozen=True, slots=True)
 class SourceType:
-    """How responses and files of a kind are parsed."""
+    """A kind of source: the parser of its responses and files, and how it is polled."""
 
     parse: Callable[[bytes | str, date | None], ParseResult] | None  # None: see `files.parse_file`
     polled: PolledType | None = None
