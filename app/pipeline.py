@@ -172,7 +172,7 @@ def fetch_pictures(app: Application, now: datetime) -> Counter[str]:
 
 def try_source(app: Application, kind: SourceKind, config: Mapping[str, Any], now: datetime) -> TrialResult:
     """Fetch the newest papers of a source that has not been added yet. Nothing is stored."""
-    return source_trial.try_source(app.poll_context, kind, config, app.timeline(now).start)
+    return source_trial.try_source(app.poll_context, kind, config, now)
 
 
 def train(app: Application, now: datetime) -> TrainingResult:

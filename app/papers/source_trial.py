@@ -13,6 +13,7 @@ from datetime import date, datetime, timedelta
 from time import monotonic
 from typing import Any
 
+from app import clock
 from app.errors import Conflict, SourceError
 from app.papers import ingest, poll_schedule, source_registry, sources
 from app.papers.polling import PollContext, client_of
@@ -69,6 +70,7 @@ def try_source(
     with lease as acquired:
         if not acquired:
             raise Conflict("arXiv is being polled, and allows only one connection: try again in a minute")
+        now = clock.Timeline(now, context.db.skew).start
         parsed, warning, error = deadlines.run(_fetch(context, source, now))
     return _compare(context, source, parsed, now, warning, error)
 

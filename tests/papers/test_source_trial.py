@@ -16,6 +16,7 @@ from app.papers import poll_history, source_trial
 from app.papers.sources import host_rate_limits
 from app.papers.sources.http_client import HttpTransport
 from app.storage import locks
+from app.storage.database import Database
 from app.storage.models import JobRun, Listing, Paper, Source, SourcePoll
 from app.types import SourceKind
 from tests.papers.sources import responses
@@ -134,6 +135,25 @@ def test_trial_of_arxiv_waits_for_its_lease(live: Application, now: datetime) ->
         assert pipeline.try_source(live, SourceKind.FEED, FEED, now).error == ""
     with pytest.raises(InvalidInput):
         pipeline.try_source(live, SourceKind.FEED, {"url": "file:///etc/passwd"}, now)
+
+
+def test_lease_of_a_trial_begins_now_by_the_database_clock(
+    live: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease of arXiv must not be corrected twice, or it would begin hours too early or too late."""
+    ahead, acquire, acquired_at = timedelta(hours=1), locks.acquire, list[datetime]()
+
+    def record(
+        session: Session, name: str, holder: str, at: datetime, lasting: timedelta, edition: str
+    ) -> bool:
+        acquired_at.append(at)
+        return acquire(session, name, holder, at, lasting, edition)
+
+    monkeypatch.setattr(Database, "skew", lambda _database: ahead)
+    monkeypatch.setattr(locks, "skew", lambda _session: ahead)
+    monkeypatch.setattr(locks, "acquire", record)
+    pipeline.try_source(live, SourceKind.ARXIV_FEED, {"categories": ["cs.CL"]}, now)
+    assert acquired_at == [now + ahead]
 
 
 def test_failed_polls_are_in_the_history(live: Application, now: datetime, upstreams: FakeUpstreams) -> None:
