@@ -45,7 +45,10 @@ class Application:
 
     @cached_property
     def schema(self) -> SchemaGuard:
-        """Return the guard that refuses to send if the database belongs to another release."""
+        """Return the guard that refuses to run if the database belongs to another release.
+
+        Work on what leaves the service (digests, emails, events) requires it. Other jobs can be repeated.
+        """
         return SchemaGuard(self.db)
 
     def timeline(self, now: datetime) -> clock.Timeline:

@@ -1,28 +1,32 @@
 """READ FIRST. The functions of the service, stage by stage. The web, the CLI and the scheduler call them.
 
-refresh()          poll sources → records → the archive
-try_source()       a source that has not been added yet → its newest papers; nothing is stored
-recheck()          papers that subscribers were sent or liked → withdrawals and new code
-read_files()       saved responses → records → the archive
-summarise()        papers without a summary → one sentence from a language model, if one is configured
-fetch_pictures()   recently listed papers with the URL of a picture → small copies of the pictures
-train()            the archive → a new model, at night and when the archive has outgrown the old model
-answer_requests()  submitted forms → a confirmation, a link or nothing → mail
-plan()             due subscribers → match → compose → the ledger
-plan_first()       the first digest of one subscriber, at once → the ledger
-sign_ahead()       digests in the ledger that are not yet due → signatures
-send()             the ledger → mail, whenever something is sendable
-send_due()         plan(), send() and sign_ahead() in one run, for use without the scheduler
-send_pending()     sendable deliveries → HTML and text → bytes → the relay → the ledger
-preview()          the digest that a subscriber with these preferences would get
-interest_hint()    an interest → a hint, if it seems to be misspelt or matches nothing
-preview_due()      the digests that subscribers would get now
-backtest()         the digests that interests would have produced over recent days
-explain()          why a subscriber was sent a paper, or why not
-render_digest()    a digest → the rendered email
-send_test()        a digest → a test email to any address, without the ledger
-read_bounces()     notices in the bounce mailbox and folder → events, scores, suppressions
-apply_bounces()    notices from a webhook → events, scores, suppressions
+refresh()             poll sources → records → the archive
+recheck()             papers that subscribers were sent or liked → withdrawals and new code
+read_files()          saved responses → records → the archive
+summarise()           papers without a summary → one sentence from a language model, if one is configured
+fetch_pictures()      recently listed papers with the URL of a picture → small copies of the pictures
+try_source()          a source that has not been added yet → its newest papers; nothing is stored
+train()               the archive → a new model, at night and when the archive has outgrown the old model
+plan()                due subscribers → match → compose → the ledger
+plan_first()          the first digest of one subscriber, at once → the ledger
+sign_ahead()          digests in the ledger that are not yet due → signatures
+send()                the ledger → mail, whenever something is sendable
+has_more_to_send()    whether the ledger has enough sendable emails for another process
+has_more_to_plan()    whether enough digests are due for another process
+has_more_to_sign()    whether the ledger has enough unsigned digests for another process
+send_due()            plan(), send() and sign_ahead() in one run, for use without the scheduler
+answer_requests()     submitted forms → a confirmation, a link or nothing → mail
+send_pending()        sendable deliveries → HTML and text → bytes → the relay → the ledger
+preview()             the digest that a subscriber with these preferences would get
+preview_with_hints()  the same, with a hint for each interest that needs one
+interest_hint()       an interest → a hint, if it seems to be misspelt or matches nothing
+backtest()            the digests that interests would have produced over recent days
+preview_due()         the digests that subscribers would get now
+explain()             why a subscriber was sent a paper, or why not
+render_digest()       a digest → the rendered email
+send_test()           a digest → a test email to any address, without the ledger
+read_bounces()        notices in the bounce mailbox and folder → events, scores, suppressions
+apply_bounces()       notices from a webhook → events, scores, suppressions
 """
 
 from __future__ import annotations
@@ -50,13 +54,10 @@ from app.papers import llm_summaries, picture_fetching, polling, rechecking, sou
 from app.papers.polling import FileImportResult, PollResult
 from app.papers.source_trial import TrialResult
 from app.papers.sources import deadlines
-from app.relevance import query_language
+from app.relevance import model_store, query_language
 from app.relevance.model_store import TrainingResult
 from app.relevance.suggestions import InterestHint
-from app.storage import (
-    job_runs,
-    locks,
-)
+from app.storage import job_runs, locks
 from app.storage.models import Delivery
 from app.types import (
     DEFAULT_MAX_PAPERS,
@@ -71,7 +72,7 @@ from app.types import (
 
 log = structlog.get_logger(__name__)
 
-TRAINING_LEASE = SUMMARY_LEASE = PICTURE_LEASE = timedelta(minutes=30)  # much longer than these jobs take
+JOB_LEASE = timedelta(minutes=30)  # much longer than the jobs take that use it
 FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # limits for previews; arXiv began on FIRST_DAY
 
 
@@ -128,13 +129,11 @@ def summarise(app: Application, now: datetime) -> Counter[str]:
     """
     if not app.settings.summary_url:
         return Counter()
-    with locks.hold(app.db, llm_summaries.JOB, now, SUMMARY_LEASE) as acquired:
+    with locks.hold(app.db, llm_summaries.JOB, now, JOB_LEASE) as acquired:
+        if not acquired:
+            return Counter()
         with app.db.read() as session:
-            papers = (
-                llm_summaries.papers_to_summarize(session, now, app.settings.candidate_days)
-                if acquired
-                else []
-            )
+            papers = llm_summaries.papers_to_summarize(session, now, app.settings.candidate_days)
         if not papers:
             return Counter()
         with job_runs.record(app.db, llm_summaries.JOB, now) as run:
@@ -156,9 +155,11 @@ def fetch_pictures(app: Application, now: datetime) -> Counter[str]:
     """
     if not app.settings.pictures:
         return Counter()
-    with locks.hold(app.db, picture_fetching.JOB, now, PICTURE_LEASE) as acquired:
+    with locks.hold(app.db, picture_fetching.JOB, now, JOB_LEASE) as acquired:
+        if not acquired:
+            return Counter()
         with app.db.read() as session:
-            missing = picture_fetching.pictures_to_fetch(session, now) if acquired else []
+            missing = picture_fetching.pictures_to_fetch(session, now)
         if not missing:
             return Counter()
         with job_runs.record(app.db, picture_fetching.JOB, now) as run:
@@ -180,10 +181,10 @@ def train(app: Application, now: datetime) -> TrainingResult:
 
     Only one process trains a model at a time.
     """
-    with locks.hold(app.db, "train", now, TRAINING_LEASE) as acquired:
+    with locks.hold(app.db, model_store.JOB, now, JOB_LEASE) as acquired:
         if not acquired:
             return TrainingResult(None, 0, "another process is training a model now")
-        with job_runs.record(app.db, "train", now) as run:
+        with job_runs.record(app.db, model_store.JOB, now) as run:
             result = app.models.train(app.db, now)
             run.add({"papers": result.papers, "models": result.model_id is not None})
     return result
@@ -196,7 +197,8 @@ def plan(app: Application, now: datetime) -> Counter[str]:
     once. No job run is recorded if nobody is due.
     """
     time = app.timeline(now)
-    if not _end_pauses_and_check_due(app, time.start):
+    _end_pauses(app, time.start)
+    if not _anyone_due(app, time.start):
         return Counter()
     with job_runs.record(app.db, "plan", time.start) as run:
         _plan(app, time, run)
@@ -224,10 +226,14 @@ def plan_first(app: Application, subscriber_id: int, now: datetime) -> Delivery 
         return subscribers.first_digest(session, subscribers.get(session, subscriber_id), now)
 
 
-def _end_pauses_and_check_due(app: Application, now: datetime) -> bool:
+def _end_pauses(app: Application, now: datetime) -> None:
     app.schema.require()
     with app.db.write() as session:
         subscribers.end_expired_pauses(session, now)
+
+
+def _anyone_due(app: Application, now: datetime) -> bool:
+    with app.db.read() as session:
         return planning.anyone_due(app.digest_context, session, now)
 
 
@@ -246,7 +252,7 @@ def sign_ahead(app: Application, now: datetime) -> Counter[str]:
     with app.db.read() as session:
         if not presigning.has_unsigned(app.sender, session, time.start):
             return Counter()
-    with job_runs.record(app.db, "sign", time.start) as run:
+    with job_runs.record(app.db, presigning.JOB, time.start) as run:
         _sign_ahead(app, time.start, run)
     return run.counts
 
@@ -303,7 +309,8 @@ def has_more_to_sign(app: Application, now: datetime) -> bool:
 def send_due(app: Application, now: datetime) -> Counter[str]:
     """Plan the digests that are due, send sendable emails and sign digests ahead, as one job run."""
     time = app.timeline(now)
-    if not (_end_pauses_and_check_due(app, time.start) or _anything_to_send(app, time.start)):
+    _end_pauses(app, time.start)
+    if not (_anyone_due(app, time.start) or _anything_to_send(app, time.start)):
         return Counter()
     with job_runs.record(app.db, "send", time.start) as run:
         _plan(app, time, run)
@@ -380,7 +387,10 @@ def preview(
 def preview_with_hints(
     app: Application, preferences: subscribers.Preferences, now: datetime, *, day: date | None = None
 ) -> tuple[Digest | Skip, list[InterestHint]]:
-    """Return the same digest as `preview`, and a hint for each interest that needs one."""
+    """Return the digest of these preferences on `day`, and a hint for each interest that needs one.
+
+    The digest is the one that a new subscriber would get. Nothing is stored.
+    """
     builder = _builder(app, now, day)
     digest = builder.preview((day or now.date()).isoformat(), preferences)
     texts = [interest.text for interest in subscribers.deduplicate(preferences.interests)]
@@ -389,7 +399,8 @@ def preview_with_hints(
 
 def interest_hint(app: Application, text: str, now: datetime) -> InterestHint:
     """Return a hint for the subscriber about an interest. Raise InvalidInterest if it cannot be parsed."""
-    return _builder(app, now).interests.hint(query_language.parse(text).text)
+    normal_form = query_language.parse(text).text  # raises InvalidInterest
+    return _builder(app, now).interests.hint(normal_form)
 
 
 def _builder(app: Application, now: datetime, day: date | None = None) -> DigestBuilder:

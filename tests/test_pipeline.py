@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +41,13 @@ def app(app: Application) -> Application:
             factories.add_paper(session, source, title, TODAY, NOW, abstract=f"{title}, at last.")
         factories.add_subscriber(session, "alice@example.org", ["language agents"], NOW)
     return app
+
+
+def test_docstring_lists_the_functions_in_order() -> None:
+    functions = filter(inspect.isfunction, vars(pipeline).values())
+    defined = [each.__name__ for each in functions if each.__module__ == pipeline.__name__]
+    public = [name for name in defined if not name.startswith("_")]
+    assert re.findall(r"^(\w+)\(\) ", pipeline.__doc__ or "", re.MULTILINE) == public
 
 
 def plan(app: Application, now: datetime) -> Counter[str]:

@@ -19,6 +19,8 @@ from app.relevance.model import RelevanceModel
 from app.storage.database import Database
 from app.storage.models import Paper, TrainedModel
 
+JOB = "train"
+
 # With fewer papers, the bundled model is used. A model trained on this many is as good (docs/benchmarks.md).
 MIN_PAPERS = 2_000
 MAX_PAPERS = 20_000  # the newest ones are used for training; older ones say little about how people write now
