@@ -6,7 +6,6 @@ OutgoingMail → SendResult
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import date, datetime
 from enum import StrEnum
@@ -23,8 +22,8 @@ class SourceKind(StrEnum):
     ARXIV_FEED = "arxiv_feed"  # the daily announcement feed
     ARXIV_OAI = "arxiv_oai"  # the back catalogue, through OAI-PMH
     FEED = "feed"
-    PAGE = "page"
-    JSONL = "jsonl"
+    PAGE = "page"  # a search page of Hugging Face, saved as text
+    JSONL = "jsonl"  # one paper per line, for example from a crawler
 
 
 class Cadence(StrEnum):
@@ -149,7 +148,7 @@ class IngestSummary:
             more_rejections=total.more_rejections + excess,
         )
 
-    def of(self, origin: str) -> IngestSummary:
+    def with_origin(self, origin: str) -> IngestSummary:
         """Return a copy whose rejections name the file or source that contains their rows."""
         rejections = tuple(replace(rejection, origin=origin) for rejection in self.rejections)
         return replace(self, rejections=rejections)
@@ -320,7 +319,7 @@ class Section:
     @property
     def scored(self) -> list[tuple[DigestItem, float]]:
         """The items, each with its score."""
-        return list(zip(self.picks, self.scores or itertools.repeat(0.0), strict=False))
+        return list(zip(self.picks, self.scores or (0.0,) * len(self.picks), strict=True))
 
 
 class UpdateKind(StrEnum):
@@ -364,7 +363,8 @@ class Digest:
         values = asdict(self)
         for section, own in zip(values["sections"], self.sections, strict=True):
             del section["scores"]
-            section["picks"] = tuple(asdict(item) | {"score": score} for item, score in own.scored)
+            for item, (_, score) in zip(section["picks"], own.scored, strict=True):
+                item["score"] = score
         return values
 
 

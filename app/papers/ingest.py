@@ -53,7 +53,7 @@ def store(
     for rows in _batches(parsed):
         candidates = duplicate_candidates.find(session, rows)
         summary += _store_batch(_Batch(session, source, now, polled, candidates), rows)
-    return summary.of(origin)
+    return summary.with_origin(origin)
 
 
 def find_existing(session: Session, source: Source, parsed: ParseResult, now: datetime) -> list[int | None]:
@@ -95,7 +95,7 @@ def store_in_batches(
             summary += _store_batch(_Batch(session, source, now, polled, candidates), rows)
             if number == len(batches):
                 finish(source)
-    return summary.of(origin)
+    return summary.with_origin(origin)
 
 
 def _parser_rejections(parsed: ParseResult) -> IngestSummary:
