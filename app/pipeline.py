@@ -45,6 +45,7 @@ from app.application import Application
 from app.bounces import Notice, processing
 from app.clock import Timeline
 from app.delivery import ledger, presigning, sender
+from app.delivery.send_result import SendResult
 from app.digests import backtesting, explanation, planning
 from app.digests.builder import DigestBuilder
 from app.digests.explanation_types import Explanation
@@ -59,16 +60,7 @@ from app.relevance.model_store import TrainingResult
 from app.relevance.suggestions import InterestHint
 from app.storage import job_runs, locks
 from app.storage.models import Delivery
-from app.types import (
-    DEFAULT_MAX_PAPERS,
-    Digest,
-    IngestSummary,
-    Interest,
-    RenderedMail,
-    SendResult,
-    Skip,
-    SourceKind,
-)
+from app.types import DEFAULT_MAX_PAPERS, Digest, IngestSummary, Interest, RenderedMail, Skip, SourceKind
 
 log = structlog.get_logger(__name__)
 

@@ -1,7 +1,10 @@
-"""PURE. The values that packages exchange, in the order in which data flows.
+"""PURE. The values that packages exchange: stored enums, then values in the order in which data flows.
 
-PaperRecord → (archive) → PaperView → Match, Trend → DigestItem → Digest → MailRequest → RenderedMail →
-OutgoingMail → SendResult
+PaperRecord → ParseResult → (archive) → IngestSummary, PaperView → Trend, Match with an Interest or Feedback
+→ CardReason → DigestItem → Section → Digest, with PaperUpdates, or Skip → MailRequest → RenderedMail
+→ `mail.message.OutgoingMail` → `delivery.send_result.SendResult`
+
+An OperatorReport becomes a RenderedMail without a MailRequest.
 """
 
 from __future__ import annotations
@@ -430,41 +433,3 @@ class OperatorReport:
     sections: tuple[ReportSection, ...]
     path: str = "/admin"
     button: str = "Open the admin pages"
-
-
-class OutgoingMail(NamedTuple):
-    """An email as bytes, with its envelope."""
-
-    delivery_id: int
-    message_id: str
-    subject: str
-    sender: str  # the signed return path
-    recipient: str
-    data: bytes  # lines end in CRLF
-    needs_smtputf8: bool = False
-    no_leading_dots: bool = False  # True if `data` needs no dot-stuffing; checking takes 20 µs
-
-
-class SendOutcome(StrEnum):
-    """The outcome of one attempt to send an email to the relay."""
-
-    ACCEPTED = "accepted"
-    DEFERRED = "deferred"  # a temporary refusal, or the connection broke before the body was sent
-    THROTTLED = "throttled"  # a temporary refusal of all our emails by the recipient's provider
-    HARD_BOUNCE = "hard_bounce"  # the mailbox does not exist
-    SOFT_BOUNCE = "soft_bounce"  # this email was refused, but the address may be valid
-    MAILBOX_FULL = "mailbox_full"  # also a soft bounce
-    SENDER_REJECTED = "sender_rejected"  # the relay refuses us as a sender, for any recipient
-    UNCERTAIN = "uncertain"  # the connection broke after we began to send the body
-    UNREACHABLE = "unreachable"  # no connection to the relay was possible
-    UNSENDABLE = "unsendable"  # the email cannot be composed, or this relay cannot carry it
-    WITHDRAWN = "withdrawn"  # no longer sendable when its turn came
-    NOT_ATTEMPTED = "not_attempted"  # the run stopped before its turn
-
-
-class SendResult(NamedTuple):
-    """The outcome of an attempt, with the relay's reply."""
-
-    outcome: SendOutcome
-    code: int | None = None
-    text: str = ""

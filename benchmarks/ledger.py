@@ -26,11 +26,12 @@ from app import bounces
 from app.delivery import ledger
 from app.delivery.journal import AttemptResult
 from app.delivery.ledger import expiry
+from app.delivery.send_result import SendOutcome, SendResult
 from app.digests import planning, reconciliation
 from app.settings import UncertainPolicy
 from app.storage import database, schema
 from app.storage.models import Delivery, Event, Subscriber
-from app.types import SendOutcome, SendResult, Skip
+from app.types import Skip
 from tests.support import large_ledger
 
 NOW = large_ledger.LAST_HOUR + timedelta(minutes=5)

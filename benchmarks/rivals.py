@@ -17,8 +17,9 @@ import aiosmtplib
 import dkim
 
 from app.application import Application
+from app.mail.message import OutgoingMail
 from app.storage.database import ROOT
-from app.types import OutgoingMail, RenderedMail
+from app.types import RenderedMail
 from benchmarks import workload
 from benchmarks.forks import Measurement
 from benchmarks.postfix_tools import Sink

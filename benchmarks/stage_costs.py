@@ -17,10 +17,12 @@ from sqlmodel import select
 from app import bounces
 from app.application import Application
 from app.delivery import ledger, presigning
+from app.delivery.send_result import SendOutcome, SendResult
 from app.delivery.smtp.connection_pool import ConnectionPool
+from app.mail.message import OutgoingMail
 from app.runtime import interpreter
 from app.storage.models import Delivery, DeliveryState
-from app.types import MailRequest, OutgoingMail, SendOutcome, SendResult
+from app.types import MailRequest
 from benchmarks import forks, workload
 from benchmarks.postfix_tools import Sink
 

@@ -30,6 +30,7 @@ PURE = (
     "bounces.webhook_signatures",
     "bounces.webhook_formats",
     "delivery.mail_providers",
+    "delivery.send_result",
     "delivery.smtp.fair_queue",
     "delivery.smtp.protocol",
     "delivery.smtp.responses",

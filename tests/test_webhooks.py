@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select
 from app import bounces, maintenance, pipeline, subscribers, webhooks
 from app.application import Application
 from app.delivery import ledger
+from app.delivery.send_result import SendOutcome, SendResult
 from app.doctor import service_state
 from app.errors import Conflict, InvalidInput
 from app.papers import polling
@@ -28,7 +29,7 @@ from app.storage.models import (
 )
 from app.storage.webhook_endpoints import WebhookAttempt
 from app.subscribers import Preferences, SignUp
-from app.types import Interest, SendOutcome, SendResult
+from app.types import Interest
 from tests.support import factories
 from tests.support.mail_server import MailServer
 from tests.support.webhook_receiver import WebhookReceiver

@@ -17,6 +17,7 @@ from sqlmodel import Session, col, exists, select
 from app.bounces import soft_bounce_score
 from app.bounces.notices import Notice
 from app.delivery import suppression
+from app.delivery.send_result import SendOutcome, SendResult
 from app.errors import LinkForged
 from app.links import LinkSigner
 from app.storage import webhook_endpoints
@@ -25,7 +26,6 @@ from app.storage.models import Delivery, DeliveryState, Event, Subscriber, Webho
 from app.storage.models import SubscriberState as State
 from app.subscribers import event_log, repository
 from app.text import sanitize
-from app.types import SendOutcome, SendResult
 
 HARD, SOFT, TRUSTED = "bounce", "soft_bounce", "trusted_again"
 COMPLAINT, OPT_OUT, SENDER_REJECTION = "complaint", "opt_out", "refused_us"

@@ -13,20 +13,13 @@ from sqlmodel import col
 from app import clock, pipeline, subscribers
 from app.cli import explain, output, subscriber_changes, subscriber_files
 from app.cli.subscriber_changes import SubscriberName
+from app.delivery.send_result import SendOutcome
 from app.errors import Conflict
 from app.storage import audit_log
 from app.storage.models import Subscriber, SubscriberState
 from app.subscribers import Preferences
 from app.text.in_words import count_of
-from app.types import (
-    DEFAULT_MAX_PAPERS,
-    DEFAULT_MIN_PAPERS,
-    Cadence,
-    EmptyDigestPolicy,
-    Interest,
-    SendOutcome,
-    Skip,
-)
+from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest, Skip
 
 group = typer.Typer(
     no_args_is_help=True, help="List, show, add, change, import, export and erase subscribers."

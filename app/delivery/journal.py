@@ -31,8 +31,8 @@ from typing import NamedTuple
 
 import structlog
 
+from app.delivery.send_result import SendOutcome, SendResult
 from app.errors import JournalError
-from app.types import SendOutcome, SendResult
 
 ALLOCATION = 1 << 18  # bytes by which the file grows
 COMPACT_AT = 1 << 20  # bytes in the file after which acknowledged lines are dropped

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from app.delivery.journal import AttemptResult
-from app.types import SendOutcome
+from app.delivery.send_result import SendOutcome
 
 TAKEN_OVER = "taken over"  # in place of the state, if another sender now has the email
 

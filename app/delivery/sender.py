@@ -18,15 +18,17 @@ from threading import Event
 
 from app.clock import Timeline
 from app.delivery import ledger
+from app.delivery.send_result import SendOutcome, SendResult
 from app.delivery.smtp import connection_pool
 from app.delivery.smtp.connection_pool import ConnectionPool
 from app.errors import DeliveryError
 from app.mail.composer import Composer, Draft
+from app.mail.message import OutgoingMail
 from app.runtime import interpreter
 from app.settings import Settings
 from app.storage import live_processes
 from app.storage.database import Database
-from app.types import Digest, MailKind, MailRequest, OutgoingMail, SendOutcome, SendResult
+from app.types import Digest, MailKind, MailRequest
 
 SIGNING_GROUP = 16  # emails that are composed without a pause and then signed by one thread
 MAX_GROUPS_SIGNING = 4  # groups that are being signed while the relay receives earlier ones

@@ -12,10 +12,11 @@ from datetime import datetime, timedelta
 import structlog
 
 from app.application import Application
+from app.delivery.send_result import SendOutcome
 from app.delivery.smtp import connection_pool
 from app.doctor.findings import Finding
 from app.errors import DeliveryError
-from app.types import OperatorReport, SendOutcome
+from app.types import OperatorReport
 
 log = structlog.get_logger(__name__)
 

@@ -31,14 +31,14 @@ from app.mail import (
     text_limits,
 )
 from app.mail.fragments import EncodedSection, Fragments, Line, Shell, Subject, TemplatePieces
-from app.mail.message import SOFT_BREAK
+from app.mail.message import SOFT_BREAK, OutgoingMail
 from app.mail.render import Renderer
 from app.mail.subject_and_preview import PREVIEW_TITLES
 from app.mail.text_limits import LIMIT_STEPS, MAX_HTML_BYTES
 from app.relevance import query_language
 from app.settings import Settings
 from app.text import characters, direction, in_words, shortening, wrapping
-from app.types import Digest, MailKind, MailRequest, OperatorReport, OutgoingMail
+from app.types import Digest, MailKind, MailRequest, OperatorReport
 
 # The tokens in a digest: one shared by the links in all cards, and one for each link in the footer. All but
 # the last identify only the subscriber; VIEW also identifies the delivery.

@@ -17,9 +17,10 @@ from datetime import UTC, datetime
 from email.header import Header
 from email.utils import format_datetime, quote
 from functools import lru_cache
+from typing import NamedTuple
 
 from app.errors import DeliveryError
-from app.types import OutgoingMail, RenderedMail
+from app.types import RenderedMail
 
 # Quoted-printable never contains "=_", so this cannot occur in a part.
 BOUNDARY = "=_paperboy"
@@ -45,6 +46,19 @@ class Envelope:
     from_address: str
     to_address: str
     date: datetime
+
+
+class OutgoingMail(NamedTuple):
+    """An email as bytes, with its envelope."""
+
+    delivery_id: int
+    message_id: str
+    subject: str
+    sender: str  # the signed return path
+    recipient: str
+    data: bytes  # lines end in CRLF
+    needs_smtputf8: bool = False
+    no_leading_dots: bool = False  # True if `data` needs no dot-stuffing; checking takes 20 µs
 
 
 def compose(mail: RenderedMail, envelope: Envelope) -> OutgoingMail:

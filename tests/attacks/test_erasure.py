@@ -14,10 +14,11 @@ from app import bounces, pipeline, subscribers
 from app.application import Application
 from app.bounces import Kind, Notice, processing
 from app.delivery import ledger, suppression
+from app.delivery.send_result import SendOutcome, SendResult
 from app.storage import audit_log
 from app.storage.models import InterestQuery, Subscriber, Suppression
 from app.subscribers import MatchedReferences, Preferences, SignUp, stored_interests
-from app.types import Interest, MailKind, PaperRecord, SendOutcome, SendResult
+from app.types import Interest, MailKind, PaperRecord
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
 

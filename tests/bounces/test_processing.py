@@ -25,12 +25,13 @@ from app import bounces, main, pipeline, subscribers
 from app.application import Application
 from app.bounces import processing
 from app.delivery import suppression
+from app.delivery.send_result import SendOutcome, SendResult
 from app.errors import MailboxError
 from app.links import Purpose
 from app.settings import Settings
 from app.storage import locks
 from app.storage.models import Delivery, DeliveryState, Event, JobRun, Subscriber, SubscriberState
-from app.types import MailKind, SendOutcome, SendResult
+from app.types import MailKind
 from tests.bounces.mails import PERSONAL_MAIL, complaint, dsn, vacation
 from tests.conftest import NOW
 from tests.support import factories

@@ -10,8 +10,8 @@ import pytest
 
 from app.delivery import journal
 from app.delivery.journal import AbandonedJournal, AttemptResult, Journal
+from app.delivery.send_result import SendOutcome, SendResult
 from app.errors import JournalError
-from app.types import SendOutcome, SendResult
 
 QUEUED = SendResult(SendOutcome.ACCEPTED, 250, "2.0.0 Ok: queued as 4F1C")
 OWNER = "host:1:abc"

@@ -11,11 +11,11 @@ from app import pipeline
 from app.application import Application
 from app.delivery import ledger
 from app.delivery.ledger import receiver_backoffs
+from app.delivery.send_result import SendOutcome
 from app.delivery.smtp.responses import classify
 from app.doctor import service_state
 from app.relevance.model_store import ModelStore
 from app.storage.models import Delivery, DeliveryState, Subscriber
-from app.types import SendOutcome
 from tests.delivery.ledger.test_ledger import deliveries_by_name, enqueue_mails, states_by_name, still_clock
 from tests.support.mail_server import MailServer
 

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from app.delivery import result_log
 from app.delivery.journal import AttemptResult
-from app.types import SendOutcome, SendResult
+from app.delivery.send_result import SendOutcome, SendResult
 
 
 def test_a_batch_and_each_failure_are_logged() -> None:

@@ -16,8 +16,8 @@ from app.application import Application
 from app.delivery import ledger
 from app.delivery.journal import AttemptResult, Journal
 from app.delivery.ledger import ClaimedBatch
+from app.delivery.send_result import SendOutcome, SendResult
 from app.storage import database
-from app.types import SendOutcome, SendResult
 from tests.faults import checks
 from tests.faults.sender_process import Death, Starter
 

@@ -22,6 +22,7 @@ from app.errors import DeliveryError, InvalidSettings
 from app.links import LinkSigner
 from app.mail import fragments, text_limits
 from app.mail.composer import Composer
+from app.mail.message import OutgoingMail
 from app.mail.render import Renderer
 from app.settings import Settings
 from app.types import (
@@ -30,7 +31,6 @@ from app.types import (
     MailKind,
     MailRequest,
     Marks,
-    OutgoingMail,
     PaperUpdate,
     RenderedMail,
     Section,

@@ -12,8 +12,8 @@ import pytest
 
 from app.errors import DeliveryError
 from app.mail import message
-from app.mail.message import Envelope
-from app.types import OutgoingMail, RenderedMail
+from app.mail.message import Envelope, OutgoingMail
+from app.types import RenderedMail
 
 MAIL = RenderedMail(subject="Two papers", text="Hello,\n.\n..dots\n", html="<p>Hello</p>", headers={})
 

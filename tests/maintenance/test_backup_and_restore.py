@@ -19,6 +19,7 @@ from app import main, maintenance, pipeline, subscribers, webhooks
 from app.application import Application
 from app.delivery import ledger, suppression
 from app.delivery.journal import AttemptResult, Journal
+from app.delivery.send_result import SendOutcome, SendResult
 from app.digests import reconciliation
 from app.errors import Conflict, InvalidInput
 from app.maintenance.after_restore import RestoreReport
@@ -36,7 +37,7 @@ from app.storage.models import (
     WorkerRow,
 )
 from app.subscribers import Preferences, SignUp
-from app.types import Interest, MailKind, SendOutcome, SendResult
+from app.types import Interest, MailKind
 from tests.maintenance.conftest import DAY, READERS, add_papers, move, pop_run, received
 from tests.storage.test_releases import RELEASES, read_rows
 from tests.support import factories

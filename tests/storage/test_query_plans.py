@@ -21,6 +21,7 @@ from app import bounces, subscribers
 from app.delivery import ledger, suppression
 from app.delivery.journal import AttemptResult
 from app.delivery.ledger import claims, daily_limits, expiry, recovery
+from app.delivery.send_result import SendOutcome, SendResult
 from app.delivery.warm_up import WarmUp
 from app.digests import planning, reconciliation
 from app.papers import llm_summaries, picture_fetching, updated_papers
@@ -28,7 +29,7 @@ from app.settings import UncertainPolicy
 from app.storage.database import Database
 from app.storage.models import Delivery, Paper, Subscriber
 from app.subscribers import repository
-from app.types import MailKind, SendOutcome, SendResult
+from app.types import MailKind
 from tests.support import large_ledger
 
 NOW = large_ledger.LAST_HOUR + timedelta(minutes=5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 
-from app.types import SendOutcome, SendResult
+from app.delivery.send_result import SendOutcome, SendResult
 
 WINDOW, MINIMUM = 100, 20  # the last WINDOW replies count; with fewer than MINIMUM, sending goes on
 REFUSALS = (

@@ -47,11 +47,12 @@ from app.delivery.ledger.receiver_backoffs import FIRST_BACKOFF
 from app.delivery.ledger.snapshots import SnapshotStore
 from app.delivery.mail_providers import provider_of
 from app.delivery.result_log import TAKEN_OVER
+from app.delivery.send_result import SendOutcome, SendResult
 from app.errors import JournalError
+from app.mail.message import OutgoingMail
 from app.settings import Settings
 from app.storage.database import Database, advisory_lock
 from app.storage.models import DeliveryState as State
-from app.types import OutgoingMail, SendOutcome, SendResult
 
 FLUSH_SIZE = 300  # the number of results that are flushed at once
 FLUSH_INTERVAL = 0.3  # seconds after which fewer results are flushed

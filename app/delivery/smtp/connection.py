@@ -21,6 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from app.delivery.mail_providers import STRICT_MESSAGES
+from app.delivery.send_result import SendOutcome, SendResult
 from app.delivery.smtp.fair_queue import ProviderQueue, QueuedMail
 from app.delivery.smtp.protocol import (
     Reply,
@@ -32,7 +33,6 @@ from app.delivery.smtp.protocol import (
     printable_line,
 )
 from app.delivery.smtp.responses import classify
-from app.types import SendOutcome, SendResult
 
 if TYPE_CHECKING:
     from app.delivery.smtp.connection_pool import ConnectionPool

@@ -13,11 +13,12 @@ from typing import Protocol
 import aiosmtplib
 import structlog
 
+from app.delivery.send_result import SendOutcome, SendResult
 from app.delivery.smtp import handshake
 from app.delivery.smtp.connection import SmtpConnection, Timeouts
 from app.delivery.smtp.fair_queue import FairQueue, QueuedMail
+from app.mail.message import OutgoingMail
 from app.settings import Settings, SmtpSecurity
-from app.types import OutgoingMail, SendOutcome, SendResult
 
 # The number of emails that may wait in the queue. The limit is higher while a connection is idle, because all
 # waiting emails are then for providers that already use their maximum number of connections.

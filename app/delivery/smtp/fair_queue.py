@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from app.delivery.mail_providers import CONNECTIONS_PER_DOMAIN, STRICT, STRICT_CONNECTIONS, provider_of
-from app.types import OutgoingMail
+from app.mail.message import OutgoingMail
 
 
 @dataclass(slots=True, eq=False)

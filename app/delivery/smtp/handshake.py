@@ -8,10 +8,10 @@ from typing import cast
 
 import aiosmtplib
 
+from app.delivery.send_result import SendOutcome, SendResult
 from app.delivery.smtp.connection import Timeouts
 from app.delivery.smtp.protocol import ServerCapabilities, printable_line
 from app.settings import Settings, SmtpSecurity
-from app.types import SendOutcome, SendResult
 
 _SIZE_DIGITS = 20  # RFC 1870; Python refuses to parse numbers with thousands of digits
 

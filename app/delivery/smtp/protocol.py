@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from app.types import OutgoingMail
+from app.mail.message import OutgoingMail
 
 
 @dataclass(frozen=True, slots=True)

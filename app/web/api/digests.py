@@ -11,12 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app import pipeline, subscribers
 from app.application import Application
+from app.delivery.send_result import SendOutcome
 from app.digests import backtesting
 from app.digests.explanation_types import Explanation
 from app.errors import Conflict, NotFound
 from app.storage import audit_log, hit_counters
 from app.subscribers import Preferences
-from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Digest, Interest, SendOutcome, Skip, UpdateKind
+from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Digest, Interest, Skip, UpdateKind
 from app.web.api import problems
 from app.web.api.auth import Analysis, CanRead, CanSend, Id, Now, Paperboy
 from app.web.api.interests import HintOut

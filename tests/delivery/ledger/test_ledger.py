@@ -16,6 +16,7 @@ from app import bounces, clock, main, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
 from app.delivery.journal import AbandonedJournal, AttemptResult, Journal
+from app.delivery.send_result import SendOutcome, SendResult
 from app.digests import reconciliation
 from app.settings import Settings, UncertainPolicy
 from app.storage.database import Database
@@ -28,7 +29,7 @@ from app.storage.models import (
     SubscriberState,
     Suppression,
 )
-from app.types import MailKind, SendOutcome, SendResult, Skip
+from app.types import MailKind, Skip
 from tests.support import sample_digest
 from tests.support.mail_server import MailServer
 

@@ -17,10 +17,11 @@ from app import bounces
 from app.application import Application
 from app.delivery import journal, ledger
 from app.delivery.ledger import SenderLedger, circuit_breaker, sender_ledger, transitions
+from app.delivery.send_result import SendOutcome, SendResult
 from app.errors import Conflict, JournalError
+from app.mail.message import OutgoingMail
 from app.settings import Settings, UncertainPolicy
 from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
-from app.types import OutgoingMail, SendOutcome, SendResult
 from tests.delivery.ledger.test_ledger import deliveries_by_name, enqueue_mails, states_by_name
 from tests.delivery.test_journal import LimitedDisk
 

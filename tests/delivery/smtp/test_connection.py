@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 import pytest
 import trustme
 
+from app.delivery.send_result import SendOutcome, SendResult
 from app.delivery.smtp import connection
 from app.delivery.smtp.connection import Timeouts
 from app.delivery.smtp.connection_pool import ConnectionPool
+from app.mail.message import OutgoingMail
 from app.settings import Settings, SmtpSecurity
-from app.types import OutgoingMail, SendOutcome, SendResult
 from tests.delivery.smtp.test_connection_pool import RecordingTracker, mail
 
 pytestmark = pytest.mark.once

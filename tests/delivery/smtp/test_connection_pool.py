@@ -17,9 +17,10 @@ import trustme
 import uvloop
 
 from app.delivery import mail_providers
+from app.delivery.send_result import SendOutcome, SendResult
 from app.delivery.smtp import connection_pool
+from app.mail.message import OutgoingMail
 from app.settings import Settings, SmtpSecurity
-from app.types import OutgoingMail, SendOutcome, SendResult
 from tests.support.mail_server import MailServer
 
 pytestmark = pytest.mark.once

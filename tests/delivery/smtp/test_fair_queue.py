@@ -11,7 +11,7 @@ from app.delivery.smtp.fair_queue import (
     ProviderQueue,
     QueuedMail,
 )
-from app.types import OutgoingMail
+from app.mail.message import OutgoingMail
 
 
 def build_queue(*recipients: str) -> FairQueue:

@@ -18,7 +18,7 @@ from app.delivery.smtp.protocol import (
     envelope_commands,
     printable_line,
 )
-from app.types import OutgoingMail
+from app.mail.message import OutgoingMail
 
 
 def mail(recipient: str = "alice@example.org", **fields: Any) -> OutgoingMail:

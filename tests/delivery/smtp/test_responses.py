@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from app.delivery.send_result import SendOutcome
 from app.delivery.smtp import responses
 from app.delivery.smtp.responses import Reason, failure_notice_phrases, phases, refusal_phrases
-from app.types import SendOutcome
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from app.delivery.send_result import SendOutcome
 from app.delivery.smtp.responses.diagnosis import diagnose
 from app.delivery.smtp.responses.enhanced_status import status_in
 from app.delivery.smtp.responses.refusal_reasons import Action, Reason
-from app.types import SendOutcome
 
 # Reasons that concern the sender's address, authentication or reputation. The relay would refuse every email,
 # so sending stops. Texts that may come from one subscriber's own filter must therefore not count.
