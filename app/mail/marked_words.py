@@ -15,7 +15,7 @@ from app.types import DigestItem, Marks, Spans
 
 INDENT = "    "
 Text = TypeVar("Text", str, Markup)
-_BEGIN, _END = Markup('<span class="m" style="background-color:#d3e7f0;">'), Markup("</span>")
+BEGIN, END = Markup('<span class="m" style="background-color:#d3e7f0;">'), Markup("</span>")
 
 
 class MarkedTexts(NamedTuple):
@@ -34,11 +34,14 @@ class MarkedLines(NamedTuple):
     summary: str
 
 
-def mark(item: DigestItem, shortened: DigestItem) -> MarkedTexts:
-    """Mark the matching words of an item in `shortened`, the same item shortened for its card."""
+def mark(item: DigestItem, shortened: DigestItem, begin: Markup = BEGIN, end: Markup = END) -> MarkedTexts:
+    """Mark the matching words of an item in `shortened`, the same item shortened for its card.
+
+    `begin` and `end` are the HTML before and after marked words.
+    """
     marks = _visible(item, shortened)
-    title = _marked(shortened.title, marks.title, _BEGIN, _END)
-    summary = _marked(shortened.summary, marks.summary, _BEGIN, _END)
+    title = _marked(shortened.title, marks.title, begin, end)
+    summary = _marked(shortened.summary, marks.summary, begin, end)
     return MarkedTexts(title, summary, marks.rest, bool(marks.title or marks.summary))
 
 

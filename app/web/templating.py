@@ -35,7 +35,6 @@ from app.types import BEYOND_INTERESTS_HEADING, DigestItem
 
 STATIC = Path(__file__).parent / "static"
 _INDENTED = re.compile(r"^[ \t]+", re.MULTILINE)
-_MAIL_MARK = re.compile(r"<span [^>]*>(.*?)</span>")
 IMMUTABLE = "public, max-age=31536000, immutable"
 
 
@@ -62,7 +61,7 @@ def environment(settings: Settings) -> Environment:
         beyond_interests=BEYOND_INTERESTS_HEADING,
         count_of_recent=count_of_recent,
         filter_examples=[*query_language.FILTER_EXAMPLES.values()],
-        interest_of=query_language.query_for,
+        query_for=query_language.query_for,
         most_papers=bibliography.MAX_PAPERS,
         most_file_bytes=bibliography.MAX_FILE_BYTES,
     )
@@ -71,15 +70,15 @@ def environment(settings: Settings) -> Environment:
         format_counts=format_counts,
         format_score=format_score,
         sentence=sentence,
-        local=local,
+        local_time=local_time,
         local_day=local_day,
-        outcome=outcome,
+        describe_outcome=describe_outcome,
         unicode_domain=subscribers.unicode_domain,
         name_event=event_names.name_event,
         name_detail=event_names.name_detail,
-        in_words=query_language.describe,
-        marked=mark_title,
-        day=lambda text: date.fromisoformat(text) if text else None,
+        describe_query=query_language.describe,
+        mark_title=mark_title,
+        parse_day=parse_day,
     )
     return templates
 
@@ -98,25 +97,31 @@ def page(
 
 
 def mark_title(item: DigestItem) -> MarkedTexts:
-    """Mark the words of a title as in emails, but without style attributes, because the CSP forbids them."""
-    marked = marked_words.mark(item, replace(item, summary=""))
-    title = _MAIL_MARK.sub(r"<mark>\1</mark>", str(marked.title))
-    return marked._replace(title=Markup(title))  # noqa: S704 - escaped by marked_words.mark
+    """Mark the words of a title as in emails, but without style attributes, because the CSP forbids them.
+
+    Pages don't show the summary. If it contains words to mark, the reason therefore names all words.
+    """
+    return marked_words.mark(item, replace(item, summary=""), Markup("<mark>"), Markup("</mark>"))
 
 
-def local(at: datetime, zone: str) -> str:
+def parse_day(text: str) -> date | None:
+    """Return the date of an ISO day, or None if the text is empty."""
+    return date.fromisoformat(text) if text else None
+
+
+def local_time(at: datetime, zone: str) -> str:
     """Format a time in a zone, such as "Saturday, 21 November, 08:00"."""
-    local_time = at.astimezone(ZoneInfo(zone))
-    return f"{local_time:%A}, {local_time.day}\N{NO-BREAK SPACE}{local_time:%B}, {local_time:%H:%M}"
+    local = at.astimezone(ZoneInfo(zone))
+    return f"{local:%A}, {local.day}\N{NO-BREAK SPACE}{local:%B}, {local:%H:%M}"
 
 
 def local_day(at: datetime, zone: str) -> str:
     """Format the date of a time in a zone, such as "Sat 21 Nov 2026"."""
-    local_time = at.astimezone(ZoneInfo(zone))
-    return f"{local_time:%a}\N{NO-BREAK SPACE}{local_time.day}\N{NO-BREAK SPACE}{local_time:%b %Y}"
+    local = at.astimezone(ZoneInfo(zone))
+    return f"{local:%a}\N{NO-BREAK SPACE}{local.day}\N{NO-BREAK SPACE}{local:%b %Y}"
 
 
-def outcome(delivery: Delivery) -> str:
+def describe_outcome(delivery: Delivery) -> str:
     """Describe the outcome of a delivery in words for its subscriber."""
     words = _OUTCOMES[delivery.state]
     # Subscribers see why a digest was skipped. Only the operator sees the relay's response.
