@@ -52,7 +52,7 @@ def allows(purpose: Purpose) -> Any:
     return Depends(grant_of)
 
 
-def page(
+def private_page(
     request: Request,
     template: str,
     *,

@@ -12,7 +12,7 @@ from app.delivery import ledger, suppression
 from app.errors import InvalidAddress, NotFound
 from app.storage.models import Suppression
 from app.web.admin.pagination import Position, page_at
-from app.web.admin.sign_in import Operator, Reader, Sender, Writer, back_to, page
+from app.web.admin.sign_in import Operator, Reader, Sender, Writer, admin_page, back_to
 from app.web.api import statistics, suppressions
 from app.web.forms import Text
 from app.web.request_bodies import FormRoute
@@ -56,7 +56,9 @@ def list_suppressed(request: Request, operator: Reader, why: str = "", at: Posit
     with app.db.read() as session:
         listed = page_at(session, suppression.with_reason(why), col(Suppression.id), ENTRIES_SHOWN, at)
         suppressed = suppressions.describe(session, listed.rows)
-    return page(request, "admin/suppressions.html", operator, listed=listed, suppressed=suppressed, why=why)
+    return admin_page(
+        request, "admin/suppressions.html", operator, listed=listed, suppressed=suppressed, why=why
+    )
 
 
 @router.post(f"{PATH}/suppress")
@@ -96,7 +98,7 @@ def _page(
     with app.db.read() as session:
         warm_up = ledger.warm_up_status(session, ledger.warm_up_of(app.settings), now)
     notices = statistics.get_notices(app, operator.key, now, days=NOTICE_DAYS)
-    return page(
+    return admin_page(
         request, "admin/deliverability.html", operator, status=status, email=email, row=row, message=message,
         problem=problem, warm_up=warm_up,
         notices=notices.items, receivers_shown=RECEIVERS_SHOWN, warn_percent=rates.WARN_PERCENT,

@@ -10,7 +10,7 @@ from app.application import Application
 from app.errors import NotFound
 from app.types import MailKind
 from app.web import security
-from app.web.admin.sign_in import HEADERS, Reader, Sender, back_to, page
+from app.web.admin.sign_in import HEADERS, Reader, Sender, admin_page, back_to
 from app.web.api import deliveries
 from app.web.api.auth import DeliveryId
 from app.web.request_bodies import FormRoute
@@ -31,7 +31,7 @@ def show_delivery(request: Request, operator: Reader, delivery_id: DeliveryId) -
         mail = None
     with app.db.read() as session:
         address = subscribers.addresses_of(session, [row.subscriber_id]).get(row.subscriber_id, "")
-    return page(
+    return admin_page(
         request, "admin/delivery.html", operator, headers=security.FRAMING_PAGE, delivery=row, mail=mail,
         address=address,
     )  # fmt: skip

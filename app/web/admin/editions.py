@@ -16,7 +16,7 @@ from app.errors import Conflict, InvalidInput
 from app.storage.models import Delivery, DeliveryState
 from app.types import MailKind
 from app.web.admin import remedies
-from app.web.admin.sign_in import Operator, Reader, Sender, back_to, page
+from app.web.admin.sign_in import Operator, Reader, Sender, admin_page, back_to
 from app.web.api import editions
 from app.web.api.pagination import newest_first, window_of
 from app.web.forms import Text
@@ -77,7 +77,7 @@ def _editions_page(
     with app.db.read() as session:
         coming = paused - ledger.planned_editions(session, paused)
         addresses = subscribers.addresses_of(session, [each.subscriber_id for each in first.sample])
-    return page(
+    return admin_page(
         request, "admin/editions.html", operator, status=status, editions=listed.items, sending=sending,
         next_cursor=listed.next_cursor, message=message, problem=problem, typed=typed,
         approve_all=app.settings.approve_editions, awaits_approval=ledger.AWAITS_APPROVAL,
@@ -109,7 +109,7 @@ def show_edition(
     with app.db.read() as session:
         ids = [*(mail.subscriber_id for mail in mails), *(digest.subscriber_id for digest in sample)]
         addresses = subscribers.addresses_of(session, ids)
-    return page(
+    return admin_page(
         request, "admin/edition.html", operator, edition=current, mails=mails, sample=sample,
         addresses=addresses,
         meanings=reconciliation.MEANINGS,
@@ -136,7 +136,7 @@ def list_readers(
         window = window_of(MAILS_SHOWN, cursor)
         rows, following = newest_first(session, digests, col(Delivery.id), window)
         addresses = subscribers.addresses_of(session, [row.subscriber_id for row in rows])
-    return page(
+    return admin_page(
         request, "admin/edition_readers.html", operator, edition=edition, rows=rows, states=states,
         addresses=addresses, known=list(DeliveryState),
         next_cursor=following, query=urlencode([("state", each.value) for each in states]),

@@ -11,7 +11,7 @@ from app import clock
 from app.application import Application
 from app.errors import Conflict, InvalidInput
 from app.storage.api_keys import Scope
-from app.web.admin.sign_in import Operator, Reader, Writer, back_to, page
+from app.web.admin.sign_in import Operator, Reader, Writer, admin_page, back_to
 from app.web.api import keys
 from app.web.api.auth import Id
 from app.web.forms import Text
@@ -68,7 +68,7 @@ def _page(
     status: int = 200,
 ) -> Response:
     listed = keys.list_keys(request.app.state.paperboy, operator.key)
-    return page(
+    return admin_page(
         request, "admin/keys.html", operator, status=status, keys=listed.items, now=clock.utcnow(),
         scopes=[scope for scope in Scope if operator.may(scope)], message=message, problem=problem,
         created=created,

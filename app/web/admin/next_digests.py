@@ -9,7 +9,7 @@ from sqlmodel import col, select
 from app import clock, pipeline
 from app.application import Application
 from app.storage.models import Subscriber, SubscriberState
-from app.web.admin.sign_in import Reader, page
+from app.web.admin.sign_in import Reader, admin_page
 from app.web.api.pagination import newest_first, window_of
 from app.web.capacity import Capacity
 from app.web.request_bodies import FormRoute
@@ -37,7 +37,7 @@ def show_next_digests(
     with capacity.analyses.take():
         previews = [*pipeline.preview_due(app, now, [row.id or 0 for row in rows])]
     previews.sort(key=lambda preview: preview.subscriber_id, reverse=True)
-    return page(
+    return admin_page(
         request, "admin/next_digests.html", operator, previews=previews, count=count, due=bool(due),
         next_cursor=following,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from app.storage import worker_registry as registry
 from app.storage.api_keys import Scope
 from app.storage.models import DeliveryState
 from app.web.admin.remedies import BUTTONS, Button, press
-from app.web.admin.sign_in import Operator, Reader, Sender, Writer, back_to, page
+from app.web.admin.sign_in import Operator, Reader, Sender, Writer, admin_page, back_to
 from app.web.api import sources, statistics, workers
 from app.web.api.keys import CreatedKey
 from app.web.forms import Text
@@ -171,7 +171,7 @@ def _page(
         reasons = {day: ledger.commonest_reasons(session, day) for day in days}
         digests = _digests_chart(ledger.digest_totals_by_edition(session, _editions(now)))
     others = statistics.get_days(app, operator.key, now, DAYS_CHARTED)
-    return page(
+    return admin_page(
         request, "admin/overview.html", operator, status=status, message=message, problem=problem,
         created=created, reconciliations=results, reasons=reasons, charts=[digests, *_charts(others)],
         findings=[

@@ -13,7 +13,7 @@ from app.digests import operator_changes
 from app.digests.operator_changes import Editor
 from app.errors import Conflict, InvalidInput, NotFound
 from app.papers import canonical_rows, merging, pinning
-from app.web.admin.sign_in import Operator, Reader, Writer, back_to, page
+from app.web.admin.sign_in import Operator, Reader, Writer, admin_page, back_to
 from app.web.api import paper_changes, papers
 from app.web.api.auth import Id
 from app.web.api.pagination import window_of
@@ -61,7 +61,7 @@ def list_papers(
         q[:MAX_QUERY],
         **only,  # type: ignore[arg-type]
     )
-    return page(
+    return admin_page(
         request, "admin/papers.html", operator, papers=listed.items, next_cursor=listed.next_cursor, q=q,
         state=state, problem=problem, now=clock.utcnow(),
     )  # fmt: skip
@@ -196,7 +196,7 @@ def _page(
     with capacity.analyses.take():
         history = paper_changes.list_paper_deliveries(app, operator.key, None, paper_id)
     fields = _fields(paper)
-    return page(
+    return admin_page(
         request, "admin/paper.html", operator, status=status, paper=paper, history=history, message=message,
         problem=problem, typed=typed, fields=fields, digests=digests or _digests(fields), other=other,
         now=clock.utcnow(), pin_days=pinning.PIN_DAYS, listings_shown=ROWS_SHOWN,

@@ -13,7 +13,7 @@ from app.delivery import ledger
 from app.storage import audit_log
 from app.storage.models import AuditEntry, JobRun
 from app.web.admin.pagination import Position, page_at
-from app.web.admin.sign_in import Reader, page
+from app.web.admin.sign_in import Reader, admin_page
 from app.web.api import runs, settings
 from app.web.api.auth import Id
 from app.web.request_bodies import FormRoute
@@ -37,7 +37,7 @@ def list_runs(
         statement = statement.where(JobRun.error != "")
     with app.db.read() as session:
         listed = page_at(session, statement, col(JobRun.id), ROWS_SHOWN, at)
-    return page(request, "admin/runs.html", operator, listed=listed, job=job, failed=failed)
+    return admin_page(request, "admin/runs.html", operator, listed=listed, job=job, failed=failed)
 
 
 @router.get("/admin/runs/{run_id}")
@@ -49,7 +49,7 @@ def show_run(request: Request, operator: Reader, run_id: Id, reload: str = "") -
         holds_first = ledger.is_paused(session, ledger.FIRST_DIGESTS)
     run = runs.get_run(app, operator.key, run_id)
     in_progress = run.ended_at is None and clock.utcnow() - run.started_at < LONGEST_RUN
-    return page(
+    return admin_page(
         request, "admin/run.html", operator, run=run, sending_paused=sending_paused, holds_first=holds_first,
         reload_after=RELOAD_AFTER if in_progress and not reload else 0,
     )  # fmt: skip
@@ -63,7 +63,7 @@ def list_changes(request: Request, operator: Reader, at: Position = "", actor: s
         statement = statement.where(AuditEntry.actor == actor)
     with app.db.read() as session:
         listed = page_at(session, statement, col(AuditEntry.id), ROWS_SHOWN, at)
-    return page(
+    return admin_page(
         request, "admin/changes.html", operator, listed=listed, actor=actor, describe=audit_log.describe,
         describe_details=audit_log.describe_details, all_editions=ledger.ALL_EDITIONS,
     )  # fmt: skip
@@ -73,4 +73,4 @@ def list_changes(request: Request, operator: Reader, at: Position = "", actor: s
 def show_settings(request: Request, operator: Reader) -> Response:
     """Show the settings in effect, without secrets."""
     listed = settings.list_settings(request.app.state.paperboy, operator.key)
-    return page(request, "admin/settings.html", operator, settings=listed.items)
+    return admin_page(request, "admin/settings.html", operator, settings=listed.items)

@@ -131,7 +131,7 @@ Importer = Annotated[Operator, _viewing(Scope.WRITE, Scope.SEND)]
 ImportSubmitter = Annotated[Operator, _submitting(Scope.WRITE, Scope.SEND)]
 
 
-def page(
+def admin_page(
     request: Request, template: str, operator: Operator | None, *, status: int = 200, problem: str = "",
     message: str = "", headers: Mapping[str, str] = {}, **values: Any,
 ) -> Response:  # fmt: skip
@@ -157,7 +157,7 @@ def _sign_in_page(
 ) -> Response:
     """Return the sign-in page, with `status` if there is a problem. Never show the typed key."""
     app: Application = request.app.state.paperboy
-    return page(
+    return admin_page(
         request, "admin/sign_in.html", None, status=status if problem else 200, to=to, message=message,
         problem=problem, email=email, by_mail=bool(app.settings.admin_addresses),
     )  # fmt: skip
@@ -235,7 +235,7 @@ def _send_link(app: Application, address: str, now: datetime) -> None:
 @router.get("/admin/sign-in/{token}")
 def confirm_link(request: Request, token: str) -> Response:
     """Show a button instead of signing in at once, because mail scanners open links."""
-    return page(request, "admin/sign_in_link.html", None, token=token[:100])
+    return admin_page(request, "admin/sign_in_link.html", None, token=token[:100])
 
 
 @router.post("/admin/sign-in/{token}", dependencies=[Depends(same_site)])

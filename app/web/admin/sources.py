@@ -15,7 +15,7 @@ from app.papers import sources as source_kinds
 from app.storage import audit_log
 from app.storage.models import JobRun
 from app.types import SourceKind
-from app.web.admin.sign_in import Operator, Reader, Writer, back_to, page
+from app.web.admin.sign_in import Operator, Reader, Writer, admin_page, back_to
 from app.web.api import sources
 from app.web.api.auth import Id
 from app.web.capacity import Capacity
@@ -162,7 +162,7 @@ def _source_page(
     app: Application = request.app.state.paperboy
     source = sources.get_source(app, operator.key, source_id)
     polled = source_kinds.POLLED.get(source.kind)
-    return page(
+    return admin_page(
         request, "admin/source.html", operator, source=source, message=message, problem=problem,
         typed=typed or {"name": source.name, "address": _address(source.config)}, status=status,
         shown_address=_address(source.config),
@@ -186,7 +186,7 @@ def _sources_page(
     polls = select(JobRun).where(JobRun.job == polling.JOB).order_by(col(JobRun.id).desc()).limit(RUNS_SHOWN)
     with app.db.read() as session:
         runs = session.exec(polls).all()
-    return page(
+    return admin_page(
         request, "admin/sources.html", operator, status=status, message=message, problem=problem, runs=runs,
         sources=sources.list_sources(app, operator.key).items, polled=source_kinds.POLLED,
         typed=typed or {"name": "", "kind": "", "address": ""}, trial=trial, address_of=_address,

@@ -17,7 +17,15 @@ from app.application import Application
 from app.delivery import ledger
 from app.errors import InvalidInput, NotFound
 from app.storage import job_runs, uploads
-from app.web.admin.sign_in import Importer, ImportSubmitter, Operator, Reader, back_to, check_form_token, page
+from app.web.admin.sign_in import (
+    Importer,
+    ImportSubmitter,
+    Operator,
+    Reader,
+    admin_page,
+    back_to,
+    check_form_token,
+)
 from app.web.api import subscriber_files as api
 from app.web.capacity import Capacity
 from app.web.forms import Text
@@ -76,7 +84,7 @@ def preview_import(request: Request, operator: Importer, name: str) -> Response:
         return _upload_page(request, operator, str(error))
     with app.db.read() as session:
         any_sent = ledger.any_sent(session)
-    return page(
+    return admin_page(
         request, "admin/import_preview.html", operator, preview=preview, name=name,
         skipped=preview.rejections[:SKIPPED_SHOWN], any_sent=any_sent,
     )  # fmt: skip
@@ -121,7 +129,7 @@ def _folder(request: Request) -> Path:
 
 def _upload_page(request: Request, operator: Operator, problem: str = "") -> Response:
     app: Application = request.app.state.paperboy
-    return page(
+    return admin_page(
         request, "admin/import.html", operator, status=422 if problem else 200, problem=problem,
         most_megabytes=app.settings.max_import_bytes // 1_000_000,
     )  # fmt: skip

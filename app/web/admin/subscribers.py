@@ -16,7 +16,7 @@ from app.digests.explanation_types import Explanation
 from app.errors import Conflict, InvalidAddress, InvalidInput, NotFound, TooManyRequests
 from app.storage.models import Delivery, Event, SubscriberState
 from app.web.admin.pagination import Position, page_at
-from app.web.admin.sign_in import Operator, Reader, Sender, Writer, back_to, page
+from app.web.admin.sign_in import Operator, Reader, Sender, Writer, admin_page, back_to
 from app.web.api import digests, suppressions
 from app.web.api import subscribers as api
 from app.web.api.auth import Id
@@ -109,7 +109,7 @@ def _subscribers_page(
     window = window_of(SUBSCRIBERS_SHOWN, cursor)
     with_state = SubscriberState(state) if state in set(SubscriberState) else None
     listed = api.list_subscribers(app, operator.key, window, with_state, search=search[:320] or None)
-    return page(
+    return admin_page(
         request, "admin/subscribers.html", operator, status=status if problem else 200,
         subscribers=listed.items, search=search, state=state, states=SubscriberState,
         next_cursor=listed.next_cursor, message=message, problem=problem,
@@ -150,7 +150,7 @@ def preview_digest(request: Request, operator: Reader, subscriber_id: Id) -> Res
     capacity: Capacity = request.app.state.capacity
     with capacity.analyses.take():
         preview = digests.preview_for_subscriber(app, operator.key, clock.utcnow(), subscriber_id, None)
-    return page(
+    return admin_page(
         request, "admin/subscriber_preview.html", operator, preview=preview, subscriber_id=subscriber_id
     )
 
@@ -296,7 +296,7 @@ def _page(
         mails = page_at(session, own, col(Delivery.id), MAILS_SHOWN, at.mails)
         happened = select(Event).where(Event.subscriber_id == subscriber_id)
         events = page_at(session, happened, col(Event.id), EVENTS_SHOWN, at.events)
-    return page(
+    return admin_page(
         request, "admin/subscriber.html", operator, status=status, subscriber=subscriber, mails=mails,
         events=events, at=at, suppressed=suppressed, message=message, problem=problem, paper=paper,
         explanation=explanation, scores=[*list_scores(explanation)] if explanation else [],

@@ -12,7 +12,7 @@ from app.application import Application
 from app.errors import Conflict, InvalidInput
 from app.storage import webhook_endpoints
 from app.storage.models import WebhookEvent
-from app.web.admin.sign_in import Operator, Reader, Writer, back_to, page
+from app.web.admin.sign_in import Operator, Reader, Writer, admin_page, back_to
 from app.web.api import webhooks
 from app.web.api.auth import Id
 from app.web.api.pagination import PageWindow, window_of
@@ -138,7 +138,7 @@ def _webhooks_page(
     status: int = 200,
 ) -> Response:  # fmt: skip
     listed = webhooks.list_webhooks(request.app.state.paperboy, operator.key)
-    return page(
+    return admin_page(
         request, "admin/webhooks.html", operator, status=status, webhooks=listed.items, message=message,
         problem=problem, typed=typed, events=list(WebhookEvent), origin=webhook_endpoints.origin,
     )  # fmt: skip
@@ -151,7 +151,7 @@ def _webhook_page(
     app: Application = request.app.state.paperboy
     webhook = webhooks.get_webhook(app, operator.key, webhook_id)
     sent = webhooks.list_messages(app, operator.key, webhook_id, window or PageWindow(SHOWN, None))
-    return page(
+    return admin_page(
         request, "admin/webhook.html", operator, status=status, webhook=webhook, sent=sent, secret=secret,
         message=message, problem=problem, events=list(WebhookEvent), origin=webhook_endpoints.origin,
         days=app.settings.run_retention_days,

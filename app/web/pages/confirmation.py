@@ -18,7 +18,7 @@ from app.links import Grant, Purpose
 from app.storage.models import AddressChange, Subscriber, SubscriberState
 from app.web import background, feedback_overview
 from app.web.forms import Text
-from app.web.link_access import PRIVATE, allows, db, page, signed_path, subscriber_links
+from app.web.link_access import PRIVATE, allows, db, private_page, signed_path, subscriber_links
 from app.web.request_bodies import FormRoute
 from app.web.visitors import client_ip
 
@@ -43,7 +43,7 @@ def ask_confirm(request: Request, grant: Confirm) -> Response:
         choices = subscribers.pending_choices(session, grant.subscriber_id, grant.argument or None)
         overview = feedback_overview.overview(session, grant.subscriber_id)
     liked = choices.liked.usable if choices else 0
-    return page(
+    return private_page(
         request, "confirm.html", subscriber=subscriber, preferences=choices.preferences if choices else None,
         liked=liked or len(overview.liked), consent=subscribers.CONSENT_TEXT,
     )  # fmt: skip
@@ -74,7 +74,7 @@ def _confirmed_page(request: Request, session: Session, subscriber: Subscriber, 
     last = subscribers.last_confirmation(session, grant.subscriber_id)
     is_another = last is not None and last.delivery_id != (grant.argument or None)
     is_recent = last is not None and now < last.at + LINKS_FOR  # later, others may have got this link
-    return page(
+    return private_page(
         request, "confirmed.html", subscriber=subscriber, is_first=is_first, is_another=is_another,
         links=subscriber_links(request, subscriber, now) if is_recent else None,
     )  # fmt: skip
@@ -100,7 +100,7 @@ def decline(request: Request, grant: Decline, action: Text = "") -> Response:
 
 
 def _decline_page(request: Request, done: str) -> Response:
-    return page(request, "decline.html", done=done, days=subscribers.DECLINE_LASTS.days)
+    return private_page(request, "decline.html", done=done, days=subscribers.DECLINE_LASTS.days)
 
 
 @router.get("/address/{token}")
@@ -139,7 +139,7 @@ def _address_page(
 ) -> Response:
     is_new = change is not None and change.subscriber_id != grant.subscriber_id
     is_approved = change is not None and change.approved_at is not None and not is_new and not done
-    return page(
+    return private_page(
         request, "address.html", change=change, is_new=is_new, is_approved=is_approved, done=done,
         preferences=preferences,
     )  # fmt: skip

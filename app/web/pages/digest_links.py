@@ -18,7 +18,7 @@ from app.errors import LinkForged, NotFound
 from app.links import Grant, Purpose
 from app.storage.models import Delivery, SubscriberState
 from app.web import background
-from app.web.link_access import PRIVATE, allows, db, masked_address, page, signed_path
+from app.web.link_access import PRIVATE, allows, db, masked_address, private_page, signed_path
 from app.web.request_bodies import FormRoute
 from app.web.security import MAIL_CSP
 from app.web.visitors import client_ip
@@ -37,7 +37,7 @@ def show_subscription(request: Request, grant: Subscription) -> Response:
         subscriber = subscribers.get(session, grant.subscriber_id)
         preferences = subscribers.preferences_of(session, subscriber)
     app: Application = request.app.state.paperboy
-    return page(
+    return private_page(
         request, "your_subscription.html", subscriber=subscriber, preferences=preferences,
         is_over=subscriber.state not in (SubscriberState.ACTIVE, SubscriberState.PAUSED),
         masked_address=masked_address(subscriber),
@@ -54,7 +54,7 @@ def mail_link(request: Request, grant: Subscription, later: BackgroundTasks) -> 
         masked = masked_address(subscriber)
     later.add_task(background.answer_form, request, stored)
     paused = background.is_paused(request)
-    return page(request, "link_sent.html", masked_address=masked, paused=paused)
+    return private_page(request, "link_sent.html", masked_address=masked, paused=paused)
 
 
 @router.get("/view/{token}")

@@ -23,7 +23,7 @@ from app.web import feedback_overview, pasted_papers
 from app.web.capacity import Capacity
 from app.web.errors import please_wait, with_retry_after
 from app.web.forms import PreferencesForm, Text
-from app.web.link_access import allows, db, page, redirect_to_preferences
+from app.web.link_access import allows, db, private_page, redirect_to_preferences
 from app.web.request_bodies import FormRoute
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -77,7 +77,7 @@ def _feedback_page(
         if row is None:
             raise NotFound("This paper is no longer in the archive.")
         current = subscribers.feedback_on(session, grant.subscriber_id, paper)
-    return page(
+    return private_page(
         request, "feedback.html", title=row.title, liked=link is FeedbackAction.MORE, current=current,
         has_authors=bool(row.authors),
         undone=undone, token=request.path_params["token"], paper=paper,
@@ -102,7 +102,7 @@ def list_feedback(
     pages = max(1, math.ceil(len(listed) / PAPERS_PER_PAGE))
     number = min(number, pages)  # the last page may have become empty after a removal
     first = (number - 1) * PAPERS_PER_PAGE
-    return page(
+    return private_page(
         request, "feedback_list.html", token=request.path_params["token"], of=of, other=len(other),
         total=len(listed), overview=overview, number=number, pages=pages, first=first + 1,
         entries=listed[first : first + PAPERS_PER_PAGE], message=feedback_overview.MESSAGES.get(done, ""),
@@ -156,7 +156,7 @@ def _parse(liked: str, file: UploadFile | None) -> ParseResult:
 def _paste_page(request: Request, form: PreferencesForm, *, status: int = 200, **result: Any) -> Response:
     token = request.path_params["token"]
     values = {"matched": subscribers.MatchedReferences(), "rejections": (), **result}
-    return page(request, "pasted.html", status=status, form=form, token=token, **values)
+    return private_page(request, "pasted.html", status=status, form=form, token=token, **values)
 
 
 @router.post("/preferences/{token}/remove")
@@ -195,7 +195,7 @@ def change_author(
 
 @router.get("/preferences/{token}/forget")
 def ask_forget(request: Request, grant: Change) -> Response:
-    return page(request, "forget.html", token=request.path_params["token"])
+    return private_page(request, "forget.html", token=request.path_params["token"])
 
 
 @router.post("/preferences/{token}/forget")

@@ -12,7 +12,7 @@ from app.links import Grant, Purpose
 from app.storage.models import SubscriberState
 from app.web.capacity import Capacity
 from app.web.forms import Text
-from app.web.link_access import PRIVATE, allows, db, masked_address, page
+from app.web.link_access import PRIVATE, allows, db, masked_address, private_page
 from app.web.request_bodies import FormRoute
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -40,12 +40,12 @@ def _unsubscribe_page(request: Request, grant: Grant) -> Response:
     with db(request).read() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
     done = subscriber.state in (SubscriberState.UNSUBSCRIBED, SubscriberState.ERASED)
-    return page(request, "unsubscribe.html", done=done, masked_address=masked_address(subscriber))
+    return private_page(request, "unsubscribe.html", done=done, masked_address=masked_address(subscriber))
 
 
 @router.get("/export/{token}")
 def ask_export(request: Request, grant: Export) -> Response:
-    return page(request, "export.html")
+    return private_page(request, "export.html")
 
 
 @router.post("/export/{token}")
@@ -63,11 +63,13 @@ def ask_erase(request: Request, grant: Erase) -> Response:
     """Ask whether to erase everything, or report that it has already been erased."""
     with db(request).read() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
-    return page(request, "erase.html", done="before" if subscriber.state is SubscriberState.ERASED else "")
+    return private_page(
+        request, "erase.html", done="before" if subscriber.state is SubscriberState.ERASED else ""
+    )
 
 
 @router.post("/erase/{token}")
 def erase(request: Request, grant: Erase, keep_off: Text = "") -> Response:
     with db(request).write() as session:
         subscribers.erase(session, grant.subscriber_id, clock.utcnow(), suppress=keep_off == "yes")
-    return page(request, "erase.html", done="now", suppressed=keep_off == "yes")
+    return private_page(request, "erase.html", done="now", suppressed=keep_off == "yes")

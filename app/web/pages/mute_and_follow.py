@@ -19,7 +19,7 @@ from app.storage.models import Paper
 from app.text.names import normalized_name
 from app.web.feedback_overview import followed_authors
 from app.web.forms import Text
-from app.web.link_access import allows, db, page
+from app.web.link_access import allows, db, private_page
 from app.web.request_bodies import FormRoute
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -59,7 +59,7 @@ def mute(
         return _mute_page(request, grant, paper, problem=str(error), picked=word, typed=other, status=422)
     if action == "undo":
         return _mute_page(request, grant, paper, undone=texts)
-    return page(request, "muted.html", texts=texts)
+    return private_page(request, "muted.html", texts=texts)
 
 
 def _mute_page(request: Request, grant: Grant, number: int, *, status: int = 200, **values: Any) -> Response:
@@ -68,7 +68,9 @@ def _mute_page(request: Request, grant: Grant, number: int, *, status: int = 200
         chosen = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
     words = mute_suggestions.suggest(paper.title, paper.abstract, paper.keywords, chosen.interests)
     values = {"problem": "", "picked": "", "typed": "", "undone": (), **values}
-    return page(request, "mute.html", status=status, paper=paper, words=words, muted=chosen.muted, **values)
+    return private_page(
+        request, "mute.html", status=status, paper=paper, words=words, muted=chosen.muted, **values
+    )
 
 
 # --- follow an author
@@ -101,7 +103,7 @@ def follow(
         return _follow_page(request, grant, paper, problem=str(error), typed=other, status=422)
     if action == "undo":
         return _follow_page(request, grant, paper, undone=author)
-    return page(request, "followed.html", author=author)
+    return private_page(request, "followed.html", author=author)
 
 
 def _follow_page(
@@ -115,7 +117,9 @@ def _follow_page(
     followed = followed_authors(offered, chosen.interests)
     values = {"followed": followed, "problem": "", "typed": "", "undone": "", **values}
     others = [name for name in names if name not in offered]
-    return page(request, "follow.html", status=status, paper=paper, authors=offered, others=others, **values)
+    return private_page(
+        request, "follow.html", status=status, paper=paper, authors=offered, others=others, **values
+    )
 
 
 def _find_author(paper: Paper, typed: str) -> str:

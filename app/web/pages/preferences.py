@@ -27,7 +27,7 @@ from app.web.forms import PreferencesForm, Text, Texts
 from app.web.link_access import (
     allows,
     db,
-    page,
+    private_page,
     redirect_to_preferences,
     signed_path,
     subscriber_links,
@@ -158,7 +158,7 @@ def preview_form(
     form, digest_preview = preview.validate_and_preview(request, form, split, change)
     if "hx-request" not in request.headers:
         return _preferences_page(request, grant, form=form, digest_preview=digest_preview)
-    return page(
+    return private_page(
         request, "preview.html", status=digest_preview.status, headers=digest_preview.headers,
         form=form, preview=digest_preview, at=request.url.path,
     )  # fmt: skip
@@ -224,7 +224,7 @@ def renew_links(request: Request, grant: Change, later: BackgroundTasks) -> Resp
     _mail_later(request, grant, later, subscribers.new_links)
     with db(request).read() as session:
         is_paused = ledger.is_paused(session)
-    return page(request, "new_links.html", is_paused=is_paused)
+    return private_page(request, "new_links.html", is_paused=is_paused)
 
 
 @router.post("/preferences/{token}/export")
@@ -277,7 +277,7 @@ def _pause_page(
     with db(request).read() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
     until = _pause_form(subscriber, clock.utcnow(), typed, problem)
-    return page(
+    return private_page(
         request, "pause.html", status=422 if problem else 200, subscriber=subscriber, done=done, until=until
     )
 
@@ -315,7 +315,7 @@ def _preferences_page(
             for delivery in history
             if delivery.id in stored
         }
-    return page(
+    return private_page(
         request, "preferences.html", status=digest_preview.status if digest_preview else status,
         headers=digest_preview.headers if digest_preview else None, preview=digest_preview,
         subscriber=subscriber, is_first=is_first, form=form, message=message,
