@@ -320,7 +320,7 @@ class DigestBuilder:
         return self._pool
 
     def _calendar_note(self, edition_day: date) -> str:
-        """Return why the sources list no papers, or "" if the reason is not known.
+        """Return why there may be no papers, or "" if the reason is not known.
 
         `edition_day` is the edition's day in the subscriber's time zone. Sources list papers by UTC day, so
         a reason is given only if neither that day nor the current UTC day has papers.

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import structlog
 from sqlalchemy import Select, Table, bindparam, inspect, text
@@ -67,23 +67,23 @@ def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = No
     """
     counts = Counter[str]()
     soon = _soon(context, now) if ids is None else now
-    due = _due(soon, ids)
+    all_due = _due(soon, ids)
     with context.db.read() as session:
-        if not _is_anyone_due(session, due):
+        if not _is_anyone_due(session, all_due):
             return counts
         clock_check.check_clock(session, now)
     with interpreter.tuned_for_throughput():
         with context.db.read() as session:
             builder = DigestBuilder(context, session, now)
             recent = paper_updates.load(session, now)
-        _match_ahead(context, builder, due)
+        _match_ahead(context, builder, all_due)
         while not context.stopping.is_set() and (
-            shard := _plan_shard(context, builder, recent, due, now, soon)
+            shard := _plan_shard(context, builder, recent, all_due, now, soon)
         ):
             counts += shard
             for callback in context.on_shard_planned if ids is None else ():
                 callback()
-            _match_ahead(context, builder, due)
+            _match_ahead(context, builder, all_due)
     builder.close()
     return counts
 
@@ -93,8 +93,8 @@ def anyone_due(context: DigestContext, session: Session, now: datetime, besides:
     return _is_anyone_due(session, _due(_soon(context, now)), besides)
 
 
-def _is_anyone_due(session: Session, due: SelectOfScalar[Subscriber], besides: int = 0) -> bool:
-    first = due.with_only_columns(col(Subscriber.id)).offset(besides).limit(1)
+def _is_anyone_due(session: Session, all_due: SelectOfScalar[Subscriber], besides: int = 0) -> bool:
+    first = all_due.with_only_columns(col(Subscriber.id)).offset(besides).limit(1)
     return session.execute(first).first() is not None
 
 
@@ -123,7 +123,7 @@ def _due(by: datetime, ids: Collection[int] | None = None) -> SelectOfScalar[Sub
     return due.order_by(col(Subscriber.next_due_at), col(Subscriber.newest_interest), col(Subscriber.id))
 
 
-def _match_ahead(context: DigestContext, builder: DigestBuilder, due: SelectOfScalar[Subscriber]) -> None:
+def _match_ahead(context: DigestContext, builder: DigestBuilder, all_due: SelectOfScalar[Subscriber]) -> None:
     """Match the next shard's interests, feedback and muted words before locking any rows.
 
     Matching is slow, and would hold the locks for longer. This does nothing on SQLite, which locks no rows.
@@ -131,7 +131,7 @@ def _match_ahead(context: DigestContext, builder: DigestBuilder, due: SelectOfSc
     if not context.db.locks_rows:
         return
     with context.db.read() as session:
-        shard = due.with_only_columns(col(Subscriber.id), col(Subscriber.muted)).limit(SHARD)
+        shard = all_due.with_only_columns(col(Subscriber.id), col(Subscriber.muted)).limit(SHARD)
         muted = {row.id: row.muted for row in session.execute(shard)}
         interests = subscribers.interests_of(session, muted)
         feedback = subscribers.feedback_for_ranking(session, muted)
@@ -212,27 +212,33 @@ def digest_requests(
 def newest_due(subscriber: Subscriber | DueSubscriber, by: datetime) -> datetime:
     """Return the latest time up to `by` at which a subscriber was due, or else the next due time."""
     cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
-    return _due_times(*cadence, subscriber.next_due_at or by, by)[1]
+    return _due_times(*cadence, subscriber.next_due_at or by, by).due
+
+
+class DueTimes(NamedTuple):
+    """An edition, the time at which it is due, and the due time of the next edition."""
+
+    edition: str
+    due: datetime
+    following_due: datetime
 
 
 @lru_cache(maxsize=5_000)
-def _due_times(
-    cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime, by: datetime
-) -> tuple[str, datetime, datetime]:
-    """Return the edition, its due time (the latest up to `by`), and the due time of the next edition.
+def _due_times(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime, by: datetime) -> DueTimes:
+    """Return the latest edition due up to `by`, or else the one due at `due`.
 
     Cached: time zone arithmetic is slow, and many subscribers have the same hour.
     """
     due = due if due > by else schedule.last_due(cadence, weekday, hour, zone, due, by)
     following_due = schedule.next_edition_due(cadence, weekday, hour, zone, due)
-    return schedule.edition(zone, due), due, following_due
+    return DueTimes(schedule.edition(zone, due), due, following_due)
 
 
 def _plan_shard(
     context: DigestContext,
     builder: DigestBuilder,
     recent: RecentUpdates,
-    due: SelectOfScalar[Subscriber],
+    all_due: SelectOfScalar[Subscriber],
     now: datetime,
     soon: datetime,
 ) -> Counter[str]:
@@ -244,14 +250,12 @@ def _plan_shard(
     """
     if context.db.locks_rows:
         with context.db.write() as session:
-            requests, entries = _compose(session, builder, recent, due, soon)
-            entries = _hold_entries(context, session, entries, now)
-            return _write_down(session, builder, recent, requests, entries, now, soon)
+            requests, entries = _compose(session, builder, recent, all_due, soon)
+            return _write_down(context, session, builder, recent, requests, entries, now, soon)
     with context.db.read_then_write() as session:
-        requests, entries = _compose(session, builder, recent, due, soon)
+        requests, entries = _compose(session, builder, recent, all_due, soon)
         if not has_changed(session):
-            entries = _hold_entries(context, session, entries, now)
-            return _write_down(session, builder, recent, requests, entries, now, soon)
+            return _write_down(context, session, builder, recent, requests, entries, now, soon)
     with context.db.write() as session:
         ids = [request.subscriber.id or 0 for request in requests]
         rows = _load(session, sql_select(*_COLUMNS).where(in_array(session, _SUBSCRIBERS.c.id, ids)))
@@ -261,26 +265,12 @@ def _plan_shard(
         unchanged = [before for before in requests if before == current.get(before.subscriber.id)]
         unchanged_ids = {request.subscriber.id for request in unchanged}
         entries = [entry for entry in entries if entry.subscriber_id in unchanged_ids]
-        entries = _hold_entries(context, session, entries, now)
-        return _write_down(session, builder, recent, unchanged, entries, now, soon)
+        return _write_down(context, session, builder, recent, unchanged, entries, now, soon)
 
 
 def _load(session: Session, rows: Select[Any]) -> list[DueSubscriber]:
     """Return the subscribers that a query of _COLUMNS selects."""
     return [*map(DueSubscriber._make, session.connection().execute(rows))]
-
-
-def _hold_entries(
-    context: DigestContext, session: Session, entries: Sequence[Entry], now: datetime
-) -> list[Entry]:
-    """Hold new editions if they need approval, and the first digests of imported subscribers.
-
-    Call this in the transaction that writes the entries.
-    """
-    if context.settings.approve_editions:
-        ledger.hold_new(session, {entry.edition for entry in entries}, now)
-    first = ledger.first_digests_to_hold(session, [entry.subscriber_id for entry in entries])
-    return [replace(entry, held=True) if entry.subscriber_id in first else entry for entry in entries]
 
 
 def _compose(
@@ -297,34 +287,35 @@ def _compose(
     shard = all_due.with_only_columns(*_COLUMNS).limit(SHARD).with_for_update(skip_locked=True)
     rows = _load(session, shard)
     requests = digest_requests(session, rows, builder.earliest_possible_delivery)
-    due_requests, due_times = list[DigestRequest](), list[tuple[str, datetime, datetime]]()
+    due_requests, due_times = list[DigestRequest](), list[DueTimes]()
     for request in requests:
         subscriber = request.subscriber
         try:
             cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
-            edition, due, following_due = _due_times(*cadence, subscriber.next_due_at or soon, soon)
-            due_times.append((edition, due, following_due))
+            times = _due_times(*cadence, subscriber.next_due_at or soon, soon)
+            due_times.append(times)
         except Exception:
             log.exception("planning failed for a subscriber", subscriber=subscriber.id)
         else:
-            due_requests.append(replace(request, following_due=following_due))
+            due_requests.append(replace(request, following_due=times.following_due))
     entries = []
     added = {row.id for row in rows if row.consent_version == subscribers.CONSENT_GIVEN_ELSEWHERE}
     not_welcomed = added - ledger.with_digest(session, added)
     updates = paper_updates.for_digests(session, recent, due_requests)
     editions = (
-        (request.subscriber, edition) for request, (edition, *_) in zip(due_requests, due_times, strict=True)
+        (request.subscriber, times.edition) for request, times in zip(due_requests, due_times, strict=True)
     )
     digests = builder.digests(editions, builder.ranked(due_requests), updates)
     for request, digest, times in zip(due_requests, digests, due_times, strict=True):
-        edition, due, following_due = times
         if request.subscriber.id in not_welcomed and isinstance(digest, Digest):
             digest = replace(digest, note=notes.join(builder.added_note, digest.note))
-        entries.append(Entry(request.subscriber.id or 0, edition, due, digest, give_up_at=following_due))
+        number, give_up_at = request.subscriber.id or 0, times.following_due
+        entries.append(Entry(number, times.edition, times.due, digest, give_up_at=give_up_at))
     return requests, entries
 
 
 def _write_down(
+    context: DigestContext,
     session: Session,
     builder: DigestBuilder,
     recent: RecentUpdates,
@@ -333,7 +324,14 @@ def _write_down(
     now: datetime,
     soon: datetime,
 ) -> Counter[str]:
-    """Enter the shard's digests in the ledger and set its subscribers' next due time."""
+    """Enter the shard's digests in the ledger and set its subscribers' next due time.
+
+    Hold new editions if they need approval, and the first digests of imported subscribers.
+    """
+    if context.settings.approve_editions:
+        ledger.hold_new(session, {entry.edition for entry in entries}, now)
+    first = ledger.first_digests_to_hold(session, [entry.subscriber_id for entry in entries])
+    entries = [replace(entry, held=True) if entry.subscriber_id in first else entry for entry in entries]
     outcomes = _enter(session, entries, now)
     loaded = {paper.id for paper in builder.papers} | recent.current_id.keys()
     if hidden := canonical_rows.hidden(session) & loaded:  # hidden since the run began
