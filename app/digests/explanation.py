@@ -30,7 +30,6 @@ from app.errors import NotFound
 from app.papers import canonical_rows, paper_views
 from app.relevance.cut_offs import FLOOR
 from app.storage.models import Delivery, Listing, Paper, Source, Subscriber, SubscriberState
-from app.subscribers import schedule
 from app.text import sanitize
 from app.types import Digest, DigestItem, Interest, MailKind, Match, PaperView, Section, Skip
 
@@ -66,7 +65,7 @@ def explain(
         [digest_request] = planning.digest_requests(session, [row], since, now)
     request = builder.ranking_request(digest_request)
     [ranked] = ranking.rank(builder.pool, [request])
-    digest = compose.compose(schedule.edition(row.zone, planning.newest_due(row, now)), ranked)
+    digest = compose.compose(planning.due_times(row, now).edition, ranked)
     sections = digest.sections if isinstance(digest, Digest) else ()
     cards = {item.paper_id: _card(each, item, score) for each in sections for item, score in each.scored}
     interests = tuple(_interest_match(builder, interest, view) for interest in request.interests)

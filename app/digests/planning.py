@@ -172,7 +172,7 @@ def preview_due(context: DigestContext, now: datetime, ids: Iterable[int] | None
             updates = paper_updates.for_digests(session, recent, requests)
         for request, ranked in zip(requests, builder.ranked(requests), strict=True):
             subscriber = request.subscriber
-            edition = schedule.edition(subscriber.zone, newest_due(subscriber, now))
+            edition = due_times(subscriber, now).edition
             digest = builder.digest(subscriber, edition, ranked, updates.get(subscriber.id or 0, ()))
             yield DigestPreview(subscriber.id or 0, addresses[subscriber.id], edition, digest)
 
@@ -209,12 +209,6 @@ def digest_requests(
     ]
 
 
-def newest_due(subscriber: Subscriber | DueSubscriber, by: datetime) -> datetime:
-    """Return the latest time up to `by` at which a subscriber was due, or else the next due time."""
-    cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
-    return _due_times(*cadence, subscriber.next_due_at or by, by).due
-
-
 class DueTimes(NamedTuple):
     """An edition, the time at which it is due, and the due time of the next edition."""
 
@@ -223,9 +217,15 @@ class DueTimes(NamedTuple):
     following_due: datetime
 
 
+def due_times(subscriber: Subscriber | DueSubscriber, by: datetime) -> DueTimes:
+    """Return the times of the latest edition that was due by then, or else of the subscriber's next one."""
+    cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
+    return _due_times(*cadence, subscriber.next_due_at or by, by)
+
+
 @lru_cache(maxsize=5_000)
 def _due_times(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime, by: datetime) -> DueTimes:
-    """Return the latest edition due up to `by`, or else the one due at `due`.
+    """Compute `due_times`. `due` is the time that the subscriber's row stores.
 
     Cached: time zone arithmetic is slow, and many subscribers have the same hour.
     """
@@ -287,13 +287,12 @@ def _compose(
     shard = all_due.with_only_columns(*_COLUMNS).limit(SHARD).with_for_update(skip_locked=True)
     rows = _load(session, shard)
     requests = digest_requests(session, rows, builder.earliest_possible_delivery)
-    due_requests, due_times = list[DigestRequest](), list[DueTimes]()
+    due_requests, all_times = list[DigestRequest](), list[DueTimes]()
     for request in requests:
         subscriber = request.subscriber
         try:
-            cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
-            times = _due_times(*cadence, subscriber.next_due_at or soon, soon)
-            due_times.append(times)
+            times = due_times(subscriber, soon)
+            all_times.append(times)
         except Exception:
             log.exception("planning failed for a subscriber", subscriber=subscriber.id)
         else:
@@ -303,10 +302,10 @@ def _compose(
     not_welcomed = added - ledger.with_digest(session, added)
     updates = paper_updates.for_digests(session, recent, due_requests)
     editions = (
-        (request.subscriber, times.edition) for request, times in zip(due_requests, due_times, strict=True)
+        (request.subscriber, times.edition) for request, times in zip(due_requests, all_times, strict=True)
     )
     digests = builder.digests(editions, builder.ranked(due_requests), updates)
-    for request, digest, times in zip(due_requests, digests, due_times, strict=True):
+    for request, digest, times in zip(due_requests, digests, all_times, strict=True):
         if request.subscriber.id in not_welcomed and isinstance(digest, Digest):
             digest = replace(digest, note=notes.join(builder.added_note, digest.note))
         number, give_up_at = request.subscriber.id or 0, times.following_due
