@@ -14,9 +14,9 @@ send()                the ledger → mail, whenever something is sendable
 has_more_to_send()    whether the ledger has enough sendable emails for another process
 has_more_to_plan()    whether enough digests are due for another process
 has_more_to_sign()    whether the ledger has enough unsigned digests for another process
-send_due()            plan(), send() and sign_ahead() in one run, for use without the scheduler
+plan_and_send()       plan(), send() and sign_ahead() in one run, for use without the scheduler
 answer_requests()     submitted forms → a confirmation, a link or nothing → mail
-send_pending()        sendable deliveries → HTML and text → bytes → the relay → the ledger
+send_now()            sendable deliveries, or some of them → HTML and text → bytes → the relay → the ledger
 preview()             the digest that a subscriber with these preferences would get
 preview_with_hints()  the same, with a hint for each interest that needs one
 interest_hint()       an interest → a hint, if it seems to be misspelt or matches nothing
@@ -298,7 +298,7 @@ def has_more_to_sign(app: Application, now: datetime) -> bool:
         )
 
 
-def send_due(app: Application, now: datetime) -> Counter[str]:
+def plan_and_send(app: Application, now: datetime) -> Counter[str]:
     """Plan the digests that are due, send sendable emails and sign digests ahead, as one job run."""
     time = app.timeline(now)
     _end_pauses(app, time.start)
@@ -325,7 +325,7 @@ def answer_requests(app: Application, now: datetime, ids: Collection[int] | None
     with job_runs.record(app.db, "requests", now) as run:
         run.add({"requests": len(ids)})
         deliveries = [each for number in ids if (each := _answer(app, number, now, run)) is not None]
-        counts = send_pending(app, now, deliveries) if deliveries else Counter[str]()
+        counts = send_now(app, now, deliveries) if deliveries else Counter[str]()
         run.add(counts)
     return counts
 
@@ -349,8 +349,8 @@ def _sign_ahead(app: Application, now: datetime, run: job_runs.JobRunRecorder) -
         log.exception("signing ahead failed; emails will be signed when they are sent")
 
 
-def send_pending(app: Application, now: datetime, ids: Collection[int] | None = None) -> Counter[str]:
-    """Send all sendable emails to the relay. Return the number of emails by final state.
+def send_now(app: Application, now: datetime, ids: Collection[int] | None = None) -> Counter[str]:
+    """Send the emails that are sendable now, and return their number by final state. No job run is recorded.
 
     If `ids` is given, send only these deliveries. Must not be called from a running event loop.
     """

@@ -274,7 +274,7 @@ def live(folder: Path, readers: int, port: int, key: str) -> Morning:
     watch.look_into(ledger, "add_entries")
     counts = watch.take("match, compose, enter", lambda: planning.plan(app.digest_context, AHEAD))
     counts += watch.take("sign ahead", lambda: _sign(app))
-    counts += watch.take("send, record", lambda: pipeline.send_pending(app, HOUR))
+    counts += watch.take("send, record", lambda: pipeline.send_now(app, HOUR))
     with app.db.read() as session:
         ledger_counts = reconciliation.reconcile_recent(session, HOUR).as_dict()
     inside = [Stage(f"  of it {name}", seconds, seconds) for name, seconds in watch.inside.items()]

@@ -84,7 +84,7 @@ def _service(folder: Path, bound: socket.socket, smtp_port: int, orders: Connect
         while True:
             first, last = orders.recv()
             began = time.perf_counter()
-            counts = pipeline.send_pending(app, workload.NOW, range(first, last))
+            counts = pipeline.send_now(app, workload.NOW, range(first, last))
             orders.send((dict(counts), time.perf_counter() - began))
 
     threading.Thread(target=send, daemon=True).start()

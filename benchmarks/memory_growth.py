@@ -5,7 +5,7 @@
 The service is a real uvicorn in its own process on 127.0.0.1, with a real SMTP server that counts the emails.
 Visitors sign up over HTTP, each from a different network. Each sign-up sends one confirmation in the
 background, and the next visitors wait for it. Then the same number of emails is sent one by one with
-`pipeline.send_pending(ids)`, four at once in that process. All must arrive. The resident memory of the
+`pipeline.send_now(ids)`, four at once in that process. All must arrive. The resident memory of the
 process is read from /proc after every hundredth one. The exit status is 1 if memory grows by more than LIMIT
 megabytes after the warm-up. The warm-up is the first quarter of the sign-ups, during which threads, pooled
 connections with their page caches, and compiled statements are created, each up to a limit. --before first
@@ -110,7 +110,7 @@ def serve(folder: Path, bound: socket.socket, relay: int) -> None:
         site.state.capacity.mails = WorkSlots(MAIL_SLOTS)
 
     def send(number: int) -> Response:
-        pipeline.send_pending(app, clock.utcnow(), ids=[number])
+        pipeline.send_now(app, clock.utcnow(), ids=[number])
         return Response()
 
     site.add_api_route("/soak/{number}", send, methods=["GET"])

@@ -70,7 +70,7 @@ def receive(days: Sequence[Path], folder: Path) -> tuple[list[Received], datetim
                         usual = {"max_papers": 5 + 2 * reader, "when_empty": EmptyDigestPolicy.TRENDING}
                         factories.add_subscriber(session, f"{reader}@example.net", interests, eight, **usual)
             pipeline.read_files(app, [file], eight - timedelta(hours=3), day=day)
-            pipeline.send_due(app, eight)
+            pipeline.plan_and_send(app, eight)
         app.db.dispose()
         return list(server.messages), eight, dict(key.record(DOMAIN) for key in dkim.load(keys))
 

@@ -337,7 +337,7 @@ def live_an_hour(app: Application, meter: Meter, due: datetime) -> None:
         _change_votes(session, due)
     meter.measure("plan", lambda: planning.plan(app.digest_context, due - AHEAD))
     meter.measure("sign", lambda: _sign(app, due - AHEAD))
-    meter.measure("send", lambda: pipeline.send_pending(app, due))
+    meter.measure("send", lambda: pipeline.send_now(app, due))
 
 
 def _change_votes(session: Session, at: datetime) -> None:

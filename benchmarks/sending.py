@@ -6,7 +6,7 @@ Digests of 15 papers (and of 5) are sent over ten connections to Postfix's `smtp
 before each measurement, Postfix's load generator `smtp-source` sends as many emails of the same size: first
 with a new connection for each email, and then at its fastest, with persistent connections (`-d`, shown as
 "kept"). A ratio compares two such consecutive measurements, and the result is the median of all ratios. For
-Paperboy, the emails wait in a migrated SQLite database. `pipeline.send_pending` claims, joins, signs, sends
+Paperboy, the emails wait in a migrated SQLite database. `pipeline.send_now` claims, joins, signs, sends
 and records them, in one process or in two on the same database.
 
 The clock starts when all senders are ready: they have sent 400 emails and encoded the fragments of this
@@ -153,9 +153,9 @@ class Bench:
 
 def _send(folder: Path, warming: range, more: dict[str, Any], ready: Callable[[], None]) -> int:
     app = workload.build(folder, **more)
-    pipeline.send_pending(app, workload.EARLIER, warming)
+    pipeline.send_now(app, workload.EARLIER, warming)
     ready()
-    counts = pipeline.send_pending(app, workload.NOW)
+    counts = pipeline.send_now(app, workload.NOW)
     if counts.keys() - {"sent"}:
         raise RuntimeError(f"not all were sent: {dict(counts)}")
     return counts["sent"]

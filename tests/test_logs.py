@@ -183,7 +183,7 @@ def test_mail_is_traced_by_ids_and_not_by_addresses(
     mail_server.reply("rcpt", f"550 5.1.1 <{readers[1]}> unknown", to=readers[1])
     mail_server.reply("data", f"451 4.3.0 <{readers[2]}> later", to=readers[2])
     logs.configure(app.settings.model_copy(update={"log_json": True}))
-    assert pipeline.send_due(app, now)["sent"] == 1
+    assert pipeline.plan_and_send(app, now)["sent"] == 1
     with app.db.read() as session:
         mails = {row.subscriber_id: row for row in session.exec(select(Delivery))}
     returned_to = app.signer.return_path(mails[1].id or 0, app.settings.mail_domain)

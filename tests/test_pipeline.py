@@ -253,7 +253,7 @@ def test_digests_continue_after_a_pause(app: Application) -> None:
     with app.db.write() as session:
         alice = session.exec(select(Subscriber)).one()
         alice.state, alice.paused_until, alice.next_due_at = SubscriberState.PAUSED, NOW, None
-    pipeline.send_due(app, NOW)
+    pipeline.plan_and_send(app, NOW)
     assert deliveries(app) == []
     assert plan(app, NOW + timedelta(days=1)) == {"planned": 1}
 
@@ -313,7 +313,7 @@ def test_held_back_papers_are_in_the_next_digest(
 
 def test_send_due_sends_and_records_the_run(app: Application, mail_server: MailServer) -> None:
     """One email arrives, the ledger is consistent, and the run has its counts."""
-    assert pipeline.send_due(app, NOW)["sent"] == 1
+    assert pipeline.plan_and_send(app, NOW)["sent"] == 1
     assert len(mail_server.messages) == 1
     with app.db.read() as session:
         assert reconciliation.reconcile_recent(session, NOW).is_consistent

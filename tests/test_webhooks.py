@@ -214,10 +214,10 @@ def test_edition_is_reported_when_all_have_got_it(
             factories.add_subscriber(
                 session, f"{name}@example.org", [interest], due, hour=hour, due_since=due
             )
-    pipeline.send_due(app, now)
+    pipeline.plan_and_send(app, now)
     webhooks.report_editions(app, now)
     assert messages(app) == []
-    pipeline.send_due(app, now + 9 * HOUR)
+    pipeline.plan_and_send(app, now + 9 * HOUR)
     for _ in range(2):
         webhooks.report_editions(app, now + 9 * HOUR)
     assert webhooks.send_events(app, now + 9 * HOUR) == {"accepted": 1}

@@ -30,7 +30,7 @@ def send(
         _print_due(everybody=everybody, as_json=as_json)
         return
     with output.open_application() as app, output.graceful_shutdown(app):
-        counts = pipeline.send_due(app, clock.utcnow())
+        counts = pipeline.plan_and_send(app, clock.utcnow())
         with app.db.read() as session:
             pauses, waiting = ledger.pauses(session), ledger.waiting_mails(session)
     if as_json:

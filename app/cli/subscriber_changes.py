@@ -81,7 +81,7 @@ def set_preferences(
                 audit_log.record(session, output.ACTOR, "subscriber.change", row.id, now)
             mail = _change_address(session, row, email, now, email_confirmed) if email else None
         if mail is not None:
-            pipeline.send_pending(app, now, [mail])
+            pipeline.send_now(app, now, [mail])
     if chosen or email_confirmed:
         due = output.format_time(row.next_due_at)
         output.out().print(f"Changed {output.escaped(row.email)}. The next digest is due at {due}.")
@@ -185,7 +185,7 @@ def new_links(subscriber: SubscriberName) -> None:
         with app.db.write() as session:
             delivery_id = subscribers.new_links(session, row.id or 0, now)
             audit_log.record(session, output.ACTOR, "subscriber.new-links", row.id, now)
-        pipeline.send_pending(app, now, [delivery_id])
+        pipeline.send_now(app, now, [delivery_id])
         with app.db.read() as session:
             mail = session.get_one(Delivery, delivery_id)
             pauses = ledger.pauses(session)

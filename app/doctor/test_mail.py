@@ -123,5 +123,5 @@ def _send_digest(app: Application, sample: Sequence[tuple[datetime, Path]]) -> i
         subscriber_id = subscribers.add(session, RECIPIENT, preferences, now - DAY)
         session.get_one(Subscriber, subscriber_id).next_due_at = now
     pipeline.read_files(app, [path for _, path in sample], now)
-    pipeline.send_due(app, now)
+    pipeline.plan_and_send(app, now)
     return subscriber_id

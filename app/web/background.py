@@ -26,7 +26,7 @@ _RANDOM = random.SystemRandom()
 def send_mails(request: Request, delivery_ids: list[int]) -> None:
     """Send these deliveries now if a slot is free. Otherwise the next run of the scheduler sends them."""
     app: Application = request.app.state.paperboy
-    _with_mail_slot(request, lambda: pipeline.send_pending(app, clock.utcnow(), ids=delivery_ids))
+    _with_mail_slot(request, lambda: pipeline.send_now(app, clock.utcnow(), ids=delivery_ids))
 
 
 async def answer_form(request: Request, request_id: int) -> None:

@@ -111,7 +111,7 @@ def test_no_table_keeps_texts_of_an_erased_reader(
     with app.db.write() as session:
         add_secret_events(session, add_secret_reader, now)
     mail_server.reply("data", f"451 4.3.0 {WORD} <{ADDRESS}> later", to=ADDRESS, times=1)
-    pipeline.send_pending(app, now)
+    pipeline.send_now(app, now)
     stranger = Notice(Kind.BOUNCE, ADDRESS, diagnostic=f"550 5.1.1 <{ADDRESS}> unknown", hard=True)
     _, rejections = processing.apply(app.bounce_context, [stranger], now)
     assert not any(ADDRESS in str(each) for each in rejections)
@@ -143,7 +143,7 @@ def test_pause_reason_contains_no_address(app: Application, mail_server: MailSer
         add_secret_reader = session.exec(select(Subscriber.id)).one() or 0
         subscribers.request_erasure(session, add_secret_reader, now)
     mail_server.reply("mail", f"550 5.7.1 <{ADDRESS}>: SPF check failed", times=9)
-    pipeline.send_pending(app, now)
+    pipeline.send_now(app, now)
     with app.db.read() as session:
         (pause,) = ledger.pauses(session)
     assert "SPF check failed" in pause.reason

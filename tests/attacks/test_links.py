@@ -75,7 +75,7 @@ def send_digest(
     now = clock.utcnow()
     with app.db.write() as session:
         delivery_id = enqueue_digest(session, whose, edition)
-    pipeline.send_pending(app, now, [delivery_id])
+    pipeline.send_now(app, now, [delivery_id])
     return mail_server.messages[-1]
 
 
@@ -208,7 +208,7 @@ def renew_by_api(app: Application, client: TestClient, whose: int, preferences: 
         assert answer.status_code == (202 if scope is Scope.SEND else 403)
         if scope is Scope.SEND:
             assert client.post(path, headers=headers).status_code == 409
-            pipeline.send_pending(app, clock.utcnow(), [answer.json()["delivery_id"]])
+            pipeline.send_now(app, clock.utcnow(), [answer.json()["delivery_id"]])
 
 
 def renew_by_cli(app: Application, client: TestClient, whose: int, preferences: str) -> None:
@@ -333,7 +333,7 @@ def test_planned_digest_is_sent_with_renewed_links(
     with app.db.write() as session:
         waiting = enqueue_digest(session, alice, "2026-11-21")
         subscribers.new_links(session, alice, now)
-    pipeline.send_pending(app, now, [waiting])
+    pipeline.send_now(app, now, [waiting])
     assert all(is_valid(client, path) for path in links_of(mail_server.messages[-1]).values())
 
 

@@ -218,7 +218,7 @@ def test_slow_relay_occupies_at_most_four_threads(
 ) -> None:
     """Further confirmation emails wait in the ledger."""
     calls: list[object] = []
-    monkeypatch.setattr(pipeline, "send_pending", lambda *_, **named: calls.append(named))
+    monkeypatch.setattr(pipeline, "send_now", lambda *_, **named: calls.append(named))
     form = {
         "email": "alice@example.org",
         "interest": "agents",

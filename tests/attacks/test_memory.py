@@ -48,7 +48,7 @@ def test_overlapping_senders_restore_the_garbage_collector(
         other = main.build(settings.model_copy(update={"smtp_port": second.port}))
 
         def let_bob_begin() -> None:
-            threads.submit(pipeline.send_pending, other, now, bob)
+            threads.submit(pipeline.send_now, other, now, bob)
             assert bob_is_sending.wait(AT_MOST)
 
         def wait_for_alice() -> None:
@@ -57,7 +57,7 @@ def test_overlapping_senders_restore_the_garbage_collector(
 
         mail_server.reply("end", LATER, times=1, first=let_bob_begin)
         second.reply("end", LATER, times=1, first=wait_for_alice)
-        assert pipeline.send_pending(app, now, alice) == {"deferred": 1}
+        assert pipeline.send_now(app, now, alice) == {"deferred": 1}
         alice_is_sent.set()
     other.db.dispose()
     assert interpreter_settings() == usual
@@ -69,10 +69,10 @@ def test_single_mails_leak_nothing(app: Application, mail_server: MailServer, no
     ids = enqueue_mails(app, now, *[f"reader{n}" for n in range(WARMING + SINGLE)], kind=MailKind.CONFIRM)
     mail_server.reply("end", LATER, times=1, first=lambda: observed.add(interpreter_settings()))
     for delivery_id in ids[:WARMING]:
-        pipeline.send_pending(app, now, ids=[delivery_id])
+        pipeline.send_now(app, now, ids=[delivery_id])
     before = count_objects()
     for delivery_id in ids[WARMING:]:
-        pipeline.send_pending(app, now, ids=[delivery_id])
+        pipeline.send_now(app, now, ids=[delivery_id])
     assert count_objects() - before < GROWTH
     assert observed == {usual}
     assert not list(Path(app.settings.journal_dir).glob("*.journal"))

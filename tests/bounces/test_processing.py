@@ -124,7 +124,7 @@ def suppression_reason(app: Application) -> str:
 
 def test_bounce_from_end_to_end(app: Application, mail_server: MailServer, imap_server: ImapServer) -> None:
     """Sent, returned, read, suppressed, no next digest; then lifted, and the next one arrives."""
-    assert pipeline.send_due(app, NOW)["sent"] == 1
+    assert pipeline.plan_and_send(app, NOW)["sent"] == 1
     (digest,) = mail_server.messages
     imap_server.deliver(dsn(digest.sender))
     assert pipeline.read_bounces(app, NOW) == {"mails": 1, "hard": 1}
@@ -133,12 +133,12 @@ def test_bounce_from_end_to_end(app: Application, mail_server: MailServer, imap_
     assert alice(app).state is SubscriberState.BOUNCING
 
     tomorrow = NOW + timedelta(days=1)
-    pipeline.send_due(app, tomorrow)
+    pipeline.plan_and_send(app, tomorrow)
     assert len(mail_server.messages) == 1
     with app.db.write() as session:
         assert subscribers.lift_suppression(session, ALICE, tomorrow)
     assert alice(app).state is SubscriberState.ACTIVE
-    assert pipeline.send_due(app, tomorrow + timedelta(days=1))["sent"] == 1
+    assert pipeline.plan_and_send(app, tomorrow + timedelta(days=1))["sent"] == 1
     assert len(mail_server.messages) == 2
 
 
@@ -569,7 +569,7 @@ def test_plain_request_from_end_to_end(app: Application, mail_server: MailServer
     """A reader answers a digest with "unsubscribe", gets a link by email, and opens it."""
     write_mail(folder, "1", unsubscribe_mail("digest@paperboy.test"))
     assert pipeline.read_bounces(app, NOW) == {"mails": 1, "unsubscribe_links": 1}
-    assert pipeline.send_pending(app, NOW)["sent"] == 1
+    assert pipeline.send_now(app, NOW)["sent"] == 1
     (answer,) = mail_server.messages
     text = answer.parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
     path = re.search(r"https://paperboy\.test(/unsubscribe/\S+)", text)

@@ -146,7 +146,7 @@ def feedback_of_alice(app: Application) -> list[tuple[str, bool]]:
 
 def run_schedule(app: Application, at: datetime) -> None:
     """Run the scheduled jobs in a thread, as the scheduler does."""
-    running_app.run_in_thread(lambda: pipeline.send_due(app, at))
+    running_app.run_in_thread(lambda: pipeline.plan_and_send(app, at))
 
 
 @pytest.mark.browser

@@ -397,7 +397,7 @@ def test_messages_to_operators_fit_the_demo(
         factories.add_paper(session, source, "Zebrafish", now.date(), now)
         factories.add_subscriber(session, "carol@example.org", ["zebrafish"], now)
         ledger.pause(session, "a trial", now)
-    pipeline.send_due(app, now)
+    pipeline.plan_and_send(app, now)
     assert mail_server.messages == []
     with app.db.write() as session:
         ledger.resume(session)

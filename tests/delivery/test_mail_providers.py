@@ -85,7 +85,7 @@ def test_all_mails_to_a_provider_wait_and_others_go_on(
     enqueue_mails(app, now, "alice", "bob")
     for n in range(60):
         mail_server.reply("rcpt", GMAIL, to=f"reader{n}@{'gmail' if n % 2 else 'googlemail'}.com")
-    assert pipeline.send_pending(app, now) == {"deferred": 60, "sent": 2}
+    assert pipeline.send_now(app, now) == {"deferred": 60, "sent": 2}
     mails = waiting(app, ids)
     tried = [mail for mail in mails if mail.attempts]
     assert 1 <= len(tried) <= 20
@@ -99,15 +99,15 @@ def test_the_delay_grows_and_ends(app: Application, mail_server: MailServer, now
     """New emails wait as well, without a connection. After the delay, the emails are tried again."""
     (first,) = readers_at_gmail(app, now, 1)
     mail_server.reply("rcpt", GMAIL)
-    assert pipeline.send_pending(app, now) == {"deferred": 1}
+    assert pipeline.send_now(app, now) == {"deferred": 1}
     connections = mail_server.connections
     (carol,) = enqueue_mails(app, now, "carol")
     move(app, carol="carol@gmail.com")
-    assert pipeline.send_pending(app, now + MINUTE) == {"deferred": 1}
+    assert pipeline.send_now(app, now + MINUTE) == {"deferred": 1}
     assert mail_server.connections == connections
     (mail,) = waiting(app, [carol])
     assert (mail.attempts, mail.next_attempt_at) == (0, now + 10 * MINUTE)
-    assert pipeline.send_pending(app, now + 10 * MINUTE) == {"deferred": 2}
+    assert pipeline.send_now(app, now + 10 * MINUTE) == {"deferred": 2}
     assert {mail.next_attempt_at for mail in waiting(app, [first, carol])} == {now + 30 * MINUTE}
     with app.db.read() as session:
         (finding,) = [
@@ -118,7 +118,7 @@ def test_the_delay_grows_and_ends(app: Application, mail_server: MailServer, now
         assert "4.7.28" in finding.message
         assert not ledger.backoffs(session, now + 31 * MINUTE)
     mail_server.clear_rules()
-    assert pipeline.send_pending(app, now + 30 * MINUTE) == {"sent": 2}
+    assert pipeline.send_now(app, now + 30 * MINUTE) == {"sent": 2}
 
 
 def test_a_reply_during_a_back_off_does_not_extend_it(app: Application, now: datetime) -> None:

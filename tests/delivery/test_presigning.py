@@ -62,7 +62,7 @@ def test_presigned_digests_are_sent_without_signing(
     ahead = signatures(signer)
     with monkeypatch.context() as patch:
         patch.setattr(Composer, "_sign", None)
-        assert pipeline.send_pending(signer, now + HOUR) == {"sent": 3}
+        assert pipeline.send_now(signer, now + HOUR) == {"sent": 3}
     for mail in mail_server.messages:
         assert mail.data.decode().startswith(ahead[mail.recipient.partition("@")[0]])
 
@@ -78,7 +78,7 @@ def test_pruning_drops_what_only_waiting_emails_need(
         session.connection().execute(update(Delivery).values(give_up_at=now + DAY))
         waiting = session.get_one(Delivery, 2)
         waiting.next_attempt_at, waiting.lease_owner = now + 2 * HOUR, "worker 7"
-    assert pipeline.send_pending(signer, now + HOUR) == {"sent": 2}
+    assert pipeline.send_now(signer, now + HOUR) == {"sent": 2}
     assert maintenance.prune(signer, now + HOUR)["signatures"] == 0  # their results may be repeated
     assert maintenance.prune(signer, now + 2 * HOUR)["signatures"] == 2
     assert sorted(map(bool, signatures(signer).values())) == [False, False, True]
@@ -98,7 +98,7 @@ def test_a_changed_mail_is_signed_again(signer: Application, mail_server: MailSe
     with signer.db.write() as session:
         session.get_one(Subscriber, 1).email = "alice@elsewhere.org"
         ahead = session.get_one(DigestContent, 1).signature
-    assert pipeline.send_pending(signer, now + HOUR) == {"sent": 1}
+    assert pipeline.send_now(signer, now + HOUR) == {"sent": 1}
     (mail,) = mail_server.messages
     assert mail.recipient == "alice@elsewhere.org"
     assert ahead.splitlines()[-1] not in mail.data.decode()
@@ -163,7 +163,7 @@ def test_presigning_error_does_not_fail_the_run(
         raise OSError("no threads")
 
     monkeypatch.setattr(presigning, "sign_ahead", fail)
-    assert pipeline.send_due(signer, now)["sent"] == 1
+    assert pipeline.plan_and_send(signer, now)["sent"] == 1
 
 
 def test_four_processes_sign_each_mail_once(

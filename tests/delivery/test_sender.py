@@ -39,7 +39,7 @@ def test_several_batches(
     monkeypatch.setattr(sender_ledger, "FLUSH_SIZE", 5)
     enqueue_mails(app, now, *NAMES)
     enqueue_mails(app, now, "alice", "bob", kind=MailKind.CONFIRM)
-    assert pipeline.send_pending(app, now) == {"sent": 42}
+    assert pipeline.send_now(app, now) == {"sent": 42}
     assert len({mail.recipient for mail in mail_server.messages}) == len(mail_server.messages) == 42
     assert set(states_by_name(app).values()) == {"sent"}
 
@@ -53,7 +53,7 @@ def test_signing_in_threads(
     (tmp_path / "key.pem").write_bytes(key.private_bytes(*pem))
     app = build(settings, dkim_keys=(f"s1:{tmp_path}/key.pem",))
     enqueue_mails(app, now, *NAMES, *[f"more{n}" for n in range(80)])
-    assert pipeline.send_pending(app, now) == {"sent": 120}
+    assert pipeline.send_now(app, now) == {"sent": 120}
     signatures = {str(mail.parsed()["DKIM-Signature"]) for mail in mail_server.messages}
     assert len(signatures) == 120
     app.db.dispose()
@@ -62,7 +62,7 @@ def test_signing_in_threads(
 def test_sending_with_fsync(settings: Settings, mail_server: MailServer, now: datetime) -> None:
     app = build(settings, journal_fsync=True)
     enqueue_mails(app, now, *NAMES)
-    assert pipeline.send_pending(app, now) == {"sent": 40}
+    assert pipeline.send_now(app, now) == {"sent": 40}
     app.db.dispose()
 
 
@@ -70,7 +70,7 @@ def test_circuit_breaker_stops_the_run(app: Application, mail_server: MailServer
     """The pause has the reason; untried emails are sent after it."""
     enqueue_mails(app, now, *NAMES)
     mail_server.reply("end", "554 5.6.0 there is something odd about this")
-    counts = pipeline.send_pending(app, now)
+    counts = pipeline.send_now(app, now)
     assert counts.total() == 40
     assert 20 <= counts["failed"] < 40
     with app.db.write() as session:
@@ -79,7 +79,7 @@ def test_circuit_breaker_stops_the_run(app: Application, mail_server: MailServer
         assert "of the last" in pause.reason
         ledger.resume(session)
     mail_server.clear_rules()
-    assert pipeline.send_pending(app, now) == {"sent": counts["pending"]}
+    assert pipeline.send_now(app, now) == {"sent": counts["pending"]}
 
 
 def test_stop_while_sending(
@@ -100,13 +100,13 @@ def test_stop_while_sending(
 
     monkeypatch.setattr(ConnectionPool, "stop", stop_and_signal)
     mail_server.reply("end", "250 queued", to="reader3@example.org", first=request_stop)
-    counts = pipeline.send_pending(app, now)
+    counts = pipeline.send_now(app, now)
     assert counts.total() == 40
     assert counts["sent"] == len(mail_server.messages) + len(mail_server.swallowed) < 40
     assert {row.attempts for row in deliveries_by_name(app).values() if row.state == "pending"} == {0}
-    assert pipeline.send_pending(app, now)["sent"] == 0
+    assert pipeline.send_now(app, now)["sent"] == 0
     app.stopping.clear()
-    assert pipeline.send_pending(app, now) == {"sent": counts["pending"]}
+    assert pipeline.send_now(app, now) == {"sent": counts["pending"]}
     app.db.dispose()
 
 
@@ -124,7 +124,7 @@ def test_stop_while_the_relay_is_silent(
     released = Event()
     mail_server.reply("end", "250 queued", first=wait)
     try:
-        assert pipeline.send_pending(app, now) == {"uncertain": 1}
+        assert pipeline.send_now(app, now) == {"uncertain": 1}
     finally:
         released.set()
     assert deliveries_by_name(app)["alice"].possibly_delivered
@@ -139,16 +139,16 @@ def test_full_disk_stops_the_run(
     whole = os.pwrite
     LimitedDisk(monkeypatch, 12_000)
     with pytest.raises(JournalError, match="No space left"):
-        pipeline.send_pending(app, now)
+        pipeline.send_now(app, now)
     before = list(states_by_name(app).values())
     assert before.count("sent") == len(mail_server.messages)
     assert before.count("sent") + before.count("pending") == 40
     monkeypatch.setattr(journal.os, "pwrite", whole)
-    assert pipeline.send_pending(app, now) == {"sent": before.count("pending")}
+    assert pipeline.send_now(app, now) == {"sent": before.count("pending")}
 
 
 def test_a_stopped_run_leaves_no_journal(app: Application, settings: Settings, now: datetime) -> None:
     """This also holds if the relay is unreachable."""
     enqueue_mails(app, now, *NAMES)
-    assert pipeline.send_pending(app, now).total() == 40
+    assert pipeline.send_now(app, now).total() == 40
     assert list(Path(settings.journal_dir).iterdir()) == []

@@ -92,13 +92,13 @@ def test_mails_beyond_the_limit_wait(warming: Application, mail_server: MailServ
     """Each provider has its own limit, across its domains, and so has every other domain."""
     gmail = readers_at(warming, now, "gmail.com", 3) + readers_at(warming, now, "googlemail.com", 2)
     readers_at(warming, now, "example.org", 2)
-    assert pipeline.send_pending(warming, now) == {"sent": 5, "deferred": 2}
+    assert pipeline.send_now(warming, now) == {"sent": 5, "deferred": 2}
     assert sorted(domains(mail_server)) == ["example.org"] * 2 + ["gmail.com"] * 3
     midnight = datetime(now.year, now.month, now.day, tzinfo=UTC) + DAY
     for mail in mails(warming, gmail)[3:]:
         assert (mail.state, mail.attempts, mail.next_attempt_at) == (DeliveryState.DEFERRED, 0, midnight)
         assert mail.reason == f"warm-up of the sending domain: google gets at most 3 emails on {now.date()}"
-    assert pipeline.send_pending(warming, now + DAY / 4) == {}, "nothing more today"
+    assert pipeline.send_now(warming, now + DAY / 4) == {}, "nothing more today"
 
 
 @pytest.mark.usefixtures("still_clock")
@@ -109,7 +109,7 @@ def test_limit_grows(app: Application, mail_server: MailServer, now: datetime) -
         session.execute(update(Delivery).values(give_up_at=None))
     midnight = datetime(now.year, now.month, now.day, tzinfo=UTC)
     times = [now, *(midnight + n * DAY for n in (1, 2, 3))]
-    counts = [pipeline.send_pending(warm(app, now.date(), 2), at)["sent"] for at in times]
+    counts = [pipeline.send_now(warm(app, now.date(), 2), at)["sent"] for at in times]
     assert counts == [2, 4, 8, 6]
     assert {mail.state for mail in mails(app, waiting)} == {DeliveryState.SENT}
 
@@ -118,12 +118,12 @@ def test_limit_grows(app: Application, mail_server: MailServer, now: datetime) -
 def test_expired_digest(warming: Application, mail_server: MailServer, now: datetime) -> None:
     """A digest that waits until the next one is due is given up, so its papers go into that one."""
     ids = readers_at(warming, now, "gmail.com", 5)
-    pipeline.send_pending(warming, now)
+    pipeline.send_now(warming, now)
     with warming.db.write() as session:
         for mail in session.exec(select(Delivery).where(Delivery.state == DeliveryState.DEFERRED)):
             mail.give_up_at = now + DAY / 4
             session.add(mail)
-    pipeline.send_pending(warming, now + DAY)
+    pipeline.send_now(warming, now + DAY)
     lost = mails(warming, ids)[3:]
     assert {mail.state for mail in lost} == {DeliveryState.FAILED}
     assert all("the next digest is due: warm-up" in mail.reason for mail in lost)
@@ -138,9 +138,9 @@ def test_service_mails_are_counted_but_never_wait(
 ) -> None:
     """Somebody waits for them."""
     links = readers_at(warming, now, "gmail.com", 5, kind=MailKind.MANAGE)
-    assert pipeline.send_pending(warming, now) == {"sent": 5}
+    assert pipeline.send_now(warming, now) == {"sent": 5}
     readers_at(warming, now, "googlemail.com", 2)
-    assert pipeline.send_pending(warming, now) == {"deferred": 2}
+    assert pipeline.send_now(warming, now) == {"deferred": 2}
     assert {mail.receiver for mail in mails(warming, links)} == {"google"}
 
 
@@ -149,9 +149,9 @@ def test_refused_mails_do_not_count(warming: Application, mail_server: MailServe
     """Only emails that a receiver took count towards its limit."""
     readers_at(warming, now, "gmail.com", 5)
     mail_server.reply("rcpt", "550 5.1.1 no such user", to="gmail0@gmail.com")
-    assert pipeline.send_pending(warming, now) == {"sent": 2, "failed": 1, "deferred": 2}
+    assert pipeline.send_now(warming, now) == {"sent": 2, "failed": 1, "deferred": 2}
     readers_at(warming, now, "googlemail.com", 3)
-    assert pipeline.send_pending(warming, now) == {"sent": 1, "deferred": 2}
+    assert pipeline.send_now(warming, now) == {"sent": 1, "deferred": 2}
 
 
 @pytest.mark.usefixtures("still_clock")
@@ -178,7 +178,7 @@ def test_several_processes_respect_the_limit(
     readers_at(warming, now, "gmail.com", 150)
     readers_at(warming, now, "example.org", 10)
     with ThreadPoolExecutor(4) as pool:
-        senders = [pool.submit(pipeline.send_pending, warming, now) for _ in range(4)]
+        senders = [pool.submit(pipeline.send_now, warming, now) for _ in range(4)]
         for sender in senders:
             sender.result()
     assert sorted(domains(mail_server)) == ["example.org"] * 10 + ["gmail.com"] * 40
@@ -188,7 +188,7 @@ def test_several_processes_respect_the_limit(
 def test_no_limit(app: Application, mail_server: MailServer, now: datetime, days: int) -> None:
     """Before the first day and after the end, emails have no receiver: the index stays empty."""
     ids = readers_at(app, now, "gmail.com", 5)
-    assert pipeline.send_pending(warm(app, now.date() - days * DAY, 1), now) == {"sent": 5}
+    assert pipeline.send_now(warm(app, now.date() - days * DAY, 1), now) == {"sent": 5}
     assert {mail.receiver for mail in mails(app, ids)} == {None}
 
 
@@ -198,7 +198,7 @@ def test_operators_see_what_waits(warming: Application, mail_server: MailServer,
     (quiet,) = service_state.check_warm_up(warming.db, warming.settings, now)
     assert quiet.message.endswith("no emails are waiting")
     readers_at(warming, now, "gmail.com", 5)
-    pipeline.send_pending(warming, now)
+    pipeline.send_now(warming, now)
     (finding,) = service_state.check_warm_up(warming.db, warming.settings, now)
     assert "at most 3 emails today" in finding.message
     assert "2 emails are waiting until tomorrow: google (2)" in finding.message
@@ -219,7 +219,7 @@ def test_api_and_metrics(app: Application, mail_server: MailServer) -> None:
             entry = ledger.Entry(reader, edition, now, digest, give_up_at=now + 3 * DAY)
             ledger.add_entries(session, [entry], now)
         key = api_keys.create(session, "desk", [Scope.READ], now)[1]
-    pipeline.send_pending(warming, now)
+    pipeline.send_now(warming, now)
     with TestClient(main.create_app(warming), headers={"Authorization": f"Bearer {key}"}) as client:
         status = client.get("/api/v1/statistics").json()["warm_up"]
         metrics = client.get("/metrics").text
@@ -237,7 +237,7 @@ def test_api_and_metrics(app: Application, mail_server: MailServer) -> None:
 def test_erased_reader(warming: Application, mail_server: MailServer, now: datetime) -> None:
     """The domain may be theirs alone, so it is deleted."""
     (mail,) = readers_at(warming, now, "alice.example", 1)
-    pipeline.send_pending(warming, now)
+    pipeline.send_now(warming, now)
     with warming.db.write() as session:
         subscribers.erase(session, mails(warming, [mail])[0].subscriber_id, now)
     assert mails(warming, [mail])[0].receiver is None

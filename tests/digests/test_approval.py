@@ -41,7 +41,7 @@ def service(settings: Settings, now: datetime) -> Iterator[Application]:
 
 def test_edition_waits_for_approval(service: Application, mail_server: MailServer, now: datetime) -> None:
     """One approval holds for the whole edition, also for those who are due later. The next edition waits."""
-    pipeline.send_due(service, now)
+    pipeline.plan_and_send(service, now)
     assert mail_server.messages == []
     with service.db.write() as session:
         assert [(each.edition, each.reason) for each in ledger.pauses(session)] == [
@@ -49,17 +49,17 @@ def test_edition_waits_for_approval(service: Application, mail_server: MailServe
         ]
         assert [row.edition for row in ledger.draw_waiting(session, "2026-11-20", 5)] == ["2026-11-20"]
         ledger.resume(session, "2026-11-20")
-    pipeline.send_due(service, now + HOUR)
-    pipeline.send_due(service, now + 3 * HOUR)
+    pipeline.plan_and_send(service, now + HOUR)
+    pipeline.plan_and_send(service, now + 3 * HOUR)
     assert [mail.recipient for mail in mail_server.messages] == ["alice@example.org", "bob@example.org"]
-    pipeline.send_due(service, now + 24 * HOUR)
+    pipeline.plan_and_send(service, now + 24 * HOUR)
     assert len(mail_server.messages) == 2
     with service.db.read() as session:
         assert [each.edition for each in ledger.pauses(session)] == ["2026-11-21"]
 
 
 def test_other_mails_need_no_approval(service: Application, mail_server: MailServer, now: datetime) -> None:
-    pipeline.send_due(service, now)
+    pipeline.plan_and_send(service, now)
     with service.db.write() as session:
         subscribers.send_link(session, "alice@example.org", "", now, factories.CONFIRMABLE)
     pipeline.send(service, now)
@@ -80,15 +80,15 @@ def test_coming_edition_is_held_by_its_date(
     with app.db.write() as session:
         ledger.hold(session, "2026-11-21", now)
     assert approvals(now) == []
-    pipeline.send_due(app, now)
-    pipeline.send_due(app, now + 3 * HOUR)
+    pipeline.plan_and_send(app, now)
+    pipeline.plan_and_send(app, now + 3 * HOUR)
     assert len(mail_server.messages) == 2
-    pipeline.send_due(app, now + 24 * HOUR)
+    pipeline.plan_and_send(app, now + 24 * HOUR)
     assert len(mail_server.messages) == 2
     assert approvals(now + 24 * HOUR) == ["sending 2026-11-21"]
     with app.db.write() as session:
         ledger.resume(session, "2026-11-21")
-    pipeline.send_due(app, now + 25 * HOUR)
+    pipeline.plan_and_send(app, now + 25 * HOUR)
     assert len(mail_server.messages) == 3
 
 
@@ -134,8 +134,8 @@ def test_edition_that_has_begun_is_not_held(service: Application, now: datetime)
 def live(service: Application, mail_server: MailServer, now: datetime) -> Application:
     """Return a service that has sent digests to Alice and Bob, and then imports Carol and Dan."""
     app = replace(service, settings=service.settings.model_copy(update={"approve_editions": False}))
-    pipeline.send_due(app, now)
-    pipeline.send_due(app, now + 3 * HOUR)
+    pipeline.plan_and_send(app, now)
+    pipeline.plan_and_send(app, now + 3 * HOUR)
     file = b"email,interests,hour,zone,consent_version\n" + b"".join(
         f"{name}@example.org,language agents,9,UTC,{consent}\n".encode()
         for name, consent in (("carol", ""), ("dan", "a list of 2025"))
@@ -154,7 +154,7 @@ def test_import_into_a_live_list_holds_only_the_new_first_digests(
 ) -> None:
     """They are composed, so that an operator can see them. The others leave, and nothing is held twice."""
     tomorrow = now + timedelta(days=1)
-    pipeline.send_due(live, tomorrow)
+    pipeline.plan_and_send(live, tomorrow)
     assert recipients(mail_server) == ["alice", "alice", "bob"]
     with live.db.write() as session:
         count, (held, _) = ledger.draw_held(session, 5)
@@ -164,9 +164,9 @@ def test_import_into_a_live_list_holds_only_the_new_first_digests(
     assert "is held back: subscribers were imported" in explained.verdict
     with live.db.write() as session:
         assert ledger.resume(session, ledger.FIRST_DIGESTS)
-    pipeline.send_due(live, tomorrow + timedelta(minutes=1))
+    pipeline.plan_and_send(live, tomorrow + timedelta(minutes=1))
     assert recipients(mail_server) == ["alice", "alice", "bob", "carol", "dan"]
-    pipeline.send_due(live, tomorrow + timedelta(days=1))
+    pipeline.plan_and_send(live, tomorrow + timedelta(days=1))
     with live.db.read() as session:
         assert ledger.draw_held(session, 5)[0] == 0
 
@@ -176,13 +176,13 @@ def test_first_digests_are_held_until_they_are_released(
 ) -> None:
     """Also on the second day. One that is too late is given up, and its papers are in the next digest."""
     for days in (1, 2):
-        pipeline.send_due(live, now + timedelta(days=days))
+        pipeline.plan_and_send(live, now + timedelta(days=days))
     assert "carol" not in recipients(mail_server)
     with live.db.write() as session:
         assert ledger.draw_held(session, 5)[0] >= 2
         ledger.resume(session, ledger.FIRST_DIGESTS)
     for days in (2, 3):
-        pipeline.send_due(live, now + timedelta(days=days, minutes=1))
+        pipeline.plan_and_send(live, now + timedelta(days=days, minutes=1))
     with live.db.read() as session:
         sent = select(Delivery).where(Delivery.state == DeliveryState.SENT)
         editions = [row.edition for row in session.exec(sent.where(col(Delivery.subscriber_id) > 2))]
@@ -193,13 +193,13 @@ def test_import_pause_that_ends_releases_what_it_held(
     live: Application, mail_server: MailServer, now: datetime
 ) -> None:
     """The import added nobody, but a planner ran meanwhile."""
-    pipeline.send_due(live, now + timedelta(days=1))
+    pipeline.plan_and_send(live, now + timedelta(days=1))
     with live.db.write() as session:
         (pause,) = ledger.pauses(session)
         assert ledger.draw_held(session, 5)[0] == 2
         assert ledger.end_import_pause(session, pause.since, ledger.FIRST_DIGESTS)
         assert ledger.draw_held(session, 5)[0] == 0
-    pipeline.send_due(live, now + timedelta(days=1, minutes=1))
+    pipeline.plan_and_send(live, now + timedelta(days=1, minutes=1))
     assert recipients(mail_server) == ["alice", "alice", "bob", "carol", "dan"]
 
 

@@ -50,7 +50,7 @@ def test_likes_select_similar_papers(
         for paper in liked:
             subscribers.set_feedback(session, alice, ids[paper.id], True, now)
             subscribers.set_feedback(session, bob, ids[paper.id], False, now)
-    pipeline.send_due(app, now)
+    pipeline.plan_and_send(app, now)
     with app.db.read() as session:
         rows = select(Delivery.subscriber_id, DigestContent.digest).select_from(Delivery).join(DigestContent)
         digests = dict(session.exec(rows).all())

@@ -79,7 +79,7 @@ def test_hidden_paper_leaves_digests_that_wait(app: Application, mail_server: Ma
         factories.add_subscriber(session, "carol@example.org", ["video diffusion"], HOUR)
     pipeline.plan(app, AHEAD)
     pipeline.sign_ahead(app, AHEAD)
-    pipeline.send_pending(app, HOUR, [3])
+    pipeline.send_now(app, HOUR, [3])
     with app.db.write() as session:
         Editor(session, "desk", AHEAD).hide(1)
         Editor(session, "desk", AHEAD).hide(3)
@@ -88,7 +88,7 @@ def test_hidden_paper_leaves_digests_that_wait(app: Application, mail_server: Ma
         assert session.get_one(DigestContent, 1).signature == ""
         changes = session.exec(select(AuditEntry).order_by(col(AuditEntry.id))).all()
     assert [entry.detail["left_out_of_digests"] for entry in changes] == [1, 1]
-    assert pipeline.send_pending(app, HOUR)["sent"] == 1
+    assert pipeline.send_now(app, HOUR)["sent"] == 1
     sent = {mail.recipient: mail.data.decode() for mail in mail_server.messages}
     assert AGENTS not in sent["alice@example.org"]
     assert MORE in sent["alice@example.org"]

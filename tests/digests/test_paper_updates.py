@@ -68,7 +68,7 @@ def store(app: Application, now: datetime, kind: SourceKind = SourceKind.ARXIV, 
 
 def send(app: Application, now: datetime) -> Delivery:
     """Send the digests that are due, and return the last one."""
-    pipeline.send_due(app, now)
+    pipeline.plan_and_send(app, now)
     with app.db.read() as session:
         return session.exec(select(Delivery).order_by(col(Delivery.id).desc())).first()  # type: ignore[return-value]
 
@@ -306,7 +306,7 @@ def test_unreadable_updates_are_counted(app: Application) -> None:
         restored = app.snapshots.restore(session, [content.digest])[0]
     assert restored.digest.updates == (WITHDRAWN,)
     assert restored.unreadable == 1
-    assert pipeline.send_pending(app, HOUR + DAY)["sent"] == 1
+    assert pipeline.send_now(app, HOUR + DAY)["sent"] == 1
 
 
 def test_one_query_for_all_readers(app: Application) -> None:

@@ -80,7 +80,7 @@ def test_requested_first_digest(app: Application, mail_server: MailServer, caden
         factories.add_paper(session, source, "Homing Pigeons", tomorrow.date(), tomorrow)
     digest = pipeline.plan_first(app, bob, tomorrow)
     assert digest
-    assert pipeline.send_pending(app, tomorrow, [digest.id or 0])["sent"] == 1
+    assert pipeline.send_now(app, tomorrow, [digest.id or 0])["sent"] == 1
     again = pipeline.plan_first(app, bob, tomorrow + timedelta(minutes=1))
     assert again
     assert (again.id, again.state) == (digest.id, DeliveryState.SENT)
@@ -98,7 +98,7 @@ def test_first_digest_says_who_added_the_subscriber(app: Application, mail_serve
     alice = 1
     with app.db.write() as session:
         bob = subscribers.add(session, "bob@example.org", Preferences(interests=(Interest("video"),)), AHEAD)
-    pipeline.send_due(app, HOUR)
+    pipeline.plan_and_send(app, HOUR)
     with app.db.write() as session:
         source = factories.add_source(session, NOW, "another")
         factories.add_paper(session, source, "Video Games", (NOW + DAY).date(), NOW + DAY)
@@ -119,14 +119,14 @@ def test_first_digest_says_who_added_the_subscriber(app: Application, mail_serve
 
 def test_digest_is_composed_ahead_and_sent_when_due(app: Application, mail_server: MailServer) -> None:
     """Its edition and times are computed from the due time."""
-    assert pipeline.send_due(app, HOUR - timedelta(minutes=11)) == {}
-    assert pipeline.send_due(app, AHEAD) == {"planned": 1}
+    assert pipeline.plan_and_send(app, HOUR - timedelta(minutes=11)) == {}
+    assert pipeline.plan_and_send(app, AHEAD) == {"planned": 1}
     (row,) = deliveries(app)
     assert (row.edition, row.created_at, row.due_at) == ("2026-11-20", AHEAD, HOUR)
     assert (row.next_attempt_at, row.give_up_at) == (HOUR, HOUR + DAY)
-    assert pipeline.send_due(app, HOUR - timedelta(seconds=1)) == {}
+    assert pipeline.plan_and_send(app, HOUR - timedelta(seconds=1)) == {}
     assert mail_server.messages == []
-    assert pipeline.send_due(app, HOUR)["sent"] == 1
+    assert pipeline.plan_and_send(app, HOUR)["sent"] == 1
     assert len(mail_server.messages) == 1
 
 
@@ -178,7 +178,7 @@ def test_changed_interests_recompose_a_planned_digest(app: Application, mail_ser
     assert deliveries(app) == []
     assert planning.plan(app.digest_context, AHEAD + timedelta(minutes=1)) == {"planned": 1}
     assert titles(app) == [[VIDEO]]
-    assert pipeline.send_due(app, HOUR)["sent"] == 1
+    assert pipeline.plan_and_send(app, HOUR)["sent"] == 1
     assert len(mail_server.messages) == 1
 
 
@@ -193,18 +193,18 @@ def test_changed_hour_moves_a_planned_digest(app: Application, mail_server: Mail
     """Nothing is sent at eight, and one digest at six in the evening."""
     planning.plan(app.digest_context, AHEAD)
     change_preferences(app, AHEAD, hour=18, interests=(Interest("language agents"),))
-    assert pipeline.send_due(app, HOUR) == {}
-    assert pipeline.send_due(app, HOUR.replace(hour=18))["sent"] == 1
+    assert pipeline.plan_and_send(app, HOUR) == {}
+    assert pipeline.plan_and_send(app, HOUR.replace(hour=18))["sent"] == 1
     assert len(mail_server.messages) == 1
 
 
 def test_a_sent_digest_is_not_composed_again(app: Application, mail_server: MailServer) -> None:
     """Changes after the due time apply to the next digest."""
-    pipeline.send_due(app, AHEAD)
-    pipeline.send_due(app, HOUR)
+    pipeline.plan_and_send(app, AHEAD)
+    pipeline.plan_and_send(app, HOUR)
     change_preferences(app, HOUR + timedelta(minutes=1), hour=18, interests=(Interest("video"),))
     assert [row.state for row in deliveries(app)] == [DeliveryState.SENT]
-    assert pipeline.send_due(app, HOUR.replace(hour=18)) == {}
+    assert pipeline.plan_and_send(app, HOUR.replace(hour=18)) == {}
 
 
 def pause_alice(session: Session) -> None:
@@ -227,7 +227,7 @@ def test_planned_digest_is_not_sent_to_an_inactive_reader(
     planning.plan(app.digest_context, AHEAD)
     with app.db.write() as session:
         leave_by(session)
-    pipeline.send_due(app, HOUR)
+    pipeline.plan_and_send(app, HOUR)
     assert mail_server.messages == []
     assert not {row.state for row in deliveries(app)} - {DeliveryState.SKIPPED, DeliveryState.SUPPRESSED}
     with app.db.read() as session:

@@ -49,7 +49,7 @@ def test_daily_report(service: Application, mail_server: MailServer, now: dateti
         factories.add_paper(session, source, "Language Agents that Plan", now.date(), now)
         for name, interest in (("alice", "language agents"), ("bob", "honey bees")):
             factories.add_subscriber(session, f"{name}@example.org", [interest], now, hour=9)
-    pipeline.send_due(service, now)
+    pipeline.plan_and_send(service, now)
     with service.db.write() as session:
         ledger.pause(session, "a trial", now)
     mail_server.messages.clear()

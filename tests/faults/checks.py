@@ -88,7 +88,7 @@ def _in(app: Application, *states: State) -> set[str]:
 def settle(app: Application, now: datetime) -> None:
     """Send until nothing is left that may be sent, each email at its time."""
     for _ in range(20):
-        pipeline.send_pending(app, now)
+        pipeline.send_now(app, now)
         with app.db.read() as session:
             again = session.exec(
                 select(func.min(Delivery.next_attempt_at)).where(col(Delivery.state).in_(OPEN))

@@ -74,7 +74,7 @@ class Order:
     dies_at_line: int | None = None  # after this many lines of the code that sends
     constants: dict[str, Any] = field(default_factory=dict)
     largest_file: int | None = None  # bytes
-    verb: str = "send_pending"  # of the pipeline
+    verb: str = "send_now"  # of the pipeline
     clock_ahead: timedelta = timedelta()  # the error of the sender's clock
     planning_takes: timedelta = timedelta()  # by how much its clock and the database's have jumped then
     database_clock_ahead: timedelta | None = None  # as seen by the sender

@@ -52,7 +52,7 @@ def test_leases_begin_when_mails_are_claimed(
     """Planning takes 25 minutes, and another machine claims none of the emails."""
     names = checks.queue(app, now, 8)
     relay.on("end", tell=True, times=1, to="reader3@example.org")
-    first = start_sender(now, verb="send_due", planning_takes=WRONG, **other_machine)
+    first = start_sender(now, verb="plan_and_send", planning_takes=WRONG, **other_machine)
     relay.reached()
     leased = [row.lease_until for row in checks.rows(app).values() if row.lease_until]
     assert min(leased) >= now + WRONG + ledger.LEASE

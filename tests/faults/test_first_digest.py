@@ -31,14 +31,14 @@ def test_first_digests_during_the_schedule(
             factories.add_subscriber(session, f"reader{number}@example.org", ["agents"], now)
             for number in range(12)
         ]
-    schedulers = [start_sender(now, verb="send_due") for _ in range(2)]
+    schedulers = [start_sender(now, verb="plan_and_send") for _ in range(2)]
     for reader in reversed(readers):
         for _ in range(2):
             if delivery := pipeline.plan_first(app, reader, now):
-                pipeline.send_pending(app, now, [delivery.id or 0])
+                pipeline.send_now(app, now, [delivery.id or 0])
     for scheduler in schedulers:
         scheduler.counts()
-    pipeline.send_due(app, now)
+    pipeline.plan_and_send(app, now)
     with app.db.read() as session:
         rows = session.exec(select(Delivery)).all()
     assert sorted(row.subscriber_id for row in rows) == readers

@@ -54,7 +54,7 @@ def send_digests(app: Application, files: Sequence[Path], day: date) -> datetime
             usual = {"max_papers": 5 + 2 * number, "when_empty": EmptyDigestPolicy.TRENDING}
             factories.add_subscriber(session, f"reader{number}@example.org", interests, eight, **usual)
     pipeline.read_files(app, files, eight - timedelta(hours=3))
-    pipeline.send_due(app, eight)
+    pipeline.plan_and_send(app, eight)
     return eight + timedelta(seconds=5)
 
 
@@ -80,7 +80,7 @@ def test_confirmation_is_not_spam(
     with app.db.write() as session:
         preferences = Preferences(zone="UTC", interests=(Interest("robotics"),))
         factories.sign_up(session, SignUp("alice@example.org", preferences), "192.0.2.1", now)
-    pipeline.send_due(app, now)
+    pipeline.plan_and_send(app, now)
     check_scores(mail_server, now, tmp_path, most=0.1)
 
 

@@ -61,7 +61,7 @@ def test_every_row_is_restored(
     service: Application, empty_url: str, tmp_path: Path, now: datetime, mail_server: MailServer
 ) -> None:
     """The file is private, and the tables are equal, apart from the pause."""
-    pipeline.send_due(service, now + timedelta(hours=1))
+    pipeline.plan_and_send(service, now + timedelta(hours=1))
     file = tmp_path / "deep" / "backup.zip"
     file.parent.mkdir()
     abandoned = file.with_name(".paperboy-20261101T000000Z.zip.1.partial")
@@ -94,13 +94,13 @@ def test_restored_service_is_paused(
     restored, report = restore(service, file, empty_url, now + DAY)
     restored_services.append(restored)
     assert report.due_since == {"2026-11-20": READERS}
-    assert not pipeline.send_due(restored, now + DAY)["sent"]
+    assert not pipeline.plan_and_send(restored, now + DAY)["sent"]
     with restored.db.write() as session:
         (pause,) = ledger.pauses(session)
         assert "deliveries --state uncertain" in pause.reason
         ledger.resume(session)
-    assert not pipeline.send_due(restored, now + DAY)["sent"]
-    assert pipeline.send_due(restored, now + DAY + timedelta(hours=1))["sent"] == READERS
+    assert not pipeline.plan_and_send(restored, now + DAY)["sent"]
+    assert pipeline.plan_and_send(restored, now + DAY + timedelta(hours=1))["sent"] == READERS
     assert len(mail_server.messages) == READERS
 
 
@@ -126,10 +126,10 @@ def test_older_backup_with_the_previous_database(
 ) -> None:  # fmt: skip
     """What left since the backup is known. Nobody gets an edition twice, nor a paper that came since."""
     file, source_id = tmp_path / "backup.zip", 1
-    pipeline.send_due(service, now + timedelta(hours=1))
+    pipeline.plan_and_send(service, now + timedelta(hours=1))
     maintenance.back_up(service, file, now + timedelta(hours=2))
     add_papers(service, now + DAY, source_id)
-    pipeline.send_due(service, now + DAY + timedelta(hours=1))
+    pipeline.plan_and_send(service, now + DAY + timedelta(hours=1))
     with service.db.write() as session:
         gone = subscribers.find(session, "r7@example.org").id or 0
         subscribers.unsubscribe(session, gone, now + DAY + timedelta(hours=1))
@@ -140,9 +140,9 @@ def test_older_backup_with_the_previous_database(
     with restored.db.write() as session:
         assert subscribers.get(session, gone).state == "unsubscribed"
         ledger.resume(session)
-    assert not pipeline.send_due(restored, now + DAY + timedelta(hours=3))["sent"]
+    assert not pipeline.plan_and_send(restored, now + DAY + timedelta(hours=3))["sent"]
     add_papers(restored, now + 2 * DAY, source_id)
-    assert pipeline.send_due(restored, now + 2 * DAY + timedelta(hours=1))["sent"] == READERS - 2
+    assert pipeline.plan_and_send(restored, now + 2 * DAY + timedelta(hours=1))["sent"] == READERS - 2
     mailed = received(mail_server)
     assert len(mail_server.messages) == 3 * READERS - 2
     assert len(mailed) == len(set(mailed)) > 3 * READERS
@@ -217,7 +217,7 @@ def test_backup_while_mails_are_sent(
         for number in range(READERS, 60):
             due = now.replace(hour=10, minute=0)
             factories.add_subscriber(session, f"r{number}@example.org", ["language agents"], due, hour=10)
-    sending = threading.Thread(target=pipeline.send_due, args=(service, now + timedelta(hours=1)))
+    sending = threading.Thread(target=pipeline.plan_and_send, args=(service, now + timedelta(hours=1)))
     sending.start()
     files = []
     while sending.is_alive():
@@ -231,7 +231,7 @@ def test_backup_while_mails_are_sent(
         states = session.exec(select(Delivery.state).where(Delivery.kind == MailKind.DIGEST)).all()
     assert len(states) == 60
     assert set(states) <= {DeliveryState.SENT, DeliveryState.UNCERTAIN}
-    assert not pipeline.send_due(restored, now + timedelta(hours=9))["sent"]
+    assert not pipeline.plan_and_send(restored, now + timedelta(hours=9))["sent"]
     assert len(mail_server.messages) == 60
 
 

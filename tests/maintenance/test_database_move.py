@@ -29,7 +29,7 @@ def test_move_there_and_back(
     restored_services: list[Application],
 ) -> None:  # fmt: skip
     """Each database has the same rows. The old one is paused for good, and the new one sends at once."""
-    pipeline.send_due(service, now + timedelta(hours=1))
+    pipeline.plan_and_send(service, now + timedelta(hours=1))
     before = read_rows(service.settings.database_url)
     there = move(service, f"sqlite:///{tmp_path}/there.db", tmp_path / "1.zip", now + DAY)
     back = move(there, empty_url, tmp_path / "2.zip", now + DAY)
@@ -38,13 +38,13 @@ def test_move_there_and_back(
     assert [pop_run(after, "move")["rows"] > READERS for _ in (there, back)] == [True] * 2
     assert after == {name: rows for name, rows in before.items() if name not in backup_file.EXCLUDED}
     for old in (service, there):
-        assert not pipeline.send_due(old, now + DAY + timedelta(hours=1))["sent"]
+        assert not pipeline.plan_and_send(old, now + DAY + timedelta(hours=1))["sent"]
         with old.db.read() as session:
             assert "this database was moved to " in ledger.pauses(session)[0].reason
             with pytest.raises(Conflict, match="--force"):
                 ledger.resume(session)
     add_papers(back, now + DAY, 1)
-    assert pipeline.send_due(back, now + DAY + timedelta(hours=1))["sent"] == READERS
+    assert pipeline.plan_and_send(back, now + DAY + timedelta(hours=1))["sent"] == READERS
     mails = received(mail_server)
     assert len(mails) == len(set(mails))
 

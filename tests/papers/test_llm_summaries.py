@@ -231,7 +231,7 @@ def test_mail_is_sent_while_the_endpoint_is_down(app: Application, now: datetime
     pipeline.summarise(Endpoint(httpx.ConnectError("nobody there")).on(app), now)
     with app.db.write() as session:
         factories.add_subscriber(session, "alice@example.org", ["bookmark"], now)
-    pipeline.send_due(app, now)
+    pipeline.plan_and_send(app, now)
     with app.db.read() as session:
         (pick,) = factories.load_digest(app, session.exec(select(Delivery)).one()).picks
     assert (pick.summary, pick.summary_by) == (GIST, "")

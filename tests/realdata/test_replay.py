@@ -67,7 +67,7 @@ def test_no_paper_is_sent_twice(app: Application, mail_server: MailServer) -> No
             if not following:
                 pipeline.read_files(app, [files[day]], midnight + timedelta(hours=4), day=day)
             for hour in TICKS:
-                pipeline.send_due(app, midnight + timedelta(hours=hour))
+                pipeline.plan_and_send(app, midnight + timedelta(hours=hour))
 
     with app.db.read() as session:
         rows = session.exec(

@@ -120,7 +120,7 @@ def test_upgraded_service_sends_no_paper_again(upgraded: main.Application, mail_
     day = datetime(2026, 4, 1, 20, tzinfo=UTC)
     counts: Counter[str] = Counter()
     for hours in range(0, 48, 2):
-        counts += pipeline.send_due(upgraded, day + timedelta(hours=hours))
+        counts += pipeline.plan_and_send(upgraded, day + timedelta(hours=hours))
     assert counts["sent"] == len(mail_server.messages) > 0
     with upgraded.db.read() as session:
         sent = session.exec(
@@ -154,7 +154,7 @@ def test_foreign_schema_sends_nothing(
         with app.db.write() as session:
             session.execute(text(statement))
         running = app if "alembic_version" in statement else main.build(app.settings)
-        for stage in (pipeline.send, pipeline.plan, pipeline.send_due, pipeline.send_pending):
+        for stage in (pipeline.send, pipeline.plan, pipeline.plan_and_send, pipeline.send_now):
             with pytest.raises(SchemaError, match=fault):
                 stage(running, now)
         running.db.dispose()

@@ -640,7 +640,7 @@ def test_unsubscribing_withholds_planned_digests(app: Application, now: datetime
         waiting = enqueue_digest(session, identity, "2026-11-20", now)
         subscribers.unsubscribe(session, identity, now)
         subscribers.unsubscribe(session, identity, now + HOUR)
-    assert pipeline.send_pending(app, now, [waiting]) == {"skipped": 1}
+    assert pipeline.send_now(app, now, [waiting]) == {"skipped": 1}
     reader = reader_of(app, identity)
     assert (reader.state, reader.ended_at, reader.next_due_at) == (SubscriberState.UNSUBSCRIBED, now, None)
 

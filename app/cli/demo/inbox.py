@@ -70,7 +70,7 @@ def install(site: FastAPI, mail_server: DemoMailServer) -> None:
     def pass_a_day() -> RedirectResponse:
         """Advance the clock by a day and send all due emails, also to people who signed up in the demo."""
         start, end = clock.utcnow(), clock.utcnow() + DAY
-        pipeline.send_due(app, start)  # send the emails that an operator has released
+        pipeline.plan_and_send(app, start)  # send the emails that an operator has released
         replay.deliver_between(app, start, end)
         demo_clock.travel(app.db, end)
         with app.db.write() as session:  # operators remain signed in

@@ -27,4 +27,4 @@ def deliver_between(app: Application, start: datetime, end: datetime) -> None:
         if not moments:
             return
         moment = min(moments)
-        pipeline.send_due(app, moment)
+        pipeline.plan_and_send(app, moment)

@@ -84,8 +84,8 @@ def states_by_name(app: Application) -> dict[str, str]:
 def test_mail_is_sent_once(app: Application, mail_server: MailServer, now: datetime) -> None:
     """The row has the relay's text, and a second run sends nothing."""
     enqueue_mails(app, now, "alice", "bob")
-    assert pipeline.send_pending(app, now) == {"sent": 2}
-    assert pipeline.send_pending(app, now + SOON) == {}
+    assert pipeline.send_now(app, now) == {"sent": 2}
+    assert pipeline.send_now(app, now + SOON) == {}
     alice = deliveries_by_name(app)["alice"]
     assert (alice.state, alice.smtp_code, alice.attempts) == (DeliveryState.SENT, 250, 1)
     assert alice.subject.startswith("Read or Retrieve?")
@@ -110,7 +110,7 @@ def test_an_edition_is_enqueued_once(app: Application, now: datetime) -> None:
 def test_only_the_requested_mails_are_sent(app: Application, mail_server: MailServer, now: datetime) -> None:
     """After a sign-up only its confirmation is sent."""
     first, _ = enqueue_mails(app, now, "alice", "bob")
-    assert pipeline.send_pending(app, now, ids=[first]) == {"sent": 1}
+    assert pipeline.send_now(app, now, ids=[first]) == {"sent": 1}
     assert states_by_name(app) == {"alice": "sent", "bob": "pending"}
 
 
@@ -118,7 +118,7 @@ def test_mails_are_not_sent_before_they_are_due(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
     enqueue_mails(app, now, "alice")
-    assert pipeline.send_pending(app, now - SOON) == {}
+    assert pipeline.send_now(app, now - SOON) == {}
 
 
 @pytest.fixture
@@ -139,16 +139,16 @@ def test_a_4xx_defers_with_growing_delay(
     mail_server.reply(stage, "451 4.7.1 come back later")
     delays, at = [], now
     for attempt in (1, 2, 3):
-        assert pipeline.send_pending(app, at) == {"deferred": 1}
+        assert pipeline.send_now(app, at) == {"deferred": 1}
         alice = deliveries_by_name(app)["alice"]
         assert (alice.smtp_code, alice.attempts) == (451, attempt)
         assert alice.next_attempt_at
         delays.append(alice.next_attempt_at - at)
-        assert pipeline.send_pending(app, alice.next_attempt_at - timedelta(seconds=1)) == {}
+        assert pipeline.send_now(app, alice.next_attempt_at - timedelta(seconds=1)) == {}
         at = alice.next_attempt_at
     assert delays[0] * 1.9 < delays[1] < delays[2] / 1.9
     mail_server.clear_rules()
-    assert pipeline.send_pending(app, at) == {"sent": 1}
+    assert pipeline.send_now(app, at) == {"sent": 1}
     assert len(mail_server.messages) == 1
 
 
@@ -156,14 +156,14 @@ def test_unreachable_relay_stops_the_run(app: Application, mail_server: MailServ
     """The tried email is deferred; attempts of the other emails do not count."""
     enqueue_mails(app, now, *(f"reader{n}" for n in range(30)))
     mail_server.reply("connect", "421 4.3.2 closed for the night")
-    counts = pipeline.send_pending(app, now)
+    counts = pipeline.send_now(app, now)
     assert counts.total() == 30
     assert set(counts) == {"deferred", "pending"}
     assert {
         row.attempts for row in deliveries_by_name(app).values() if row.state == DeliveryState.PENDING
     } == {0}
     mail_server.clear_rules()
-    assert pipeline.send_pending(app, now + SOON) == {"sent": 30}
+    assert pipeline.send_now(app, now + SOON) == {"sent": 30}
 
 
 def test_a_deferred_digest_fails_when_the_next_is_due(
@@ -172,11 +172,11 @@ def test_a_deferred_digest_fails_when_the_next_is_due(
     """It has the reason, and its papers may be sent again."""
     enqueue_mails(app, now, "alice")
     mail_server.reply("rcpt", "450 4.2.1 busy")
-    pipeline.send_pending(app, now)
+    pipeline.send_now(app, now)
     mail_server.clear_rules()
     with app.db.read() as session:
         assert ledger.paper_ids_promised(session, [1], now) == {1: dict.fromkeys(range(1, 9), now)}
-    assert pipeline.send_pending(app, now + NEXT_DAY) == {}
+    assert pipeline.send_now(app, now + NEXT_DAY) == {}
     alice = deliveries_by_name(app)["alice"]
     assert alice.state == DeliveryState.FAILED
     assert "given up" in alice.reason
@@ -189,7 +189,7 @@ def test_unknown_mailbox_is_suppressed(app: Application, mail_server: MailServer
     """The email fails with an event; other readers get their email."""
     enqueue_mails(app, now, "alice", "bob")
     mail_server.reply("rcpt", "550 5.1.1 no such user here", to="alice@example.org")
-    assert pipeline.send_pending(app, now) == {"failed": 1, "sent": 1}
+    assert pipeline.send_now(app, now) == {"failed": 1, "sent": 1}
     assert states_by_name(app) == {"alice": "failed", "bob": "sent"}
     with app.db.read() as session:
         assert suppression.is_suppressed(session, "Alice@example.org")
@@ -204,7 +204,7 @@ def test_full_mailbox_is_not_suppressed(app: Application, mail_server: MailServe
     """Only this email fails."""
     enqueue_mails(app, now, "alice")
     mail_server.reply("rcpt", "552 5.2.2 mailbox full")
-    assert pipeline.send_pending(app, now) == {"failed": 1}
+    assert pipeline.send_now(app, now) == {"failed": 1}
     with app.db.read() as session:
         assert not suppression.is_suppressed(session, "alice@example.org")
         assert session.get_one(Subscriber, 1).state == SubscriberState.ACTIVE
@@ -214,7 +214,7 @@ def test_refused_sender_pauses_all_mails(app: Application, mail_server: MailServ
     """The pause has the reason; after resuming, every email is sent."""
     enqueue_mails(app, now, *(f"reader{n}" for n in range(20)))
     mail_server.reply("end", "550 5.7.26 this mail is unauthenticated")
-    counts = pipeline.send_pending(app, now)
+    counts = pipeline.send_now(app, now)
     assert counts.total() == 20
     assert set(counts) <= {"deferred", "pending"}
     with app.db.write() as session:
@@ -223,11 +223,11 @@ def test_refused_sender_pauses_all_mails(app: Application, mail_server: MailServ
         assert "5.7.26" in pause.reason
         assert suppression.list_page(session) == []
     mail_server.clear_rules()
-    assert pipeline.send_pending(app, now + SOON) == {}
+    assert pipeline.send_now(app, now + SOON) == {}
     with app.db.write() as session:
         assert ledger.resume(session)
         assert not ledger.resume(session)
-    assert pipeline.send_pending(app, now + SOON) == {"sent": 20}
+    assert pipeline.send_now(app, now + SOON) == {"sent": 20}
 
 
 def test_one_edition_can_be_paused(app: Application, mail_server: MailServer, now: datetime) -> None:
@@ -238,7 +238,7 @@ def test_one_edition_can_be_paused(app: Application, mail_server: MailServer, no
         session.get_one(Delivery, 2).edition = "confirm-1"
         ledger.pause(session, "a wrong note is in it", now, "2026-11-20")
         ledger.pause(session, "another reason", now, "2026-11-20")
-    assert pipeline.send_pending(app, now) == {"sent": 1}
+    assert pipeline.send_now(app, now) == {"sent": 1}
     assert states_by_name(app) == {"alice": "pending", "bob": "sent"}
 
 
@@ -249,7 +249,7 @@ def test_421_defers_and_reconnects(
     app = main.build(settings.model_copy(update={"smtp_connections": 1}))
     enqueue_mails(app, now, "alice", "bob", "carol")
     mail_server.reply("rcpt", "421 4.7.0 too much for now", to="bob@example.org")
-    assert pipeline.send_pending(app, now) == {"sent": 2, "deferred": 1}
+    assert pipeline.send_now(app, now) == {"sent": 2, "deferred": 1}
     assert states_by_name(app) == {"alice": "sent", "bob": "deferred", "carol": "sent"}
     assert mail_server.connections == 2
     app.db.dispose()
@@ -262,7 +262,7 @@ def test_disconnect_before_the_body_defers(
     """The email does not count as possibly delivered."""
     enqueue_mails(app, now, "alice")
     mail_server.drop(stage)
-    assert pipeline.send_pending(app, now) == {"deferred": 1}
+    assert pipeline.send_now(app, now) == {"deferred": 1}
     assert not deliveries_by_name(app)["alice"].possibly_delivered
 
 
@@ -272,7 +272,7 @@ def test_failed_digests_are_retried_unless_a_later_one_may_have_their_papers(
     """Nor if the failed one may have arrived, or its subscriber has left."""
     enqueue_mails(app, now, "alice", "bob", "carol", "dave", "erin")
     mail_server.reply("end", "554 5.6.0 no")
-    assert pipeline.send_pending(app, now) == {"failed": 5}
+    assert pipeline.send_now(app, now) == {"failed": 5}
     mail_server.clear_rules()
     with app.db.write() as session:
         mail = {"kind": MailKind.DIGEST, "due_at": now + NEXT_DAY, "now": now + SOON}
@@ -283,7 +283,7 @@ def test_failed_digests_are_retried_unless_a_later_one_may_have_their_papers(
         assert ledger.retry_failed(session, "2026-11-20", now + SOON) == 2
         assert ledger.retry_failed(session, "2026-11-20", now + SOON) == 0
         assert set(ledger.paper_ids_promised(session, [1], now)[1])
-    assert pipeline.send_pending(app, now + SOON) == {"sent": 2}
+    assert pipeline.send_now(app, now + SOON) == {"sent": 2}
     recipients = sorted(mail.recipient for mail in mail_server.messages)
     assert recipients == ["alice@example.org", "erin@example.org"]
 
@@ -294,10 +294,10 @@ def test_disconnect_after_the_body_resends_the_same_bytes(
     """A mailbox can detect the duplicate."""
     enqueue_mails(app, now, "alice")
     mail_server.drop("end")
-    assert pipeline.send_pending(app, now) == {"uncertain": 1}
+    assert pipeline.send_now(app, now) == {"uncertain": 1}
     assert deliveries_by_name(app)["alice"].possibly_delivered
     mail_server.clear_rules()
-    assert pipeline.send_pending(app, now + SOON) == {"sent": 1}
+    assert pipeline.send_now(app, now + SOON) == {"sent": 1}
     (again,) = mail_server.messages
     assert again.parsed()["Message-ID"] == deliveries_by_name(app)["alice"].message_id
     assert all(first == again for first in mail_server.swallowed)
@@ -310,9 +310,9 @@ def test_uncertain_mails_can_be_held(
     app = main.build(settings.model_copy(update={"when_uncertain": UncertainPolicy.HOLD}))
     enqueue_mails(app, now, "alice")
     mail_server.drop("end")
-    assert pipeline.send_pending(app, now) == {"uncertain": 1}
+    assert pipeline.send_now(app, now) == {"uncertain": 1}
     mail_server.clear_rules()
-    assert pipeline.send_pending(app, now + 2 * NEXT_DAY) == {}
+    assert pipeline.send_now(app, now + 2 * NEXT_DAY) == {}
     assert states_by_name(app) == {"alice": "uncertain"}
     with app.db.read() as session:
         assert ledger.paper_ids_promised(session, [1], now)[1]
@@ -325,10 +325,10 @@ def test_an_uncertain_mail_that_expires_stays_uncertain(
     """Its papers are not sent again."""
     enqueue_mails(app, now, "alice")
     mail_server.drop("end", times=1)
-    pipeline.send_pending(app, now)
+    pipeline.send_now(app, now)
     mail_server.reply("rcpt", "450 4.2.1 busy")
-    assert pipeline.send_pending(app, now + SOON) == {"deferred": 1}
-    pipeline.send_pending(app, now + NEXT_DAY)
+    assert pipeline.send_now(app, now + SOON) == {"deferred": 1}
+    pipeline.send_now(app, now + NEXT_DAY)
     assert states_by_name(app) == {"alice": "uncertain"}
     with app.db.read() as session:
         assert ledger.paper_ids_promised(session, [1], now)[1]
@@ -340,9 +340,9 @@ def test_papers_of_an_uncertain_mail_stay_reserved(
     """This also holds if its second attempt was refused."""
     enqueue_mails(app, now, "alice")
     mail_server.drop("end", times=1)
-    pipeline.send_pending(app, now)
+    pipeline.send_now(app, now)
     mail_server.reply("rcpt", "552 5.2.2 mailbox full")
-    assert pipeline.send_pending(app, now + SOON) == {"failed": 1}
+    assert pipeline.send_now(app, now + SOON) == {"failed": 1}
     with app.db.read() as session:
         assert ledger.paper_ids_promised(session, [1], now)[1]
 
@@ -382,7 +382,7 @@ def test_journal_of_a_dead_sender_is_replayed(
     )
     assert [name for name, row in deliveries.items() if row.possibly_delivered] == ["bob"]
     assert deliveries["bob"].message_id == "<2@paperboy.test>"
-    assert pipeline.send_pending(app, now) == {"sent": 2}
+    assert pipeline.send_now(app, now) == {"sent": 2}
     assert sorted(mail.recipient for mail in mail_server.messages) == ["bob@example.org", "carol@example.org"]
 
 
@@ -417,9 +417,9 @@ def test_expired_lease_without_a_journal(app: Application, mail_server: MailServ
     with app.db.write() as session:
         ledger.claim(session, owner="a lost machine's", now=now)
     after = now + ledger.LEASE
-    assert pipeline.send_pending(app, after - timedelta(seconds=1)) == {}
+    assert pipeline.send_now(app, after - timedelta(seconds=1)) == {}
     assert states_by_name(app) == {"alice": "claimed"}
-    assert pipeline.send_pending(app, after) == {"sent": 1}
+    assert pipeline.send_now(app, after) == {"sent": 1}
     assert deliveries_by_name(app)["alice"].possibly_delivered
 
 
@@ -464,7 +464,7 @@ def test_concurrent_runs_send_each_mail_once(
     """Two processes may start a run in the same minute."""
     enqueue_mails(app, now, *(f"reader{n}" for n in range(40)))
     with ThreadPoolExecutor(2) as pool:
-        runs = [pool.submit(pipeline.send_pending, app, now) for _ in range(2)]
+        runs = [pool.submit(pipeline.send_now, app, now) for _ in range(2)]
         assert sum(run.result()["sent"] for run in runs) == 40
     assert len({mail.recipient for mail in mail_server.messages}) == len(mail_server.messages) == 40
 
@@ -492,7 +492,7 @@ def test_mails_allowed_by_subscriber_state(
 ) -> None:
     """Digests are for active subscribers; a confirmation is for a pending one."""
     enqueue_mails(app, now, "alice", kind=kind, state=reader)
-    assert pipeline.send_pending(app, now) == {outcome: 1}
+    assert pipeline.send_now(app, now) == {outcome: 1}
     assert len(mail_server.messages) == (outcome == "sent")
 
 
@@ -501,7 +501,7 @@ def test_suppressed_address_gets_no_mail(app: Application, mail_server: MailServ
     enqueue_mails(app, now, "alice", kind=MailKind.CONFIRM)
     with app.db.write() as session:
         suppression.suppress(session, "alice@example.org", "she complained", now)
-    assert pipeline.send_pending(app, now) == {"suppressed": 1}
+    assert pipeline.send_now(app, now) == {"suppressed": 1}
     assert "she complained" in deliveries_by_name(app)["alice"].reason
     assert mail_server.messages == []
 
@@ -540,7 +540,7 @@ def test_invalid_mails_do_not_stop_others(app: Application, mail_server: MailSer
         spoiled = deepcopy(carol.digest)
         spoiled["sections"][0]["cards"][0] = 99
         carol.digest = spoiled
-    counts = pipeline.send_pending(app, now)
+    counts = pipeline.send_now(app, now)
     assert counts == {"failed": 1, "deferred": 1, "sent": 1, "cards_left_out": 1}
     assert states_by_name(app) == {"alice": "failed", "bob": "deferred", "carol": "sent"}
     assert "no paper" in deliveries_by_name(app)["alice"].reason

@@ -500,7 +500,7 @@ def test_one_subscriber_with_every_digest_and_silence(
             digest=sample_digest.digest("2026-11-19"),
         )  # fmt: skip
     assert sent
-    pipeline.send_pending(app, now, [sent])
+    pipeline.send_now(app, now, [sent])
     desk = sign_in()
     page = desk.get(f"/admin/subscribers/{alice}?paper={paper}").text
     for text in ("no new papers", "2026-11-19", ">sent<", "diffusion models", "Diffusion Models", "added"):

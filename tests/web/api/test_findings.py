@@ -72,7 +72,7 @@ def test_report_of_a_day(app: Application, call: Call, mail_server: MailServer) 
         source = factories.add_source(session, NOW, name="The lab")
         factories.add_paper(session, source, "Language Agents that Plan", NOW.date(), NOW)
         factories.add_subscriber(session, "alice@example.org", ["language agents"], NOW)
-    pipeline.send_due(app, NOW)
+    pipeline.plan_and_send(app, NOW)
     report = call("GET", f"/report?day={NOW.date()}").json()
     assert report["subject"].endswith(f"{NOW.date()}: 1 digest sent")
     lines = {section["heading"]: section["lines"] for section in report["sections"]}

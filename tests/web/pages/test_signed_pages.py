@@ -647,7 +647,7 @@ def test_first_digest_is_sent_on_request(
     assert "Your first digest has been sent or is scheduled." in again
     assert [mail.recipient for mail in mail_server.messages] == [BOB]
     last_second = now.astimezone(ZoneInfo(WANTED.zone)).replace(hour=23, minute=59, second=59)
-    pipeline.send_due(app, last_second.astimezone(UTC))
+    pipeline.plan_and_send(app, last_second.astimezone(UTC))
     with app.db.read() as session:
         (row,) = subscribers.history(session, pending)
         assert row.state is DeliveryState.SENT
