@@ -125,8 +125,8 @@ def _process_source(
                     run.reject([Rejection("the email could not be fetched", detail=f"{source.name}: {name}")])
                     continue
                 counts = _process_mail(context, raw, now, run)
-                recognised = not counts.keys() & {UNKNOWN, UNCLAIMED, "broken"}
-                (processed if recognised else unprocessed).append(name)
+                recognized = not counts.keys() & {UNKNOWN, UNCLAIMED, "broken"}
+                (processed if recognized else unprocessed).append(name)
                 run.add({"mails": 1, **counts})
             source.remove(processed)
             source.set_aside(unprocessed)

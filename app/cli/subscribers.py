@@ -136,7 +136,7 @@ def send_test(
     to: Annotated[str, typer.Option(help="Your own address. The links in the email do not work.")],
 ) -> None:
     """Send yourself the digest that a subscriber would get now. The subscriber gets nothing."""
-    now, to = clock.utcnow(), subscribers.normalise_address(to)
+    now, to = clock.utcnow(), subscribers.normalize_address(to)
     with output.open_application() as app:
         with app.db.read() as session:
             row = subscribers.find(session, subscriber)

@@ -50,7 +50,7 @@ def list_suppressions(
 @suppressions.command()
 def add(email: Address, reason: Reason) -> None:
     """Send no more mail to an address. If it is already suppressed, its first reason is kept."""
-    email, now = subscribers.normalise_address(email), clock.utcnow()
+    email, now = subscribers.normalize_address(email), clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         suppression.suppress(session, email, reason, now)
         audit_log.record(
@@ -62,7 +62,7 @@ def add(email: Address, reason: Reason) -> None:
 @suppressions.command()
 def lift(email: Address, reason: Reason) -> None:
     """Allow mail to an address again. A subscriber whose email bounced returns to their previous state."""
-    email, now = subscribers.normalise_address(email), clock.utcnow()
+    email, now = subscribers.normalize_address(email), clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not subscribers.lift_suppression(session, email, now):
             raise NotFound("this address is not suppressed")

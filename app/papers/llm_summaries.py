@@ -28,7 +28,7 @@ from app.storage.models import GeneratedSummary, Paper, VoteCount
 from app.text import sanitize
 from app.types import Rejection
 
-JOB = "summarise"
+JOB = "summarise"  # the name of the pipeline's function; it is stored, so its spelling stays
 PAPERS_PER_RUN = 50
 CONCURRENT_REQUESTS = 4
 REQUEST_TIMEOUT = timedelta(seconds=60)  # until the whole response is received

@@ -21,7 +21,7 @@ from app.text.tokenizer import (
     Token,
     Tokens,
     compound_span,
-    tokenise,
+    tokenize,
     without_stopwords,
 )
 from app.text.word_forms import is_same_word
@@ -84,7 +84,7 @@ class PaperText:
     def fields(self) -> tuple[Field, ...]:
         """Return the title and the abstract, each with its words."""
         texts = (("title", self.paper.title), ("abstract", self.paper.abstract))
-        return tuple(Field(name, text, tokenise(text), {}) for name, text in texts)
+        return tuple(Field(name, text, tokenize(text), {}) for name, text in texts)
 
     @property
     def document(self) -> Document:

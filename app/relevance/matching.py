@@ -34,7 +34,7 @@ from app.relevance.query_language import FilterField, Query
 from app.relevance.typed_organizations import OrganizationNames
 from app.relevance.vector_space import CLOSE_Z, Direction, title_fingerprint
 from app.text.shortening import FUNCTION_WORDS
-from app.text.tokenizer import Token, compound_span, content_stems, tokenise
+from app.text.tokenizer import Token, compound_span, content_stems, tokenize
 from app.types import CardReason, Marks, PaperView, Spans
 
 MAX_GAINS = 20  # words of a paper that may be named in place of missing ones: those that add most to P
@@ -252,7 +252,7 @@ class MatchIndex:
         """Return the words of an interest, as typed, that occur in no paper and name no organisation."""
         if self._organizations.rows_named_by(query):
             return []
-        typed = {token.stem: _as_typed(query.text, token) for token in reversed(tokenise(query.text))}
+        typed = {token.stem: _as_typed(query.text, token) for token in reversed(tokenize(query.text))}
         fold, columns = self._model.abbreviations.fold, self._papers.terms.columns
         return [typed[stem] for stem in query.terms if columns.keys().isdisjoint([stem, *fold([stem])])]
 
@@ -352,7 +352,7 @@ class MatchIndex:
         return _WordsInPaper(frozenset(present), typed, absent)
 
     def _new_query_words(self, query: Query) -> _QueryWords:
-        tokens = tokenise(query.text)
+        tokens = tokenize(query.text)
         typed = {token.stem: query.text[token.start : token.end] for token in reversed(tokens)}
         terms = {*query.terms}
         tokens_by_term = [

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from app.errors import InvalidInterest
-from app.relevance.query_language import GENERAL_STEMS, normalise, parse_typed_muted
+from app.relevance.query_language import GENERAL_STEMS, normalize, parse_typed_muted
 from app.text.tokenizer import WORD, compound_span, stem_all, without_stopwords
 from app.types import Interest
 
@@ -42,7 +42,7 @@ def suggest(title: str, abstract: str, keywords: Iterable[str], interests: Itera
     suggestions = itertools.chain(occurring, of_two_words, whole_words)
     interest_stems = {stem for interest in interests for stem in stem_all(interest.text)}
     distinct: dict[str, str] = {}
-    for text in map(normalise, suggestions):
+    for text in map(normalize, suggestions):
         with suppress(InvalidInterest):
             parse_typed_muted(text)
             if not interest_stems.issuperset(_content_stems(text)):

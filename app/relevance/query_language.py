@@ -17,7 +17,7 @@ from typing import NamedTuple
 from app.errors import InvalidInterest
 from app.text import characters
 from app.text.characters import fold_accents
-from app.text.tokenizer import WORD, stem_all, tokenise, without_stopwords
+from app.text.tokenizer import WORD, stem_all, tokenize, without_stopwords
 
 
 class FilterField(StrEnum):
@@ -150,7 +150,7 @@ class _QueryBuilder:
                 values = self.excluded if part.minus else self.required
                 values[FilterField(part.field.lower())].append(fold_accents(value))
             return
-        stems = tuple(token.stem for token in tokenise(part.text))
+        stems = tuple(token.stem for token in tokenize(part.text))
         if not stems or _EMPTY_FILTER.fullmatch(part.bare):
             return
         if part.minus:
@@ -172,7 +172,7 @@ class _QueryBuilder:
         return Query(text, tuple(self.words), names, phrases, excluded_phrases, required, excluded)
 
 
-def normalise(text: str) -> str:
+def normalize(text: str) -> str:
     """Return the text of an interest as it is stored, with uniform spaces, quotes and hyphens."""
     cleaned = characters.normalize(_INVISIBLE.sub("", text)).translate(_QUOTES)
     return " ".join(cleaned.split())
@@ -201,7 +201,7 @@ def parse(text: str, noun: str = "An interest") -> Query:
     with a `-` before them, they exclude papers. If there are several authors, a paper must have at least one
     of them; the same applies to the other fields. All other words are searched for.
     """
-    text = normalise(text)
+    text = normalize(text)
     if len(text) > MAX_INTEREST_CHARS:
         raise InvalidInterest(f"{noun} can have at most {MAX_INTEREST_CHARS} characters.", "interests")
     if not text.isprintable():
@@ -228,7 +228,7 @@ def parse_muted(text: str) -> Query:
 
     Several words form one phrase. A filter mutes all papers with its value.
     """
-    text = normalise(text)
+    text = normalize(text)
     if len(text) > MAX_MUTED_CHARS or not text.isprintable():
         raise InvalidInterest(
             f"A muted word must be plain text of at most {MAX_MUTED_CHARS} characters.", "muted"
@@ -255,7 +255,7 @@ def parse_typed_muted(text: str) -> Query:
     if query.excluded_phrases and GENERAL_STEMS.issuperset(
         without_stopwords(itertools.chain(*query.excluded_phrases))
     ):
-        raise _too_general(normalise(text))
+        raise _too_general(normalize(text))
     return query
 
 
@@ -265,7 +265,7 @@ def _too_general(text: str) -> InvalidInterest:
 
 def query_for(field_name: str, value: str) -> str:
     """Return an interest with one filter, such as 'author:"Jane Doe"', or "" if the value is unsuitable."""
-    bare = " ".join(normalise(value).replace('"', " ").split())
+    bare = " ".join(normalize(value).replace('"', " ").split())
     text = f'{field_name}:"{bare}"' if " " in bare else f"{field_name}:{bare}"
     try:
         query = parse(text)
@@ -295,7 +295,7 @@ def split_suggestion(text: str) -> tuple[str, ...]:
     Plain words are split at commas. Any text without brackets is split at the operator OR. Each part is a
     valid interest.
     """
-    text = normalise(text)
+    text = normalize(text)
     pieces = _split_at_or(text)
     if len(pieces) == 1 and not _SYNTAX.search(text):
         pieces = text.split(",")
@@ -329,7 +329,7 @@ def exclusion_suggestion(text: str) -> str:
     may be meant as such: “quantum NOT gates”. Texts with brackets or OR have no obvious equivalent. The words
     after a dash may be the subtitle of a paper.
     """
-    parts = [part.group() for part in _PART.finditer(normalise(text))]
+    parts = [part.group() for part in _PART.finditer(normalize(text))]
     if "OR" in parts or "(" in text:
         return ""
     written = list[str]()
@@ -346,7 +346,7 @@ def exclusion_suggestion(text: str) -> str:
         written.append(f'-"{" ".join(excluded)}"' if len(excluded) > 1 else f"-{excluded[0].lstrip('-')}")
     rewritten = " ".join(written)
     try:
-        return rewritten if parse(rewritten).text != normalise(text) else ""
+        return rewritten if parse(rewritten).text != normalize(text) else ""
     except InvalidInterest:
         return ""
 
@@ -397,7 +397,7 @@ def _is_like_a_name(text: str) -> bool:
 
 def describe(text: str) -> str:
     """Return an interest as shown to subscribers: "Papers by J Doe" if it has only filters of one kind."""
-    parts = [part for part in _split_into_parts(normalise(text)) if WORD.search(part.text)]
+    parts = [part for part in _split_into_parts(normalize(text)) if WORD.search(part.text)]
     names = {"" if part.minus else part.field.lower() for part in parts}
     if len(names) != 1 or not (name := names.pop()):
         return text

@@ -86,7 +86,7 @@ class InterestReader:
 
         `missing_words` are those words of the text that occur in no paper of the index.
         """
-        text = query_language.normalise(text)
+        text = query_language.normalize(text)
         parts, past = list[str](), 0
         for start, end in query_language.plain_runs(text):
             run = text[start:end]
@@ -140,7 +140,7 @@ class InterestReader:
 
 def shorter_interests(text: str) -> list[str]:
     """Return shorter versions of a text of plain words: first with one word fewer, then single words."""
-    text = query_language.normalise(text)
+    text = query_language.normalize(text)
     if query_language.plain_runs(text) != [(0, len(text))]:
         return []
     typed = (word for word in text.split() if word not in query_language.OPERATORS)

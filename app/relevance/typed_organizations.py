@@ -20,7 +20,7 @@ from app.relevance.bm25 import Idf
 from app.relevance.query_language import Query
 from app.text.abbreviations import Abbreviations
 from app.text.characters import fold_accents
-from app.text.tokenizer import WORD, tokenise, without_stopwords
+from app.text.tokenizer import WORD, tokenize, without_stopwords
 from app.types import PaperView
 
 MAX_WORDS = 8  # of an interest, so that no text takes long to split into names
@@ -55,7 +55,7 @@ class NameTable(Protocol):
 
 def name_parts(name: str) -> NameParts:
     """Split an organisation's name for lookups."""
-    words = [token for token in tokenise(name) if without_stopwords([token.stem])]
+    words = [token for token in tokenize(name) if without_stopwords([token.stem])]
     stems = [word.stem for word in words]
     beginnings = (
         (key, fold_accents(name[words[0].start : word.end]))

@@ -22,7 +22,7 @@ event_names       PURE: name events and changed preferences in the words of the 
 schedule          PURE: when a subscriber's digests are due, in their time zone
 """
 
-from app.subscribers.address import normalise_address, suggest_correction, unicode_domain
+from app.subscribers.address import normalize_address, suggest_correction, unicode_domain
 from app.subscribers.address_change import (
     confirm_change,
     expire_changes,

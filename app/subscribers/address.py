@@ -21,7 +21,7 @@ _SIMILAR = ("cloud.com", "email.com", "mail.com", "ymail.com")
 _GMAIL = ("gmail.com", "googlemail.com")
 
 
-def normalise_address(text: str) -> str:
+def normalize_address(text: str) -> str:
     """Return the normalised spelling of an address. Raise InvalidAddress if it is not valid.
 
     The whole address is converted to lower case: providers treat Alice@ and alice@ as one mailbox, so both
@@ -66,7 +66,7 @@ def suggest_correction(text: str) -> str:
     ask before you use the correction.
     """
     try:
-        local, _, domain = normalise_address(text).rpartition("@")
+        local, _, domain = normalize_address(text).rpartition("@")
     except InvalidAddress:
         return ""
     if domain in (*_PROVIDERS, *_SIMILAR):

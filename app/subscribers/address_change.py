@@ -20,9 +20,9 @@ from app.storage.database import advisory_lock
 from app.storage.models import AddressChange, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import form_submissions
-from app.subscribers.address import normalise_address
+from app.subscribers.address import normalize_address
 from app.subscribers.event_log import ADDRESS_CHANGED, record_event, state_before_bounces
-from app.subscribers.privacy import anonymise
+from app.subscribers.privacy import anonymize
 from app.subscribers.repository import (
     enqueue_requested_mail,
     get,
@@ -41,7 +41,7 @@ def request_change(session: Session, subscriber_id: int, email: str, now: dateti
     Return None if such an email was sent less than an hour ago: its link also confirms this request. Raise
     InvalidAddress if the address is invalid or unchanged, or Conflict if the subscription is not active.
     """
-    email, subscriber = normalise_address(email), get_for_update(session, subscriber_id)
+    email, subscriber = normalize_address(email), get_for_update(session, subscriber_id)
     if email == subscriber.email:
         raise InvalidAddress("This is your current address.", "email")
     if subscriber.state not in (State.ACTIVE, State.PAUSED):
@@ -56,7 +56,7 @@ def request_change_by_operator(session: Session, subscriber_id: int, email: str,
 
     Also raise Conflict if the new address is suppressed, or belongs to another subscriber.
     """
-    _lock_free_address(session, normalise_address(email), subscriber_id)
+    _lock_free_address(session, normalize_address(email), subscriber_id)
     return request_change(session, subscriber_id, email, now)
 
 
@@ -67,7 +67,7 @@ def replace_address(session: Session, subscriber_id: int, email: str, now: datet
     unchanged. Raise Conflict if the address is suppressed or belongs to another subscriber, or if the
     subscription has ended or is not confirmed.
     """
-    email = normalise_address(email)
+    email = normalize_address(email)
     holder = _lock_free_address(session, email, subscriber_id)
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
@@ -171,7 +171,7 @@ def _move(
     Nobody is erased, so this is not the event "erased", which operators count and webhooks report.
     """
     if holder is not None:
-        anonymise(session, holder, now)
+        anonymize(session, holder, now)
         record_event(session, "signup_replaced", holder, now)
         session.flush()
     subscriber.email = email

@@ -86,14 +86,14 @@ def mute(session: Session, subscriber_id: int, texts: Sequence[str], now: dateti
     """
     preferences = preferences_of(session, get_for_update(session, subscriber_id))
     already_muted = {text.casefold() for text in preferences.muted}
-    new = [text for text in map(query_language.normalise, texts) if text.casefold() not in already_muted]
+    new = [text for text in map(query_language.normalize, texts) if text.casefold() not in already_muted]
     change(session, subscriber_id, replace(preferences, muted=(*preferences.muted, *new)), now)
 
 
 def unmute(session: Session, subscriber_id: int, texts: Sequence[str], now: datetime) -> None:
     """Stop muting these texts. Differences in letter case and notation are ignored."""
     preferences = preferences_of(session, get_for_update(session, subscriber_id))
-    unmuted = {query_language.normalise(text).casefold() for text in texts}
+    unmuted = {query_language.normalize(text).casefold() for text in texts}
     muted = tuple(text for text in preferences.muted if text.casefold() not in unmuted)
     change(session, subscriber_id, replace(preferences, muted=muted), now)
 

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, TextIO
 
 from app.errors import InvalidInput
 from app.storage.models import SubscriberState
-from app.subscribers.address import normalise_address
+from app.subscribers.address import normalize_address
 from app.subscribers.preferences import Preferences, check
 from app.text.in_words import count_of
 from app.types import Cadence, EmptyDigestPolicy, Interest
@@ -220,7 +220,7 @@ def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> I
     interests = _interests(
         split_list(cells["interests"]), others.get("weights", ()), others.get("quotas", ())
     )
-    email = normalise_address(cells["email"])
+    email = normalize_address(cells["email"])
     chosen = replace(defaults, interests=interests, **_parse(cells, _PREFERENCES))
     if not interests and chosen.when_empty is EmptyDigestPolicy.SKIP:
         raise InvalidInput("there are no interests: add one, or set when_empty to trending", "interests")

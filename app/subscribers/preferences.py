@@ -120,7 +120,7 @@ def check(
     for field, problem in problems(preferences, max_interests, stored).items():
         raise InvalidPreference(problem, field)
     muted: dict[str, str] = {}
-    for text in map(query_language.normalise, preferences.muted):
+    for text in map(query_language.normalize, preferences.muted):
         muted.setdefault(text.casefold(), text)
     return replace(preferences, interests=deduplicate(preferences.interests), muted=tuple(muted.values()))
 
@@ -129,7 +129,7 @@ def deduplicate(interests: Iterable[Interest]) -> tuple[Interest, ...]:
     """Return normalised interests. Of several interests with the same text, keep only the first."""
     unique: dict[str, Interest] = {}
     for interest in interests:
-        text = query_language.normalise(interest.text)
+        text = query_language.normalize(interest.text)
         unique.setdefault(text.casefold(), replace(interest, text=text))
     return tuple(unique.values())
 

@@ -95,13 +95,13 @@ def erase(session: Session, subscriber_id: int, now: datetime, *, suppress: bool
     if subscriber.state is State.ERASED:
         return
     email = subscriber.email
-    anonymise(session, subscriber, now)
+    anonymize(session, subscriber, now)
     if suppress:
         suppression.suppress(session, email, "erased on request", now)
     record_event(session, "erased", subscriber, now)
 
 
-def anonymise(session: Session, subscriber: Subscriber, now: datetime) -> None:
+def anonymize(session: Session, subscriber: Subscriber, now: datetime) -> None:
     """Remove all personal data from a subscriber's rows. The rows themselves are kept for statistics."""
     identity = subscriber.id or 0
     audit_log.erase_details(session, identity, suppression.address_hash(subscriber.email))

@@ -17,7 +17,7 @@ from app.errors import Conflict, NotFound
 from app.storage.database import in_array
 from app.storage.models import Delivery, Event, Subscriber, SubscriberState
 from app.subscribers import mailbox_limits, schedule
-from app.subscribers.address import normalise_address
+from app.subscribers.address import normalize_address
 from app.subscribers.preferences import Preferences
 from app.subscribers.stored_interests import interests_of, store
 from app.types import MailKind
@@ -46,7 +46,7 @@ def find(session: Session, name: str) -> Subscriber:
         return get(session, int(name))
     if row := _with_address(session, name.strip().lower()):
         return row  # even if it was erased: the address that replaced its own is not a valid one
-    email = normalise_address(name)
+    email = normalize_address(name)
     if row := _with_address(session, email):
         return row
     raise NotFound(f"There is no subscriber with the address {email}.")

@@ -21,11 +21,11 @@ from app.storage.database import advisory_lock, insert_or_ignore
 from app.storage.models import AddressChange, Delivery, Event, FormSubmission, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import declines, feedback, form_submissions, mailbox_limits
-from app.subscribers.address import normalise_address
+from app.subscribers.address import normalize_address
 from app.subscribers.event_log import record_event
 from app.subscribers.form_submissions import Choices, SignUp
 from app.subscribers.preferences import Preferences, check
-from app.subscribers.privacy import anonymise
+from app.subscribers.privacy import anonymize
 from app.subscribers.repository import (
     enqueue_mail,
     enqueue_requested_mail,
@@ -52,13 +52,13 @@ _READING = (State.ACTIVE, State.PAUSED)
 
 def request_sign_up(session: Session, form: SignUp, visitor: str, now: datetime) -> int:
     """Store a sign-up and return its id. `process` decides what to send."""
-    email, choices = normalise_address(form.email), Choices(check(form.preferences), form.liked)
+    email, choices = normalize_address(form.email), Choices(check(form.preferences), form.liked)
     return form_submissions.store(session, RequestKind.SIGN_UP, email, visitor, now, choices)
 
 
 def request_link(session: Session, email: str, visitor: str, now: datetime) -> int:
     """Store a request for the link to the subscriber's preferences and return its id."""
-    return form_submissions.store(session, RequestKind.LINK, normalise_address(email), visitor, now)
+    return form_submissions.store(session, RequestKind.LINK, normalize_address(email), visitor, now)
 
 
 def send_link(
@@ -275,7 +275,7 @@ def allow_again(session: Session, delivery_id: int) -> None:
 def end_sign_up(session: Session, subscriber: Subscriber, now: datetime) -> None:
     """End a sign-up without a confirmation. Keep no personal data of a subscriber who never confirmed one."""
     if subscriber.state is State.PENDING and subscriber.confirmed_at is None:
-        anonymise(session, subscriber, now)
+        anonymize(session, subscriber, now)
     else:
         form_submissions.close(session, subscriber.id or 0)
         if subscriber.state is State.PENDING:
@@ -332,7 +332,7 @@ def _store_subscriber(
 
     Raise Conflict if the address is suppressed or belongs to a subscriber who is not pending.
     """
-    email, preferences = normalise_address(email), check(preferences)
+    email, preferences = normalize_address(email), check(preferences)
     if suppression.is_suppressed(session, email):
         raise suppressed_error(email)
     subscriber, created = _get_or_create(session, email, now)

@@ -60,7 +60,7 @@ class Tokens:
         return Tokens(changed, self.starts, self.ends)
 
 
-def tokenise(text: str) -> Tokens:
+def tokenize(text: str) -> Tokens:
     """Return the stems of the words in a text with their positions. A word is a run of letters and digits."""
     parts = _WORDS_AND_GAPS.split(fold_accents(text))  # gap, word, gap, …, gap
     ends = array("I", itertools.accumulate(map(len, parts)))

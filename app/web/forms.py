@@ -214,9 +214,9 @@ def add_interest(form: PreferencesForm, text: str) -> PreferencesForm:
 
 def split_interest(form: PreferencesForm, text: str) -> PreferencesForm:
     """Split an interest that looks like several, if the form has room for the parts."""
-    text = query_language.normalise(text[:MAX_INTEREST_CHARS])
+    text = query_language.normalize(text[:MAX_INTEREST_CHARS])
     pieces = query_language.split_suggestion(text)
-    lines = [query_language.normalise(row.text) for row in form.rows[: form.max_interests]]
+    lines = [query_language.normalize(row.text) for row in form.rows[: form.max_interests]]
     if not pieces or text not in lines or len(form.rows) - 1 + len(pieces) > form.max_interests:
         return form
     at = lines.index(text)
@@ -226,9 +226,9 @@ def split_interest(form: PreferencesForm, text: str) -> PreferencesForm:
 
 def replace_interest(form: PreferencesForm, change: str) -> PreferencesForm:
     """Replace an interest with a suggestion. `change` is the old and the new text, separated by a tab."""
-    old, _, new = (query_language.normalise(text) for text in change[:MAX_LINE_CHARS].partition("\t"))
+    old, _, new = (query_language.normalize(text) for text in change[:MAX_LINE_CHARS].partition("\t"))
     rows = tuple(
-        replace(row, text=new) if new and query_language.normalise(row.text) == old else row
+        replace(row, text=new) if new and query_language.normalize(row.text) == old else row
         for row in form.rows
     )
     return replace(form, rows=rows)
@@ -256,7 +256,7 @@ def email_problems(form: PreferencesForm) -> dict[str, str]:
     """Return the error in a form's address, or the question whether it is mistyped, keyed by field name."""
     if form.suggested_email:
         return {"email": f"Did you mean {form.suggested_email}? If not, send the form again."}
-    return problems_of("email", subscribers.normalise_address, form.email)
+    return problems_of("email", subscribers.normalize_address, form.email)
 
 
 @lru_cache(maxsize=1)

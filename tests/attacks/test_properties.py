@@ -130,7 +130,7 @@ def text_of(data: bytes) -> str:
 def parse_prose(data: bytes) -> object:
     """Call every function that reads a cleaned abstract."""
     text = sanitize.clean_text(text_of(data))
-    return tokenizer.tokenise(text), summarizer.summarize("Pigeons", text), abbreviations.learn([text], {})
+    return tokenizer.tokenize(text), summarizer.summarize("Pigeons", text), abbreviations.learn([text], {})
 
 
 def parse_interest(data: bytes) -> object:

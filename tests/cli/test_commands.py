@@ -1427,7 +1427,7 @@ def test_restore_into_another_folder(run: Run, monkeypatch: pytest.MonkeyPatch, 
         (90, "due since then, 90 editions: 2026-11-01 to 2027-01-29  180\n"),
     ],
 )
-def test_restore_summarises_the_editions(days: int, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_restore_summarizes_the_editions(days: int, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An old backup has many. One line counts them and names the first and the last."""
     editions = [str(date(2026, 11, 1) + timedelta(days=number)) for number in reversed(range(days))]
     report = after_restore.RestoreReport(due_since=Counter(dict.fromkeys(editions, 2)))

@@ -97,7 +97,7 @@ def test_authors_can_be_declared_complete(app: Application, now: datetime) -> No
     assert (paper.author_count, editing.edited_fields(paper)) == (len(PIGEONS.authors), ["authors"])
 
 
-def test_paper_with_edited_title_is_recognised_by_the_old_one(app: Application, now: datetime) -> None:
+def test_paper_with_edited_title_is_recognized_by_the_old_one(app: Application, now: datetime) -> None:
     """This holds for the same record, for other sources, and for similar titles."""
     store(app, now, BARE)
     edit(app, now, title="Quite Another Name", abstract="Entirely rewritten.", authors=["Nobody Known"])

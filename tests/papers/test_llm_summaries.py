@@ -111,7 +111,7 @@ def test_card_names_the_model(app: Application, now: datetime) -> None:
         assert f"Summary by {MODEL}" in visitor.get(f"/day/{now.date()}").text
 
 
-def test_each_paper_is_summarised_once(app: Application, now: datetime) -> None:
+def test_each_paper_is_summarized_once(app: Application, now: datetime) -> None:
     """Runs without work are not recorded."""
     add_papers(app, now, "Bookmark")
     endpoint = Endpoint()
@@ -120,7 +120,7 @@ def test_each_paper_is_summarised_once(app: Application, now: datetime) -> None:
     assert len(endpoint.requests) == len(runs(app)) == 1
 
 
-def test_papers_to_summarise(app: Application, now: datetime) -> None:
+def test_papers_to_summarize(app: Application, now: datetime) -> None:
     """Papers without an abstract, with a summary, too old, withdrawn or merged are skipped."""
     add_papers(app, now, "No abstract", abstract="")
     add_papers(app, now, "Has one", tldr="Its source's own.")

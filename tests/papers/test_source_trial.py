@@ -55,7 +55,7 @@ def test_trial_shows_papers_and_stores_nothing(
         assert counts(session) == before
 
 
-def test_trial_recognises_papers_as_a_poll_would(
+def test_trial_recognizes_papers_as_a_poll_would(
     live: Application, now: datetime, upstreams: FakeUpstreams
 ) -> None:
     """By arXiv id, by DOI and by a similar title. The numbers equal those of the poll that follows."""

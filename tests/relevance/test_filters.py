@@ -16,7 +16,7 @@ from app.relevance.highlights import PaperText
 from app.relevance.model import TermStatistics
 from app.relevance.query_language import FilterField, Query, parse
 from app.text.abbreviations import Abbreviations
-from app.text.tokenizer import content_stems, tokenise, without_stopwords
+from app.text.tokenizer import content_stems, tokenize, without_stopwords
 from app.types import PaperView
 
 ABBREVIATIONS = Abbreviations(
@@ -151,7 +151,7 @@ def is_in(phrase: Sequence[str], text: Sequence[str]) -> bool:
 def reference_result(paper: PaperView, query: Query) -> tuple[bool, bool]:
     """Return (excluded, rejected) of one paper, found word by word without an index."""
     text_of_paper, texts = PaperText(paper, ABBREVIATIONS), [paper.title, paper.abstract]
-    stems = [[token.stem for token in tokenise(text)] for text in texts]
+    stems = [[token.stem for token in tokenize(text)] for text in texts]
     folded_texts = [ABBREVIATIONS.fold(content_stems(text)) for text in texts]
     implied = {
         part for text in folded_texts for stem in text for part in ABBREVIATIONS.expansions.get(stem, ())

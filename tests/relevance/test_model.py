@@ -35,14 +35,14 @@ def test_bundled_model() -> None:
 
 
 @given(st.lists(st.tuples(st.text(max_size=40), st.text(max_size=200)), max_size=8))
-def test_serialisation_round_trip(papers: list[tuple[str, str]]) -> None:
+def test_serialization_round_trip(papers: list[tuple[str, str]]) -> None:
     """Test papers in any script, and an archive without any word."""
     trained = RelevanceModel.train(papers)
     loaded = RelevanceModel.decode(trained.encode())
     assert (loaded.statistics, loaded.encode()) == (trained.statistics, trained.encode())
 
 
-def test_serialisation_is_deterministic() -> None:
+def test_serialization_is_deterministic() -> None:
     """In another process strings hash differently."""
     code = (
         "import sys; from app.relevance.model import RelevanceModel; "

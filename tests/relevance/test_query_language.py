@@ -20,7 +20,7 @@ AUTHOR, ORGANIZATION, CATEGORY = FilterField
 def parse_without_text(text: str) -> Query:
     """Return the query of a text, with its field `text` empty."""
     query = query_language.parse(text)
-    assert query.text == query_language.normalise(text)
+    assert query.text == query_language.normalize(text)
     return Query("", *(getattr(query, name) for name in Query.__dataclass_fields__ if name != "text"))
 
 
@@ -188,16 +188,16 @@ def test_punctuation_around_values_is_ignored(text: str, same: str) -> None:
     assert replace(query_language.parse(text), text="") == replace(query_language.parse(same), text="")
 
 
-def test_normalisation() -> None:
+def test_normalization() -> None:
     """Two readers with the same interest share one row in the database."""
-    assert query_language.normalise("  “world  models” ") == query_language.normalise('"world models"')
+    assert query_language.normalize("  “world  models” ") == query_language.normalize('"world models"')
 
 
 @given(st.text(max_size=120))
 def test_any_text_is_parsed_or_refused(text: str) -> None:
     """Normalising twice changes nothing, and the stored text gives the same query as the typed one."""
-    once = query_language.normalise(text)
-    assert query_language.normalise(once) == once
+    once = query_language.normalize(text)
+    assert query_language.normalize(once) == once
     try:
         query = query_language.parse(text)
     except InvalidInterest:

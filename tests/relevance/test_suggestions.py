@@ -176,6 +176,6 @@ def test_hints_in_words() -> None:
     [("модели", True), ("세계 모델", True), ("مدل", True), ("Übersetzung", False), ("tiếng Việt", False),
      ("α-divergence", False), ("2026", False)],
 )  # fmt: skip
-def test_other_scripts_are_recognised(text: str, is_foreign: bool) -> None:
+def test_other_scripts_are_recognized(text: str, is_foreign: bool) -> None:
     """A single Greek letter is not a foreign word."""
     assert suggestions.translations.is_foreign_script(text) == is_foreign

@@ -49,7 +49,7 @@ def test_similarity_is_a_z_score() -> None:
     assert z_scores.std(axis=1) == pytest.approx(1, abs=0.05)
 
 
-def test_serialisation_round_trip() -> None:
+def test_serialization_round_trip() -> None:
     """Numbers stored in 16 bits are used in 16 bits, before and after."""
     loaded = VectorSpace.from_arrays(SPACE.to_arrays(), MODEL.statistics.frequencies, MODEL.statistics.idf)
     for name, array in SPACE.to_arrays().items():

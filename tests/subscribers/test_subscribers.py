@@ -118,14 +118,14 @@ def test_duplicate_interests_are_merged() -> None:
         ("bob@bücher.example.org", "bob@xn--bcher-kva.example.org"),
     ],
 )
-def test_addresses_are_normalised(typed: str, address: str) -> None:
+def test_addresses_are_normalized(typed: str, address: str) -> None:
     """Capitals do not make a second reader."""
-    assert subscribers.normalise_address(typed) == address
+    assert subscribers.normalize_address(typed) == address
 
 
 def test_longest_local_part_is_accepted() -> None:
     """RFC 5321 allows 64 octets."""
-    assert subscribers.normalise_address("a" * 64 + "@example.org").startswith("a" * 64)
+    assert subscribers.normalize_address("a" * 64 + "@example.org").startswith("a" * 64)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_domain_in_unicode(email: str, domain: str) -> None:
 def test_invalid_addresses_are_refused(typed: str) -> None:
     """None could inject a header into an email."""
     with pytest.raises(InvalidAddress):
-        subscribers.normalise_address(typed)
+        subscribers.normalize_address(typed)
 
 
 @pytest.mark.parametrize(

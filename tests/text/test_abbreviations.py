@@ -14,7 +14,7 @@ from app.relevance.model import RelevanceModel
 from app.relevance.query_language import parse
 from app.text import abbreviations
 from app.text.abbreviations import Abbreviations
-from app.text.tokenizer import content_stems, tokenise
+from app.text.tokenizer import content_stems, tokenize
 from app.types import PaperView
 
 
@@ -218,7 +218,7 @@ WORDS = [
 @given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
 def test_merged_terms_keep_their_positions(text: str) -> None:
     """Terms with positions equal those without, and do not overlap."""
-    tokens = LEARNED.fold_tokens(tokenise(text))
+    tokens = LEARNED.fold_tokens(tokenize(text))
     assert [token.stem for token in tokens] == LEARNED.terms(text)
     assert all(one.end <= other.start for one, other in itertools.pairwise(tokens))
     assert all(text[token.start : token.end].strip() for token in tokens)

@@ -33,9 +33,9 @@ def test_spellings_share_a_stem(one: str, other: str) -> None:
 
 @given(st.text(max_size=200))
 def test_token_positions(text: str) -> None:
-    """Token positions are valid in any script, and `content_stems` finds the same words as `tokenise`."""
+    """Token positions are valid in any script, and `content_stems` finds the same words as `tokenize`."""
     assert len(characters.fold_accents(text)) == len(text)
-    tokens = tokenizer.tokenise(text)
+    tokens = tokenizer.tokenize(text)
     assert all(0 <= token.start < token.end <= len(text) for token in tokens)
     assert all(one.end <= other.start for one, other in itertools.pairwise(tokens))
     assert tokenizer.content_stems(text) == tokenizer.without_stopwords(token.stem for token in tokens)

@@ -37,7 +37,7 @@ def show_deliverability(request: Request, operator: Reader, email: str = "", don
     if not email:
         return _page(request, operator, message=MESSAGES.get(done, ""))
     try:
-        address = subscribers.normalise_address(email)
+        address = subscribers.normalize_address(email)
     except InvalidAddress as error:
         return _page(request, operator, problem=str(error), status=422)
     with app.db.read() as session:

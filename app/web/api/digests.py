@@ -205,7 +205,7 @@ def send_test(
 
     The ledger does not record it, so the subscriber's digest remains due. The links in the test do not work.
     """
-    to = subscribers.normalise_address(body.to)
+    to = subscribers.normalize_address(body.to)
     _, digest = _preview_due(app, subscriber_id, now)
     if isinstance(digest, Skip):
         raise Conflict(f"there would be no digest: {digest.reason}")

@@ -208,7 +208,7 @@ def list_subscribers(
     search: Annotated[str | None, Query(max_length=320, description="Part of the address.")] = None,
 ) -> Page[SubscriberOut]:
     """List the subscribers, newest first. Erased sign-ups that were not confirmed are left out."""
-    address = None if email is None else subscribers.normalise_address(email)
+    address = None if email is None else subscribers.normalize_address(email)
     with app.db.read() as session:
         listed = subscribers.query_by_address(search or "")
         rows, cursor = newest_first(session, listed, col(Subscriber.id), window, state=state, email=address)

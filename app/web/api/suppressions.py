@@ -91,7 +91,7 @@ def describe(session: Session, rows: Sequence[Suppression]) -> list[SuppressionO
 @router.post("", status_code=201)
 def add_suppression(app: Paperboy, key: CanWrite, now: Now, body: NewSuppression) -> SuppressionOut:
     """Suppress an address. If it is already suppressed, keep the first reason."""
-    email = subscribers.normalise_address(body.email)
+    email = subscribers.normalize_address(body.email)
     with app.db.write() as session:
         suppression.suppress(session, email, body.reason, now)
         row = suppression.get(session, email)
@@ -106,7 +106,7 @@ def lift_suppression(app: Paperboy, key: CanSend, now: Now, body: Lifting) -> No
 
     The reason is stored in the audit log.
     """
-    email = subscribers.normalise_address(body.email)
+    email = subscribers.normalize_address(body.email)
     with app.db.write() as session:
         if not subscribers.lift_suppression(session, email, now):
             raise NotFound("this address is not suppressed")

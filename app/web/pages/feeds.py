@@ -19,7 +19,7 @@ from app.delivery import ledger
 from app.errors import InvalidInterest, NotFound
 from app.links import Grant, Purpose
 from app.papers import canonical_rows, listing_days, paper_views
-from app.relevance.query_language import normalise
+from app.relevance.query_language import normalize
 from app.storage.models import Paper
 from app.types import Digest, DigestItem, Interest
 from app.web import feed_formats, http_cache, paper_cards, preview
@@ -68,7 +68,7 @@ class FeedInfo:
 def trending(request: Request, interest: str = "") -> Response:
     """Return the feed of trending papers, or of papers from the last two weeks that match an interest."""
     cache: ResponseCache = request.app.state.feed_cache
-    text, now = normalise(interest), clock.utcnow()
+    text, now = normalize(interest), clock.utcnow()
     build = partial(_build_interest, request, text, now) if text else partial(_build_trending, request, now)
     response = cache.get_or_build((request.url.path, text), now, build)
     return http_cache.conditional_response(request, response, PUBLIC)

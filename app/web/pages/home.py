@@ -209,7 +209,7 @@ def _challenge(
     The page submits the form again: by script after a proof of work, or by a button after a pause.
     """
     limits: FormThrottle = request.app.state.form_throttle
-    address = subscribers.normalise_address(email)
+    address = subscribers.normalize_address(email)
     challenge = limits.admit(client_ip(request), address, proof, clock.utcnow())
     if challenge is None:
         return None

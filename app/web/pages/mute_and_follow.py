@@ -48,7 +48,7 @@ def mute(
     action: Text = "",
 ) -> Response:
     """Mute or unmute the chosen word and the typed word."""
-    texts = [text for text in map(query_language.normalise, (word, other)) if text]
+    texts = [text for text in map(query_language.normalize, (word, other)) if text]
     try:
         if not texts:
             raise InvalidInput("Choose a word, or type one.", "word")

@@ -428,5 +428,5 @@ def test_phrases_are_in_lower_case(block: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["MAILBOX FULL", "Mailbox full", "ПОЛЬЗОВАТЕЛЬ НЕ НАЙДЕН"])
-def test_refusals_are_recognised_in_any_case(text: str) -> None:
+def test_refusals_are_recognized_in_any_case(text: str) -> None:
     assert responses.diagnose(text).reason is responses.diagnose(text.lower()).reason is not Reason.ON_HOLD

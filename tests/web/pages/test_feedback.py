@@ -381,7 +381,7 @@ def test_feedback_page_lists_papers_and_authors(
     assert "Less like these" in client.get(path).text
 
 
-def test_authors_beyond_thirty_are_summarised(
+def test_authors_beyond_thirty_are_summarized(
     app: Application, client: TestClient, alice: int, link: Link
 ) -> None:
     """All authors have an effect, so the page gives the number of hidden ones."""
