@@ -8,20 +8,27 @@ import typer
 
 from app import logs
 from app.cli import output
-from app.storage import schema
+from app.storage import live_processes, schema
 from app.storage.database import Database
 
 
 def migrate(
     to: Annotated[
-        str, typer.Option(help="The revision to downgrade to before you install an older release.")
-    ] = ("head"),
+        str | None, typer.Option(help="The revision to downgrade to before you install an older release.")
+    ] = None,
 ) -> None:
-    """Migrate the database to the newest revision. Other commands do this automatically."""
+    """Migrate the database to the newest revision. `paperboy serve` and `worker` do this when they start.
+
+    Before a downgrade, stop all processes.
+    """
     settings = output.load_settings(needs_secret=False)
     logs.configure(settings, level="WARNING")
-    schema.migrate(settings.database_url, to)
     db = Database(settings.database_url)
-    current, _ = schema.revisions(db)
-    db.dispose()
+    try:
+        if to is not None:
+            live_processes.refuse_others(db.engine)
+        schema.migrate(settings.database_url, to or "head")
+        current, _ = schema.revisions(db)
+    finally:
+        db.dispose()
     output.out().print(f"The database is at revision {current or 'none'}.")

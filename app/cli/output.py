@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 
 from app import clock, logs, main
 from app.application import Application
-from app.errors import InvalidSettings, PaperboyError
+from app.errors import InvalidSettings, PaperboyError, SchemaError
 from app.papers import archive_lists, listing_days, source_registry
 from app.relevance.query_language import filter_names
 from app.settings import Settings, load
@@ -175,14 +175,21 @@ def format_time(at: datetime | None) -> str:
 
 @contextmanager
 def open_application(
-    *, needs_secret: bool = True, log_level: str | None = "WARNING"
+    *, needs_secret: bool = True, log_level: str | None = "WARNING", migrate: bool = False
 ) -> Iterator[Application]:
-    """Build the application for one command, and migrate its database if necessary."""
+    """Build the application for one command. Create its database if there is none.
+
+    `migrate` also upgrades an older database. Only commands that start the service do so, because any other
+    command would undo a downgrade.
+    """
     settings = load_settings(needs_secret=needs_secret)
     logs.configure(settings, level=log_level)
     app = main.build(settings)
     try:
-        if schema.revision_fault(app.db):
+        if fault := schema.revision_fault(app.db):
+            current, _ = schema.revisions(app.db)
+            if current in schema.known_revisions() and not migrate:
+                raise SchemaError(f"{fault}: start the service, or run `paperboy migrate`")
             schema.migrate(settings.database_url)
             with app.db.write() as session:
                 source_registry.seed(session, settings.arxiv_categories, clock.utcnow())

@@ -13,7 +13,7 @@ from app.web import connection_limits
 def worker() -> None:
     """Run jobs without the web app. With PostgreSQL, several workers share the jobs."""
     connection_limits.raise_descriptor_limit()
-    with output.open_application(log_level=None) as app:
+    with output.open_application(log_level=None, migrate=True) as app:
         stop = threading.Event()
         for name in (signal.SIGINT, signal.SIGTERM):
             signal.signal(name, lambda *_: stop.set())

@@ -36,10 +36,7 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
     target = Database(target_url)
     time = Timeline(now, target.skew)
     try:
-        if others := live_processes.count_others(app.db.engine):
-            raise Conflict(
-                f"the database is in use by {others} other process{'es' * (others > 1)}: stop the service"
-            )
+        live_processes.refuse_others(app.db.engine)
         with app.db.write() as session:
             pauses = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
             reason = next((each.reason for each in pauses), MOVING)

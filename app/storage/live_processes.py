@@ -26,6 +26,8 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session
 
+from app.errors import Conflict
+
 _PROCESS = re.compile(r"[0-9a-f]{12}")
 _KEYS = 0x5042 << 48  # the prefix of our advisory locks, to distinguish them from those of other programs
 _LOCK = text("SELECT pg_advisory_lock_shared(:key)")
@@ -93,8 +95,16 @@ def is_alive(session: Session, holder: str) -> bool | None:
         return None
 
 
+def refuse_others(engine: Engine) -> None:
+    """Raise Conflict if other processes use the database, and so may send mail or run jobs."""
+    if others := count_others(engine):
+        raise Conflict(
+            f"the database is in use by {others} other process{'es' * (others > 1)}: stop the service"
+        )
+
+
 def count_others(engine: Engine) -> int:
-    """Return the number of other processes that hold their lock, and so may send mail or run jobs."""
+    """Return the number of other processes that hold their lock."""
     own = _process(os.getpid())
     if engine.dialect.name == "postgresql":
         with engine.connect() as connection:

@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 
 from app import clock, pipeline, subscribers
 from app.application import Application
-from app.cli import backup, cli, preview
+from app.cli import backup, cli, output, preview
 from app.cli.output import parse_time, table
 from app.delivery import ledger
 from app.maintenance import after_restore
@@ -35,8 +35,9 @@ from app.papers import source_registry
 from app.papers.polling import PollResult
 from app.relevance.matching import MatchDetails
 from app.settings import Settings
-from app.storage import api_keys
+from app.storage import api_keys, schema
 from app.storage.api_keys import Scope
+from app.storage.database import Database
 from app.storage.models import (
     ApiKey,
     AuditEntry,
@@ -52,7 +53,7 @@ from app.subscribers import Preferences, SignUp, csv_transfer
 from app.subscribers.csv_format import COLUMNS, EXPORTED
 from app.types import Digest, IngestSummary, Interest, Rejection, Section
 from tests.conftest import MIN_PAPERS, SECRET
-from tests.support import factories, sample_digest
+from tests.support import factories, other_process, sample_digest
 from tests.support.mail_server import MailServer
 
 Run = Callable[..., Result]
@@ -1375,6 +1376,37 @@ def test_first_command_creates_the_database(
     assert "is at revision" in run("migrate").stdout
     assert "is at revision none" in run("migrate", "--to", "base").stdout
     assert "There is no revision 4711" in run("migrate", "--to", "4711", code=1).stderr
+
+
+@pytest.fixture
+def own_database(new_database_url: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    """Name a database in the environment that no other test shares, because its revision will change."""
+    url = new_database_url()
+    monkeypatch.setenv("PAPERBOY_DATABASE_URL", url)
+    database = Database(url)
+    yield database
+    database.dispose()
+
+
+def test_downgrade_is_refused_while_the_service_runs(run: Run, own_database: Database) -> None:
+    with other_process.using(own_database.url.render_as_string(hide_password=False)):
+        refused = run("migrate", "--to", "0001", code=1).stderr
+        assert refused == "paperboy: The database is in use by 1 other process: stop the service.\n"
+        assert f"is at revision {schema.known_revisions()[0]}" in run("migrate").stdout
+    assert "is at revision 0001" in run("migrate", "--to", "0001").stdout
+
+
+def test_only_migrate_and_the_service_upgrade_a_database(run: Run, own_database: Database) -> None:
+    """Other commands would undo a downgrade before the older release is installed."""
+    newest = schema.known_revisions()[0]
+    run("migrate", "--to", "0001")
+    for command in (("sending", "status"), ("deliveries",), ("backup",), ("ingest",)):
+        refused = run(*command, code=1).stderr
+        assert f"at revision 0001; this release needs {newest}: start the service, or run" in refused
+    assert schema.revisions(own_database)[0] == "0001"
+    with output.open_application(migrate=True):  # as `serve` and `worker` do
+        assert schema.revisions(own_database)[0] == newest
+    run("deliveries")
 
 
 @pytest.mark.usefixtures("alice_is_due")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from app.storage.database import Database
 from app.storage.models import Subscriber
 from tests.maintenance.conftest import DAY, READERS, add_papers, move, pop_run, received
 from tests.storage.test_releases import read_rows
+from tests.support import other_process
 from tests.support.mail_server import MailServer
 
 
@@ -100,16 +99,9 @@ def test_move_waits_for_no_sender(
     service: Application, empty_url: str, tmp_path: Path, now: datetime
 ) -> None:
     """While another process may send, nothing is moved, and nothing is paused."""
-    code = "import sys; from app.storage.database import Database; db = Database(sys.argv[1]); "
-    code += "db.presence.announce(); print('ready', flush=True); sys.stdin.read()"
-    command_line = [sys.executable, "-c", code, service.settings.database_url]
-    with subprocess.Popen(command_line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sender:  # noqa: S603
-        assert sender.stdout
-        assert sender.stdin
-        assert sender.stdout.readline() == b"ready\n"
-        with pytest.raises(Conflict, match="in use by 1 other process: stop"):
-            maintenance.move(service, empty_url, tmp_path / "1.zip", now)
-        sender.stdin.close()
+    in_use = pytest.raises(Conflict, match="in use by 1 other process: stop")
+    with other_process.using(service.settings.database_url), in_use:
+        maintenance.move(service, empty_url, tmp_path / "1.zip", now)
     with service.db.read() as session:
         assert not ledger.pauses(session)
     maintenance.move(service, empty_url, tmp_path / "1.zip", now)
