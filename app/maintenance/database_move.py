@@ -29,27 +29,39 @@ class Move:
 def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
     """Copy everything into another, empty database, compare all tables, and pause the old database for good.
 
-    `file` is the backup from which the copy is made. No process may send mail in the meantime. An interrupted
-    move can be repeated. Raise Conflict if another process is still running, if the target has other rows, or
-    if the copy differs.
+    `file` is the backup from which the copy is made. It is deleted if the move fails. No process may send
+    mail in the meantime. An interrupted move can be repeated. Raise Conflict if another process is still
+    running, if the database was already moved to this target, if the target has other rows, or if the copy
+    differs.
     """
     target = Database(target_url)
     time = Timeline(now, target.skew)
     try:
         live_processes.refuse_others(app.db.engine)
+        is_empty = backup_file.is_empty(target)  # first, because the target may be unreachable
         with app.db.write() as session:
             pauses = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
-            reason = next((each.reason for each in pauses), MOVING)
+            pause = next(pauses, None)
+            if pause and pause.reason == _moved_to(target):
+                raise Conflict(
+                    f"{pause.reason} on {pause.since:%Y-%m-%d}, so there is nothing to do: "
+                    "set PAPERBOY_DATABASE_URL to the new URL"
+                )
+            reason = pause.reason if pause else MOVING
             ledger.pause(session, reason, now)  # pause again, so that an import does not end its own pause
         paused_before = "" if reason == MOVING else reason
         manifest = backup_file.write(app.db, file, Path(app.settings.journal_dir), now, version("paperboy"))
-        if backup_file.is_empty(target):
-            backup_file.load(target_url, file, manifest, MOVING, now)
-        if differing := backup_file.differing_tables(target, file, manifest):
-            raise Conflict(
-                f"the target differs from this database in {', '.join(differing)}: empty it and retry"
-            )
-        _finish_move(app.db, target, paused_before, now)
+        try:
+            if is_empty:
+                backup_file.load(target_url, file, manifest, MOVING, now)
+            if differing := backup_file.differing_tables(target, file, manifest):
+                raise Conflict(
+                    f"the target differs from this database in {', '.join(differing)}: empty it and retry"
+                )
+            _finish_move(app.db, target, paused_before, now)
+        except BaseException:
+            file.unlink()  # it contains addresses, and a repeated move writes a new backup
+            raise
         # Last, and only in the new database, because a repeated move compares the tables again.
         with job_runs.record(target, "move", time(), job_runs.begin(target, "move", now)) as run:
             run.add({"rows": manifest.rows})
@@ -60,7 +72,7 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
 
 def _finish_move(old: Database, new: Database, paused_before: str, now: datetime) -> None:
     """Copy the operator's pause, if any, to the new database. Then pause the old database for good."""
-    moved = f"{ledger.MOVED} to {new.url.render_as_string(hide_password=True)}"
+    moved = _moved_to(new)
     for db, reason in ((new, paused_before), (old, moved)):
         with db.write() as session:
             ledger.resume(session, force=True)
@@ -68,3 +80,8 @@ def _finish_move(old: Database, new: Database, paused_before: str, now: datetime
                 ledger.pause(session, reason, now)
             if db is old:  # last, because a repeated move compares the tables again
                 webhook_endpoints.disable_all(session, moved, now)
+
+
+def _moved_to(target: Database) -> str:
+    """Return the reason for which a database is paused that was moved to `target`."""
+    return f"{ledger.MOVED} to {target.url.render_as_string(hide_password=True)}"

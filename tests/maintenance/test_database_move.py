@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import update
+from sqlalchemy.exc import OperationalError
 from sqlmodel import col
 
 from app import maintenance, pipeline
@@ -14,12 +15,12 @@ from app.application import Application
 from app.delivery import ledger
 from app.errors import Conflict
 from app.maintenance import database_move
-from app.storage import backup_file
+from app.storage import backup_file, schema
 from app.storage.database import Database
 from app.storage.models import Subscriber
 from tests.maintenance.conftest import DAY, READERS, add_papers, move, pop_run, received
 from tests.storage.test_releases import read_rows
-from tests.support import other_process
+from tests.support import factories, other_process
 from tests.support.mail_server import MailServer
 
 
@@ -68,10 +69,42 @@ def test_interrupted_move(
     maintenance.move(service, empty_url, tmp_path / "2.zip", now)
     with target.write() as session:
         assert ledger.pauses(session)[0].reason == "on holiday"
-        session.execute(update(Subscriber).values(email="changed@example.org").where(col(Subscriber.id) == 1))
-    with pytest.raises(Conflict, match="differs from this database in job_run, subscriber: empty it"):
-        maintenance.move(service, empty_url, tmp_path / "3.zip", now)
     target.dispose()
+
+
+def test_refused_move_keeps_no_backup(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime
+) -> None:
+    """The target is unreachable or has other rows. A backup contains addresses."""
+    unreachable = "postgresql+psycopg://me:hunter2@127.0.0.1:1/none"
+    with pytest.raises(OperationalError):
+        maintenance.move(service, unreachable, tmp_path / "backups" / "1.zip", now)
+    with service.db.read() as session:
+        assert not ledger.pauses(session)
+    schema.migrate(empty_url)
+    target = Database(empty_url)
+    with target.write() as session:
+        factories.add_source(session, now)
+    target.dispose()
+    with pytest.raises(Conflict, match=r"differs from this database in .*subscriber.*: empty it"):
+        maintenance.move(service, empty_url, tmp_path / "backups" / "2.zip", now)
+    assert not list(tmp_path.glob("backups/*"))
+
+
+def test_finished_move_is_not_repeated(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime
+) -> None:
+    """By then, the new database has other rows. It must not be emptied."""
+    maintenance.move(service, empty_url, tmp_path / "1.zip", now)
+    target = Database(empty_url)
+    with target.write() as session:
+        session.execute(update(Subscriber).values(email="changed@example.org").where(col(Subscriber.id) == 1))
+    target.dispose()
+    with pytest.raises(
+        Conflict, match=r"this database was moved to .* on \d{4}-.*: set PAPERBOY_DATABASE_URL"
+    ):
+        maintenance.move(service, empty_url, tmp_path / "2.zip", now + DAY)
+    assert not (tmp_path / "2.zip").exists()
 
 
 def test_move_takes_over_the_pause_of_an_import(
