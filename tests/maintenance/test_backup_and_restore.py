@@ -152,6 +152,34 @@ def test_older_backup_with_the_previous_database(
     assert (newest.id or 0) > ledger.ID_GAP, "links of emails that were sent since keep their ids"
 
 
+def test_previous_database_knows_which_waiting_emails_were_sent(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, restored_services: list[Application]
+) -> None:
+    """Only emails that still wait in the previous database are uncertain."""
+    file, later = tmp_path / "backup.zip", now + timedelta(hours=1)
+    pipeline.plan(service, later)
+    maintenance.back_up(service, file, later + timedelta(minutes=1))
+    outcomes = [
+        (DeliveryState.SUPPRESSED, "the address is suppressed", None),
+        (DeliveryState.FAILED, "no such mailbox", None),
+        (DeliveryState.SKIPPED, "cancelled by an operator", None),
+        (DeliveryState.UNCERTAIN, "no reply", None),
+        (DeliveryState.SENT, "", later),
+    ]
+    with service.db.write() as session:
+        mails = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
+        for mail, (state, reason, sent_at) in zip(mails, outcomes, strict=False):
+            mail.state, mail.reason, mail.sent_at, mail.next_attempt_at = state, reason, sent_at, None
+    restored, report = restore(service, file, empty_url, now + timedelta(hours=2), service.db)
+    restored_services.append(restored)
+    with restored.db.read() as session:
+        after = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
+    assert [(mail.state, mail.sent_at) for mail in after[:5]] == [(state, at) for state, _, at in outcomes]
+    assert [mail.reason for mail in after[:3]] == [reason for _, reason, _ in outcomes[:3]]
+    assert {mail.state for mail in after[5:]} == {DeliveryState.UNCERTAIN}
+    assert report.recovered == 2, "one was sent, and one may have been sent"
+
+
 def test_erasures_since_the_backup_are_repeated(
     service: Application, empty_url: str, tmp_path: Path, now: datetime, restored_services: list[Application]
 ) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import Table, func, insert, inspect, or_, select, text, update
 from sqlmodel import Session
 
 from app.delivery.ledger.claims import LEASED_STATES, WAITING_STATES
-from app.storage.database import Database, execute_and_count
+from app.storage.database import Database, execute_and_count, in_array
 from app.storage.models import Delivery, DigestContent, Paper, PaperSnapshot, Subscriber
 from app.storage.models import DeliveryState as State
 
@@ -61,8 +61,9 @@ def skip_ids(session: Session) -> None:
 def copy_since(session: Session, previous: Database, backup_at: datetime) -> int:
     """Copy from the previous database the emails that ended since the backup or are in flight.
 
-    Return how many of them may have been sent. Papers are copied as well, so that the ids in digests still
-    refer to the same papers.
+    An email that was waiting in the backup may have ended without being sent, for example suppressed. Return
+    how many emails may have been sent. Papers are copied as well, so that the ids in digests still refer to
+    the same papers.
     """
     copied = 0
     with previous.read() as source:
@@ -71,7 +72,12 @@ def copy_since(session: Session, previous: Database, backup_at: datetime) -> int
             rows = source.execute(select(table).where(table.c.id > newest).order_by(table.c.id))
             _insert(session, table, rows.mappings().all())
         ids = set(session.scalars(select(_SUBSCRIBERS.c.id)))
-        since = or_(_DELIVERIES.c.created_at >= backup_at, _DELIVERIES.c.sent_at >= backup_at)
+        waiting = session.scalars(select(_DELIVERIES.c.id).where(_DELIVERIES.c.state.in_(WAITING_STATES)))
+        since = or_(
+            _DELIVERIES.c.created_at >= backup_at,
+            _DELIVERIES.c.sent_at >= backup_at,
+            in_array(source, _DELIVERIES.c.id, waiting),
+        )
         has_ended = _DELIVERIES.c.state.in_(FINAL_STATES) & since
         is_leased = _DELIVERIES.c.state.in_(LEASED_STATES)
         rows = source.execute(select(_DELIVERIES).where(or_(has_ended, is_leased)))
