@@ -57,7 +57,7 @@ def import_subscribers(
             scope = ledger.ALL_EDITIONS if hold or is_first else ledger.FIRST_DIGESTS
             rows = count_of(contents.rows, "row")
             audit_log.record(session, actor, "subscriber.import", rows, now, run=run.id)
-            paused_here = hold is not False and _pause_for_import(session, actor, now, scope)
+            paused_before = None if hold is False else _pause_for_import(session, actor, now, scope)
 
         def record_batch(report: subscribers.ImportReport) -> bool:
             run.counts = Counter(
@@ -77,16 +77,16 @@ def import_subscribers(
         with app.db.write() as session:
             added, skipped = count_of(report.added, "subscriber"), report.rejected
             audit_log.record(session, actor, "subscriber.import", added, now, run=run.id, skipped=skipped)
-            if paused_here and not report.added and ledger.end_import_pause(session, now, scope):
+            is_unused = hold is not False and not report.added
+            if is_unused and ledger.end_import_pause(session, now, scope, paused_before):
                 audit_log.record(session, actor, audit_log.PAUSE_ENDED, scope, now)
-    paused_scope = scope if hold is not False and report.added else None
-    return ImportResult(report, paused_scope, run.id)
+    return ImportResult(report, scope if hold is not False and report.added else None, run.id)
 
 
-def _pause_for_import(session: Session, actor: str, now: datetime, scope: str) -> bool:
-    """Pause all sending or the first digests. Return False if they were already paused."""
-    paused_before = ledger.is_paused(session, scope)
+def _pause_for_import(session: Session, actor: str, now: datetime, scope: str) -> datetime | None:
+    """Pause all sending or the first digests. If they were already paused, return since when."""
+    before = next((pause.since for pause in ledger.pauses(session) if pause.edition == scope), None)
     ledger.pause(session, ledger.IMPORTED, now, scope)
-    if not paused_before:
+    if before is None:
         audit_log.record(session, actor, audit_log.SENDING_PAUSED, scope, now, reason=ledger.IMPORTED)
-    return not paused_before
+    return before

@@ -97,6 +97,21 @@ def test_import_does_not_end_the_pause_of_others(reason: str, app: Application) 
     assert "sending.pause_ended" not in [action for _, action, _ in audit_entries(app)]
 
 
+@pytest.mark.parametrize("scope", [ledger.ALL_EDITIONS, ledger.FIRST_DIGESTS])
+def test_import_that_adds_nobody_leaves_an_earlier_pause_alone(
+    scope: str, app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pause still has its time. The import that began it could still end it."""
+    monkeypatch.setattr(ledger, "any_sent", lambda _: scope == ledger.FIRST_DIGESTS)
+    file = ["alice@example.org,robotics,,,,,,"]
+    maintenance.import_subscribers(app, csv_file(*file), "cli", NOW)
+    again = maintenance.import_subscribers(app, csv_file(*file), "cli", NOW + timedelta(minutes=5))
+    assert (again.report.added, again.paused_scope) == (0, None)
+    with app.db.write() as session:
+        assert [(each.edition, each.since) for each in ledger.pauses(session)] == [(scope, NOW)]
+        assert ledger.end_import_pause(session, NOW, scope)
+
+
 def test_stopped_import_ends_between_two_batches(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says where, and can be repeated."""
     monkeypatch.setattr(csv_transfer, "IMPORT_BATCH", 2)

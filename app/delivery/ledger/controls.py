@@ -62,10 +62,22 @@ def _name(edition: str) -> str | None:
     return None if edition == ALL_EDITIONS else edition
 
 
-def end_import_pause(session: Session, since: datetime, scope: str = ALL_EDITIONS) -> bool:
-    """End the pause that an import began at `since`. Return False if it is over or was replaced."""
-    own = col(SendingPause.edition) == scope, col(SendingPause.reason) == IMPORTED
-    if not execute_and_count(session, delete(SendingPause).where(*own, col(SendingPause.since) == since)):
+def end_import_pause(
+    session: Session, since: datetime, scope: str = ALL_EDITIONS, earlier: datetime | None = None
+) -> bool:
+    """End the pause that an import began at `since`. Return False if it is over or was replaced.
+
+    If an earlier import had begun it at the time `earlier`, continue that pause and return False.
+    """
+    own = (
+        col(SendingPause.edition) == scope,
+        col(SendingPause.reason) == IMPORTED,
+        col(SendingPause.since) == since,
+    )
+    if earlier:
+        session.execute(update(SendingPause).where(*own).values(since=earlier))
+        return False
+    if not execute_and_count(session, delete(SendingPause).where(*own)):
         return False
     if scope == FIRST_DIGESTS:
         _release_first_digests(session)
