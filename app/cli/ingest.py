@@ -31,7 +31,14 @@ def ingest(
     as_: Annotated[
         FileKind | None, typer.Option("--as", help="The format of the files. Default: detected.")
     ] = None,
-    day: output.Day = None,
+    day: Annotated[
+        date | None,
+        output.day_option(
+            "--day",
+            "The listing day of papers for which a file names none, such as 2026-11-20, today or yesterday. "
+            "Hugging Face's files name it. Default: the day in the file's name.",
+        ),
+    ] = None,
     source: Annotated[
         str | None,
         typer.Option(help="Poll only the source with this name or number, even if it is paused or not due."),

@@ -31,7 +31,7 @@ from app.cli import backup, cli, output, preview
 from app.cli.output import parse_time, table
 from app.delivery import ledger
 from app.maintenance import after_restore
-from app.papers import source_registry
+from app.papers import listing_days, source_registry
 from app.papers.polling import PollResult
 from app.relevance.matching import MatchDetails
 from app.settings import Settings
@@ -180,6 +180,15 @@ def test_ingest_accepts_kind_and_day(run: Run, tmp_path: Path) -> None:
     report = parse_output(run("ingest", str(file), "--as", "jsonl", "--day", "2026-11-18", "--json"))
     assert (report["papers_new"], report["listings"]) == (1, 1)
     assert "2026-11-18" in run("preview", "--interest", "agents", "--day", "2026-11-18", "--json").stdout
+
+
+def test_ingest_keeps_the_days_in_a_file(run: Run, app: Application, papers_file: Path) -> None:
+    """The option is only for papers without a day, as its help says."""
+    run("ingest", str(papers_file), "--day", "2026-11-18")
+    with app.db.read() as session:
+        assert [day.isoformat() for day, _ in listing_days.latest(session, limit=5)] == ["2026-11-20"]
+    described = " ".join(run("ingest", "--help").stdout.replace("│", " ").split())
+    assert "of papers for which a file names none" in described
 
 
 @pytest.mark.parametrize(
