@@ -13,6 +13,7 @@ the job.
 from __future__ import annotations
 
 import asyncio
+from cmd import Cmd
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -34,9 +35,11 @@ from sqlalchemy.engine import URL
 
 from app import clock
 from app.application import Application
+from app.errors import InvalidInput
 from app.jobs import schedule
 from app.jobs.schedule import Job, Lane
 from app.storage import worker_registry
+from app.text.in_words import sentence
 
 UPKEEP_JOBS = 4  # jobs of the upkeep lane that a process runs in parallel
 # The interval of a lane's heartbeats, and the time without a heartbeat after which a lane counts as stalled.
@@ -288,15 +291,49 @@ def _suppress_rescued(job: str) -> Iterator[None]:
         log.info("a job needs no rescue", job=job, error=str(error))
 
 
+class JobShell(ProcrastinateShell):
+    """procrastinate's shell, with errors of one line instead of tracebacks."""
+
+    def read_commands(self) -> None:
+        """Run commands from the terminal until `exit`. Print errors and continue."""
+        while True:
+            try:
+                return self.cmdloop()
+            except InvalidInput as error:
+                print(sentence(str(error)), file=self.stdout)
+                self.intro = ""  # print the introduction only once
+
+    def onecmd(self, line: str) -> bool:
+        """Run a command, and return whether it ends the shell. Raise InvalidInput if the command fails."""
+        try:
+            return bool(Cmd.onecmd(self, line))  # procrastinate's method prints a traceback
+        except ConnectorException as error:
+            reason = str(error.__cause__ or error).partition("\n")[0]
+        except TypeError:
+            reason = "there is no such filter"
+        except ValueError:  # the argument is not a number, or no job has this number
+            reason = "there is no such job"
+        raise InvalidInput(f"“{line}” failed: {reason}. For help, use the command help {line.split()[0]}")
+
+    def default(self, line: str) -> None:
+        """Raise InvalidInput, because the command is unknown."""
+        raise InvalidInput(f"there is no command “{line}”: the command help lists all commands")
+
+
 def open_shell(app: Application, command: str) -> None:
-    """Run one command in procrastinate's shell. If `command` is empty, read commands from the terminal."""
+    """Run one command in procrastinate's shell. If `command` is empty, read commands from the terminal.
+
+    Raise InvalidInput if the one command fails.
+    """
 
     async def run() -> None:
         engine = procrastinate.App(connector=_connector(app.db.url))
         async with engine.open_async():
-            shell = ProcrastinateShell(engine.job_manager)
+            shell = JobShell(engine.job_manager)
             await (
-                utils.sync_to_async(shell.onecmd, command) if command else utils.sync_to_async(shell.cmdloop)
+                utils.sync_to_async(shell.onecmd, command)
+                if command
+                else utils.sync_to_async(shell.read_commands)
             )
 
     asyncio.run(run())

@@ -133,6 +133,33 @@ def test_operators_see_workers_and_jobs(
         assert (shell.exit_code, "SQLite" in shell.output) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("list_jobs bogus=1", "“list_jobs bogus=1” failed: there is no such filter. For help, use"),
+        ("list_jobs status=faild", 'invalid input value for enum procrastinate_job_status: "faild". For'),
+        ("retry 99999", "Job was not found or has an invalid status to retry (job id: 99999). For"),
+        ("retry abc", "“retry abc” failed: there is no such job. For help, use the command help retry."),
+        ("cancel 99999", "“cancel 99999” failed: there is no such job."),
+        ("nosuch", "There is no command “nosuch”: the command help lists all commands."),
+    ],
+)
+def test_failed_command_of_the_job_shell(
+    command: str, message: str, app: Application, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error is one line, without a traceback. On a terminal, the shell goes on."""
+    if not app.db.locks_rows:
+        pytest.skip("SQLite has no list of jobs")
+    for name, value in _environment(settings).items():
+        monkeypatch.setenv(name, value)
+    failed = CliRunner().invoke(cli, ["jobs", *command.split()], catch_exceptions=False)
+    assert (failed.exit_code, failed.stderr.count("\n")) == (1, 1)
+    assert message in failed.stderr
+    typed = CliRunner().invoke(cli, ["jobs"], input=f"{command}\nlist_queues\nexit\n", catch_exceptions=False)
+    assert (typed.exit_code, typed.stdout.count("Welcome")) == (0, 1)
+    assert message in typed.stdout
+
+
 def test_no_worker_is_left(app: Application) -> None:
     now = clock.utcnow()
     add_worker(app, "mail2:2:b", now - 10 * MINUTE)
