@@ -53,7 +53,7 @@ def run_checks(
     requesting the web app at its base URL; if it is None, the web app is not requested. `service` builds the
     service that sends a test digest; if it is None, no digest is sent.
     """
-    database = Database(settings.database_url)
+    database = Database(settings.database_url, create=False)
     checks: dict[str, Check] = {
         **local_checks.settings_checks(settings, database, now),
         **local_checks.service_checks(settings, database, model_store.ModelStore(), now),

@@ -44,7 +44,10 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
         table_fault = "" if revision_fault else schema.table_fault(db)
     except SQLAlchemyError as fault:
         message = str(fault).partition("\n")[0]
-        yield error("database", f"{url}: {message}", "check PAPERBOY_DATABASE_URL")
+        fix = (
+            "check PAPERBOY_DATABASE_URL; if the database is new, start the service or run `paperboy migrate`"
+        )
+        yield error("database", f"{url}: {message}", fix)
         return
     if revision_fault:
         yield error("database", f"{url}: {revision_fault}", "run `paperboy migrate`")

@@ -126,9 +126,10 @@ def enum_type(kind: type[StrEnum]) -> Enum:
 class Database:
     """An engine and its sessions. Application code never commits: a `write` block commits when it ends."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        """Create the file of an SQLite database if it is missing, unless `create` is false."""
         self.url = make_url(url)
-        self.engine = _make_engine(self.url)
+        self.engine = _make_engine(self.url if create else existing_file(self.url))
         # Make SQLite acquire the write lock at BEGIN, where it can wait for the lock. At the first INSERT in
         # a transaction that has already read, it would fail at once instead.
         self._writing = self.engine.execution_options(paperboy_write=True)
@@ -350,13 +351,20 @@ def advisory_lock(session: Session, name: str) -> None:
         session.execute(select(func.pg_advisory_xact_lock(func.hashtext(name))))
 
 
+def existing_file(url: URL) -> URL:
+    """Return the URL of the same database, in a form in which SQLite does not create a missing file."""
+    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
+        return url
+    return url.set(database=Path(url.database).absolute().as_uri(), query={"uri": "true", "mode": "rw"})
+
+
 def _make_engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
         url = url.set(query={"connect_timeout": CONNECT_SECONDS, **url.query})
         engine = create_engine(url, **_OPTIONS, pool_pre_ping=True, pool_size=10, max_overflow=20)
         event.listen(engine, "begin", _begin_postgresql)
         return engine
-    if url.database and url.database != ":memory:":
+    if url.database and url.database != ":memory:" and "mode" not in url.query:
         # Only the owner has access. SQLite gives its -wal and -shm files the same mode as the database.
         path = Path(url.database)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

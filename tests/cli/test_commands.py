@@ -1366,6 +1366,21 @@ def test_doctor_reports_what_to_fix(run: Run, monkeypatch: pytest.MonkeyPatch) -
     assert "PAPERBOY_SMTP_PORT" in run("doctor", code=1).stdout
 
 
+def test_doctor_creates_no_database(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "new folder #1" / "paperboy.db"
+    monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{file}")
+    for _ in ("without the folder", "without the file"):
+        findings = parse_output(run("doctor", "--json", code=1))["findings"]
+        (fault,) = (each for each in findings if each["check"] == "database")
+        assert "unable to open database file" in fault["message"]
+        assert "`paperboy migrate`" in fault["fix"]
+        assert not file.exists()
+        file.parent.mkdir(exist_ok=True)
+    run("migrate")
+    findings = parse_output(run("doctor", "--json"))["findings"]
+    assert "up to date" in next(each["message"] for each in findings if each["check"] == "database")
+
+
 def test_unreachable_database_is_a_one_line_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no traceback and no password."""
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", "postgresql+psycopg://me:hunter2@127.0.0.1:1/none")
