@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
 from typer.testing import CliRunner
 
 from app.cli import cli, sample
@@ -191,10 +192,16 @@ def test_cron_line_makes_a_backup(tmp_path: Path) -> None:
 
 
 def test_changelog_has_the_version_and_says_how_to_upgrade() -> None:
+    """Backups name the version. With unreleased changes, it is a development version of the next release."""
     changelog = (ROOT / "CHANGELOG.md").read_text()
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert f"\n## [{version}] - " in changelog
-    assert "\n### Upgrading\n" in changelog.partition("\n## [Unreleased]\n")[2].partition("\n## ")[0]
+    version = Version(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
+    newest = max(map(Version, re.findall(r"^## \[(\d.*)\] - ", changelog, re.MULTILINE)))
+    unreleased = changelog.partition("\n## [Unreleased]\n")[2].partition("\n## ")[0]
+    is_changed = "\n- " in unreleased
+    assert (version == newest, version > newest, version.is_devrelease) == (
+        not is_changed, is_changed, is_changed
+    )  # fmt: skip
+    assert "\n### Upgrading\n" in unreleased
 
 
 def test_lock_files_have_hashes_and_no_hosts() -> None:
