@@ -193,10 +193,11 @@ def new_links(subscriber: SubscriberName) -> None:
     if mail.state is DeliveryState.SENT:
         output.out().print(f"The old links of {name} no longer work. The new ones were sent.", soft_wrap=True)
         return
-    reason = output.escaped(mail.smtp_text or mail.reason)
-    retry = (
-        f"The next attempt is at {output.format_time(mail.next_attempt_at)}." if mail.next_attempt_at else ""
-    )
+    reason, retry = output.escaped(mail.reason or mail.smtp_text), ""
+    if ledger.hold_reason(pauses, mail):
+        retry = "It is held until sending resumes."
+    elif mail.next_attempt_at:
+        retry = f"The next attempt is at {output.format_time(mail.next_attempt_at)}."
     output.out().print(
         f"The old links of {name} no longer work. The email with the new ones was not sent"
         f"{reason and f' ({reason})'}. {retry}".rstrip(),
