@@ -69,7 +69,7 @@ def _read_files(
     ):
         paths = progress.track(files, description="Reading")
         result = pipeline.read_files(app, paths, clock.utcnow(), kind=kind, day=day)
-    return _report({"files": result.files}, result.summary, list(result.unreadable))
+    return _report({"files": result.files}, result.summary, [*result.unreadable, *result.incomplete])
 
 
 def _poll(name: str | None, *, quiet: bool) -> dict[str, Any]:
@@ -121,3 +121,8 @@ def _print_report(report: dict[str, Any]) -> None:
         )
     if report["failed"] and "sources" in report:
         output.table(["source", "error"], report["failed"].items(), title="\nFailed")
+    elif report["failed"]:
+        names = output.escaped(", ".join(report["failed"]))
+        output.err().print(
+            f"Not read completely: {names}. The papers that could be read were stored.", soft_wrap=True
+        )

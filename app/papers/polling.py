@@ -284,20 +284,22 @@ def record_failure(
 
 @dataclass(frozen=True)
 class FileImportResult:
-    """The result of reading files. The rejections in `summary` give the reasons for `unreadable` files."""
+    """The result of reading files. The rejections in `summary` give the reasons for the named files."""
 
     files: int = 0
     summary: IngestSummary = field(default_factory=IngestSummary)
     unreadable: tuple[str, ...] = ()
+    incomplete: tuple[str, ...] = ()  # only the beginning was read: the rest is missing, broken or too long
 
 
 def read_files(
     context: PollContext, paths: Iterable[Path], now: datetime, kind: SourceKind | None, day: date | None
 ) -> FileImportResult:
-    """Store the records in saved responses. Skip and report files that cannot be read."""
+    """Store the records in saved responses. Report files that cannot be read or are read only in part."""
     with context.db.write() as session:
         source_registry.seed(session, context.settings.arxiv_categories, now)
-    files, unreadable, summary = 0, [], IngestSummary()
+    files, summary = 0, IngestSummary()
+    unreadable, incomplete = list[str](), list[str]()
     with job_runs.record(context.db, "ingest", now) as run:
         for path in paths:
             files += 1
@@ -307,6 +309,8 @@ def read_files(
                     run.reject(part.rejections)
                     job_runs.store_counts(context.db, run)
                     summary += part
+                    if any(rejection.row is None for rejection in part.rejections):
+                        incomplete.append(str(path))
             except (SourceError, OSError) as fault:
                 unreadable.append(str(path))
                 rejection = Rejection(UNREADABLE, None, str(fault), str(path))
@@ -314,7 +318,7 @@ def read_files(
                 run.reject([rejection])
                 summary += IngestSummary(rejections=(rejection,))
         run.add({"files": files})
-    return FileImportResult(files, summary, tuple(unreadable))
+    return FileImportResult(files, summary, tuple(unreadable), tuple(incomplete))
 
 
 def _store_file(

@@ -406,6 +406,7 @@ def test_unreadable_files_are_reported(app: Application, now: datetime, folder: 
     result = pipeline.read_files(app, [*sorted(folder.iterdir()), folder / "missing.json"], now)
     assert result.files == 6
     assert [Path(name).name for name in result.unreadable] == ["2-login.json", "missing.json"]
+    assert [Path(name).name for name in result.incomplete] == ["5-feed.xml"]
     rejections = [(Path(r.origin).name, r.reason, r.row) for r in result.summary.rejections]
     assert rejections == [
         ("1-daily-2026-11-19.json", "the row is not an object", 2),
