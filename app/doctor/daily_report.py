@@ -16,7 +16,7 @@ from app.digests import reconciliation
 from app.doctor import local_checks, operator_mail
 from app.doctor.findings import Finding, Level
 from app.errors import InvalidInput
-from app.papers import listing_days, source_registry, sources
+from app.papers import listing_days, source_registry
 from app.storage import job_runs, locks
 from app.storage.models import SubscriberState
 from app.subscribers import event_names
@@ -121,9 +121,11 @@ def _sources(session: Session, begin: datetime) -> Iterable[str]:
     listed = listing_days.count_by_source(session, begin.date())
     for source in source_registry.all_sources(session):
         number = listed.get(source.id or 0, 0)
-        if source.kind not in sources.POLLED and not number:
-            continue  # this source is only a name for imported files
         state = f", failed {source.failures} times" if source.failures > 1 else ""
-        if source.paused and source.kind in sources.POLLED:
+        if source_registry.is_read_from_files(source):
+            if not number:
+                continue  # no file was read
+            state = f", {source_registry.READ_FROM_FILES}"
+        elif source.paused:
             state = ", paused"
         yield f"{source.name}: {count_of(number, 'paper')}{state}"

@@ -15,7 +15,7 @@ from app.application import Application
 from app.delivery import ledger
 from app.doctor import alerts, daily_report, service_state
 from app.errors import DeliveryError
-from app.papers import silent_sources
+from app.papers import silent_sources, source_registry
 from app.settings import Settings
 from app.storage import job_runs
 from app.storage.models import JobRun
@@ -77,6 +77,21 @@ def test_daily_report(service: Application, mail_server: MailServer, now: dateti
     with service.db.read() as session:
         runs = session.exec(select(JobRun.counts).where(JobRun.job == "report")).all()
     assert runs == [{"mails": 2}, {"mails": 2}]
+
+
+def test_report_about_sources_read_from_files(service: Application, now: datetime) -> None:
+    """They are listed on days with papers, as on the Sources page. Nobody paused them."""
+    with service.db.write() as session:
+        saved = source_registry.source_for_files(session, SourceKind.ARXIV, now)
+        source_registry.source_for_files(session, SourceKind.JSONL, now)
+        factories.add_paper(session, saved, "Language Agents that Plan", now.date(), now)
+        polled = factories.add_source(session, now, "The lab")
+        polled.polled_at = now
+        source_registry.pause(session, polled)
+    of_sources = daily_report.build(service, now, now.date()).sections[-1]
+    assert of_sources.lines == ("Saved arXiv responses: 1 paper, read from files", "The lab: 0 papers, paused")
+    of_sources = daily_report.build(service, now + DAY, now.date() + DAY).sections[-1]
+    assert of_sources.lines == ("The lab: 0 papers, paused",)
 
 
 def test_report_lists_settings_apart(
