@@ -28,17 +28,17 @@ def send(app: Application, report: OperatorReport, now: datetime, to: Sequence[s
 
     Return the number of emails that the relay accepted. Raise DeliveryError if it accepted none.
     """
-    refusals, addresses = [], to or app.settings.admin_addresses
+    failures, addresses = [], to or app.settings.admin_addresses
     for address in addresses:
         mail = app.composer.report(report, address, now)
         result = asyncio.run(connection_pool.send_one(app.settings, mail))
         if result.outcome is not SendOutcome.ACCEPTED:
-            refusals.append(f"{result.code or ''} {result.text}".strip())
-    if refusals:
-        log.warning("the relay refused emails to operators", refused=len(refusals), reply=refusals[0])
-    if len(refusals) == len(addresses):
-        raise DeliveryError(f"no operator got the email: {refusals[0]}", permanent=False)
-    return len(addresses) - len(refusals)
+            failures.append(f"{result.code or ''} {result.text}".strip())
+    if failures:
+        log.warning("emails to operators were not sent", count=len(failures), error=failures[0])
+    if len(failures) == len(addresses):
+        raise DeliveryError(f"no operator got the email: {failures[0]}", permanent=False)
+    return len(addresses) - len(failures)
 
 
 def lines_of(findings: Sequence[Finding]) -> Iterable[str]:

@@ -8,12 +8,13 @@ from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
+import structlog
 from sqlmodel import select
 
 from app import main, pipeline
 from app.application import Application
 from app.delivery import ledger
-from app.doctor import alerts, daily_report, service_state
+from app.doctor import alerts, daily_report, operator_mail, service_state
 from app.errors import DeliveryError
 from app.papers import silent_sources, source_registry
 from app.settings import Settings
@@ -139,6 +140,17 @@ def test_report_that_the_relay_refuses_is_sent_later(
     mail_server.clear_rules()
     daily_report.send_daily_report(service, evening + 10 * MINUTE)
     assert len(mail_server.messages) == 2
+
+
+def test_log_of_an_unreachable_relay(service: Application, now: datetime) -> None:
+    """The log does not say that the relay refused an email or replied."""
+    app = main.build(service.settings.model_copy(update={"smtp_port": 1}))
+    with structlog.testing.capture_logs() as logged, pytest.raises(DeliveryError, match="no connection"):
+        operator_mail.send(app, daily_report.build(app, now), now)
+    app.db.dispose()
+    warning = logged[-1]
+    assert (warning["event"], warning["count"]) == ("emails to operators were not sent", len(OPERATORS))
+    assert "no connection" in warning["error"]
 
 
 def test_alert_once_per_cause(service: Application, mail_server: MailServer, now: datetime) -> None:
