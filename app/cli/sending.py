@@ -173,6 +173,9 @@ def show_sample(
 
 def _reason_for_no_sample(session: Session, edition: str | None, now: datetime) -> str:
     """Return the reason why no digest of an edition is waiting or, if it is None, no first digest is held."""
+    if edition is None and ledger.is_paused(session, ledger.FIRST_DIGESTS):
+        preview = "To see the digests before they are due: paperboy send --dry-run --all"
+        return f"First digests are held, but none is waiting yet. {preview}."
     if edition is None:
         return "No first digest is held. An import holds the first digests of the subscribers that it adds."
     totals = ledger.digest_totals_by_edition(session, [edition])[edition]

@@ -978,6 +978,8 @@ def test_import_holds_the_first_digests(run: Run, tmp_path: Path, mail_server: M
     run("send")
     assert mail_server.messages
     assert imported("c")
+    message = "First digests are held, but none is waiting yet."
+    assert message in sample_error(run, "--first-digests")
     status = run("sending", "status").stderr
     assert "Sending of first digests has been paused" in status
     assert "paperboy sending resume --first-digests" in status
