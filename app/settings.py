@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from base64 import b64decode
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from app.text import in_words
 MIN_SECRET_CHARS = 32
 IGNORE_ENVIRONMENT = "IGNORE_ENVIRONMENT"  # in the demo's .env, which is then the only source of settings
 HIDDEN = "…"  # shown instead of a secret
+_logged_warnings = set[str]()
 _PLACEHOLDERS = ("change", "placeholder", "secret", "example", "password", "xxxx")
 
 
@@ -413,8 +415,21 @@ def check_database_url(url: str) -> str:
     return url
 
 
+def _name_env_file(record: logging.LogRecord) -> bool:
+    """Complete python-dotenv's warning about a line that it cannot parse. A logging filter.
+
+    Each warning is logged once, although a command reads the file several times.
+    """
+    warning = f".env: {record.getMessage()}; the line is ignored"
+    is_new = warning not in _logged_warnings
+    _logged_warnings.add(warning)
+    record.msg, record.args = warning, ()
+    return is_new
+
+
 def load(**overrides: object) -> Settings:
     """Load the settings. Raise InvalidSettings with one line for each problem."""
+    logging.getLogger("dotenv.main").addFilter(_name_env_file)
     try:
         settings = Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:

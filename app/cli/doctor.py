@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -34,7 +32,7 @@ def doctor_command(
     The checks connect to the relay and query the DNS. A temporary second service sends a test digest to its
     own mail server and unsubscribes with the link in the digest. Subscribers get no mail.
     """
-    findings = list(doctor.unknown_settings(os.environ, Path(".env")))
+    findings = list(output.unknown_settings())
     try:
         settings = output.load_settings()
     except InvalidSettings as error:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
+import structlog
 import typer
 from pydantic import ValidationError
 from rich.console import Console
@@ -21,6 +24,7 @@ from typer.core import TyperGroup
 
 from app import clock, logs, main
 from app.application import Application
+from app.doctor import Finding, configuration
 from app.errors import InvalidSettings, PaperboyError, SchemaError
 from app.papers import archive_lists, listing_days, source_registry
 from app.relevance.query_language import filter_names
@@ -89,6 +93,8 @@ AsJson = Annotated[
 PIPE_WIDTH = 10_000
 MAX_PIPED_CELL = 300  # characters; --json prints everything
 ACTOR = api_keys.COMMANDS  # in the audit log
+
+log = structlog.get_logger(__name__)
 
 
 class Commands(TyperGroup):
@@ -230,6 +236,17 @@ def suggest_day(app: Application, now: datetime, option: str) -> None:
     if newest and newest[0] < now.date() - timedelta(days=app.settings.candidate_days):
         day = newest[0] + timedelta(days=1)
         err().print(f"The newest papers are from {newest[0]}. To use them, add {option} {day}.")
+
+
+def unknown_settings() -> Iterator[Finding]:
+    """Yield a warning for each variable in the environment or .env that begins with PAPERBOY_ in vain."""
+    return configuration.unknown_settings(os.environ, Path(".env"))
+
+
+def log_unknown_settings() -> None:
+    """Log the warnings about unknown settings when a process of the service starts."""
+    for finding in unknown_settings():
+        log.warning("unknown setting", problem=f"{finding.check}: {finding.message}", fix=finding.fix)
 
 
 def load_settings(*, needs_secret: bool = True) -> Settings:

@@ -24,6 +24,7 @@ def serve(
     """Serve the web app and, if PAPERBOY_SCHEDULER is on, run the schedule. Migrate the database first."""
     _require_free_port(host, port)
     with output.open_application(log_level=None, migrate=True) as app:
+        output.log_unknown_settings()
         site = main.create_app(app, is_public=True)
         # Build slow caches before the first request. A daemon thread does not delay the exit of the process.
         threading.Thread(target=main.warm_up, args=(site,), name="warm-up", daemon=True).start()

@@ -20,6 +20,9 @@ def settings(
     """Show the settings in effect, without secrets. .env.example explains them."""
     listed = effective(output.load_settings(needs_secret=False))
     listed = [each for each in listed if each.changed or not changed]
+    for finding in output.unknown_settings():
+        problem = f"{finding.check}: {finding.message}: {finding.fix}"
+        output.err().print(output.escaped(problem), soft_wrap=True)
     if as_json:
         output.print_json([asdict(each) for each in listed])
         return

@@ -14,6 +14,7 @@ def worker() -> None:
     """Run jobs without the web app. With PostgreSQL, several workers share the jobs."""
     connection_limits.raise_descriptor_limit()
     with output.open_application(log_level=None, migrate=True) as app:
+        output.log_unknown_settings()
         stop = threading.Event()
         for name in (signal.SIGINT, signal.SIGTERM):
             signal.signal(name, lambda *_: stop.set())

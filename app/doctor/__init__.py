@@ -29,7 +29,6 @@ from datetime import datetime
 import dns.resolver
 
 from app.doctor import bounces, dns_records, local_checks, relay, test_mail, web_reachability
-from app.doctor.configuration import unknown_settings
 from app.doctor.findings import Finding, Level, error
 from app.doctor.local_checks import Check
 from app.doctor.test_mail import TemporaryService

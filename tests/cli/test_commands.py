@@ -1241,6 +1241,15 @@ def test_key_create_prints_only_the_key_to_stdout(run: Run) -> None:
     assert "will not be shown again" in result.stderr
 
 
+def test_settings_name_unknown_variables(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A misspelt name has no effect, so it would be missing from the list without a reason."""
+    monkeypatch.setenv("PAPERBOY_SMPT_HOST", "relay")
+    printed = run("settings", "--changed")
+    assert "setting PAPERBOY_SMPT_HOST: it is set in the environment, but Paperboy has no" in printed.stderr
+    assert "did you mean PAPERBOY_SMTP_HOST?" in printed.stderr
+    assert "SMPT" not in printed.stdout
+
+
 def test_key_secret_needs_no_settings(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is run before settings exist."""
     monkeypatch.delenv("PAPERBOY_SECRET_KEYS")
@@ -1632,8 +1641,17 @@ def test_serve_until_sigterm(start_process: Callable[..., subprocess.Popen[str]]
     assert process.returncode in (0, -signal.SIGTERM)
 
 
-def test_worker_runs_jobs_until_sigterm(start_process: Callable[..., subprocess.Popen[str]]) -> None:
+def test_worker_runs_jobs_until_sigterm(
+    start_process: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    """Its log begins with warnings about lines in .env that have no effect."""
+    (tmp_path / ".env").write_text("PAPERBOY_SMPT_HOST=relay\nthis is = wrong\n")
     process = start_process("worker")
+    warning = wait_for(process, "python-dotenv")
+    assert warning.startswith(".env: python-dotenv could not parse statement starting at line 2; the line is")
+    warning = wait_for(process, "unknown setting")
+    assert "setting PAPERBOY_SMPT_HOST: it is set in .env, but Paperboy has no such setting" in warning
+    assert "did you mean PAPERBOY_SMTP_HOST?" in warning
     wait_for(process, "jobs started")
     process.send_signal(signal.SIGTERM)
     _, logged = process.communicate(timeout=60)

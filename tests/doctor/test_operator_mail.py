@@ -90,7 +90,10 @@ def test_report_about_sources_read_from_files(service: Application, now: datetim
         polled.polled_at = now
         source_registry.pause(session, polled)
     of_sources = daily_report.build(service, now, now.date()).sections[-1]
-    assert of_sources.lines == ("Saved arXiv responses: 1 paper, read from files", "The lab: 0 papers, paused")
+    assert of_sources.lines == (
+        "Saved arXiv responses: 1 paper, read from files",
+        "The lab: 0 papers, paused",
+    )
     of_sources = daily_report.build(service, now + DAY, now.date() + DAY).sections[-1]
     assert of_sources.lines == ("The lab: 0 papers, paused",)
 
