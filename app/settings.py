@@ -222,12 +222,18 @@ class Settings(BaseSettings):
     @field_validator("admin_addresses")
     @classmethod
     def _bare_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(map(_bare_address, value))
+        requirement = "must be comma-separated email addresses without names"
+        return tuple(_bare_address(address, requirement) for address in value)
 
     @field_validator("from_address", "contact_address")
     @classmethod
     def _own_address(cls, value: str, info: ValidationInfo) -> str:
-        return value if not value and info.field_name == "contact_address" else _bare_address(value)
+        if not value and info.field_name == "contact_address":
+            return value
+        requirement = "must be an email address without a name, such as papers@example.org"
+        if "<" in value and info.field_name == "from_address":
+            requirement += "; the sender's name is PAPERBOY_SITE_NAME"
+        return _bare_address(value, requirement)
 
     @field_validator("database_url")
     @classmethod
@@ -342,10 +348,13 @@ class Settings(BaseSettings):
         return self.from_address.rpartition("@")[2]
 
 
-def _bare_address(value: str) -> str:
-    """Return an address with its domain encoded as IDNA, because few relays accept non-ASCII addresses."""
+def _bare_address(value: str, requirement: str) -> str:
+    """Return an address with its domain encoded as IDNA, because few relays accept non-ASCII addresses.
+
+    Raise ValueError with the `requirement` if the value is not an address.
+    """
     if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", value):
-        raise ValueError("must be an address without a name; the sender's name is PAPERBOY_SITE_NAME")
+        raise ValueError(requirement)
     local, _, domain = value.rpartition("@")
     if not local.isascii():
         raise ValueError("has non-ASCII letters before the @, which few relays accept: use an ASCII address")

@@ -100,6 +100,24 @@ def test_error_names_the_environment_variable(name: str, value: str, monkeypatch
     assert not re.search("Value error|should", str(refused.value))
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("admin_addresses", "a@uni.example b@uni.example", "comma-separated email addresses without names"),
+        ("from_address", "nonsense", "an email address without a name, such as papers@example.org"),
+        ("from_address", "Ours <a@uni.example>", ".*; the sender's name is PAPERBOY_SITE_NAME"),
+        ("contact_address", "Ada <a@uni.example>", "an email address without a name, such as papers@.*org"),
+    ],
+)
+def test_error_describes_a_valid_address(
+    name: str, value: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the error for a From address with a name says where the name belongs."""
+    monkeypatch.setenv(f"PAPERBOY_{name.upper()}", value)
+    with pytest.raises(InvalidSettings, match=f"^PAPERBOY_{name.upper()}: must be {problem}$"):
+        settings.load(secret_keys=(GOOD,))
+
+
 def test_domains_are_encoded_as_idna() -> None:
     """Relays without SMTPUTF8 accept only ASCII in headers."""
     encoded = settings.load(
