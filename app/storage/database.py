@@ -73,6 +73,16 @@ def is_unavailable(error: Exception) -> bool:
     return isinstance(error, (OperationalError, InterfaceError)) and code != sqlite3.SQLITE_ERROR
 
 
+def is_unreachable(error: Exception) -> bool:
+    """Return whether the database cannot be reached. Otherwise, an unavailable database is locked or full."""
+    cause = getattr(error, "orig", None)
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_CANTOPEN
+    state = getattr(cause, "sqlstate", "")
+    # Without a connection, there is no SQLSTATE. Class 57P: PostgreSQL is starting or shutting down.
+    return state is None or state.startswith(("08", "57P"))
+
+
 class UtcDateTime(TypeDecorator[datetime]):
     """A column type for aware datetimes, in UTC on every backend. Naive datetimes raise ValueError."""
 

@@ -10,6 +10,7 @@ from http import HTTPStatus
 import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import PlainTextResponse
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.datastructures import FormData
@@ -31,7 +32,7 @@ from app.errors import (
     TooManyRequests,
 )
 from app.papers import bibliography
-from app.storage.database import is_unavailable
+from app.storage.database import is_unavailable, is_unreachable
 from app.text.in_words import count_of
 from app.web import request_bodies, security
 from app.web.templating import page
@@ -185,16 +186,25 @@ def _database_error(request: Request, error: Exception) -> Response:
     if not is_unavailable(error):
         raise error
     log.error("database unavailable", path=request.url.path, error=str(getattr(error, "orig", error)))
-    return _busy(request, 503, RETRY_AFTER)
+    return _busy(request, 503, RETRY_AFTER, is_unreachable(error))
 
 
-def _busy(request: Request, status: int, retry_after: int) -> Response:
-    """Return a page with a button that submits the same form again."""
+def _busy(request: Request, status: int, retry_after: int, is_unreachable: bool = False) -> Response:
+    """Return a page with a button that submits the same form again, or plain text for a route that has text."""
+    title = "The service can’t reach its database" if is_unreachable else "The service is busy"
+    title = "Too many requests" if status == HTTPStatus.TOO_MANY_REQUESTS else title
     # With no-referrer, browsers would not send the Origin of the form. Other sites still get no referrer.
     headers = {"Retry-After": str(retry_after), "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
+    if getattr(request.scope.get("route"), "response_class", None) is PlainTextResponse:
+        return PlainTextResponse(f"{title}.\n", status, headers)
     form = request_bodies.parsed(request) or FormData()
     fields = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
-    values = {"status_code": status, "wait": wait_in_words(retry_after), "method": request.method}
+    values = {
+        "status_code": status,
+        "title": title,
+        "wait": wait_in_words(retry_after),
+        "method": request.method,
+    }
     return page(
         request, "busy.html", status=status, headers=headers, **values, fields=fields,
         file_lost=any(getattr(value, "filename", "") for value in form.values()),

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.security import SecurityScopes
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -70,7 +70,7 @@ def _require_operator(request: Request, now: auth.Now, given: auth.Given) -> Non
         auth.holder(request, app, now, SecurityScopes([Scope.READ.value]), given)
 
 
-@router.get("/metrics", dependencies=[Depends(_require_operator)])
+@router.get("/metrics", dependencies=[Depends(_require_operator)], response_class=PlainTextResponse)
 def metrics(request: Request) -> Response:
     """Return counts and times as Prometheus metrics. They contain no personal data."""
     registry, state = CollectorRegistry(), request.app.state
