@@ -14,7 +14,7 @@ from app.delivery import suppression
 from app.digests.explanation_text import format_score, list_scores
 from app.digests.explanation_types import Explanation, InterestMatch
 from app.relevance import scoring
-from app.storage.models import Subscriber, SubscriberState, Suppression
+from app.storage.models import Event, Subscriber, SubscriberState, Suppression
 from app.subscribers import event_names
 from app.types import Skip
 
@@ -139,12 +139,15 @@ def print_history(subscriber: str, *, as_json: bool) -> None:
         (output.format_time(mail.due_at), mail.edition, mail.state, mail.reason or mail.subject)
         for mail in mails
     ]
-    output.table(["due", "edition", "state", "reason or subject"], rows, title="\nEmails, newest first")
-    happened = []
-    for event in events:
-        detail = event_names.name_detail(event.kind, event.detail)
-        happened.append((output.format_time(event.at), event_names.name_event(event.kind), detail))
-    output.table(["at", "event", "detail"], happened, title="\nEvents, newest first")
+    if rows:
+        output.table(["due", "edition", "state", "reason or subject"], rows, title="\nEmails, newest first")
+    if events:
+        output.table(["at", "event", "detail"], map(_describe_event, events), title="\nEvents, newest first")
+
+
+def _describe_event(event: Event) -> tuple[str, str, str]:
+    detail = event_names.name_detail(event.kind, event.detail)
+    return output.format_time(event.at), event_names.name_event(event.kind), detail
 
 
 def _obstacle(row: Subscriber, suppressed: Suppression | None) -> str:

@@ -27,7 +27,10 @@ sending = typer.Typer(
     no_args_is_help=True, help="Show the state of all emails. Pause, resume or cancel sending."
 )
 
-Edition = Annotated[str, typer.Option("--edition", help="An edition, such as 2026-11-20. Default: all.")]
+Edition = Annotated[
+    str,
+    typer.Option("--edition", help="An edition, such as 2026-11-20. Default: all.", show_default=False),
+]
 OneDelivery = Annotated[int | None, typer.Argument(help="The delivery's number.")]
 AllUncertain = Annotated[str, typer.Option("--edition", help="All uncertain digests of this edition.")]
 Reason = Annotated[str, typer.Option("--reason", help="The reason, shown to other operators.")]

@@ -13,10 +13,11 @@ from sqlmodel import col
 from app import clock, pipeline, subscribers
 from app.cli import explain, output, subscriber_changes, subscriber_files
 from app.cli.subscriber_changes import SubscriberName
+from app.delivery import suppression
 from app.delivery.send_result import SendOutcome
 from app.errors import Conflict
 from app.storage import audit_log
-from app.storage.models import Subscriber, SubscriberState
+from app.storage.models import Subscriber, SubscriberState, Suppression
 from app.subscribers import Preferences
 from app.text.in_words import count_of
 from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest, Skip
@@ -112,7 +113,7 @@ def show(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
     """Show a subscriber's state, preferences, interests and feedback."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         row = subscribers.find(session, subscriber)
-        subscriber_id = row.id or 0
+        subscriber_id, suppressed = row.id or 0, suppression.get(session, row.email)
         chosen = subscribers.requested_preferences(session, [row]).get(subscriber_id)
         chosen = chosen or subscribers.preferences_of(session, row)
         feedback = subscribers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
@@ -120,10 +121,11 @@ def show(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
         document = row.model_dump(mode="json", include=SHOWN)
         texts = [interest.text for interest in chosen.interests]
         document |= {**asdict(chosen), "interests": texts, "next_due_at": row.next_due_at}
+        document["suppressed"] = suppressed.reason if suppressed else None
         entries = [{"title": entry.title, "liked": entry.liked, "at": entry.at} for entry in feedback]
         output.print_json(document | {"ignored_authors": row.ignored_authors, "feedback": entries})
         return
-    output.table([f"subscriber {row.id}", row.email], _facts(row, chosen))
+    output.table([f"subscriber {row.id}", row.email], _facts(row, chosen, suppressed))
     if feedback:
         labels = {True: "more like this", False: "less like this"}
         rows = [(output.format_time(entry.at), labels[entry.liked], entry.title) for entry in feedback]
@@ -158,9 +160,11 @@ def why(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
     explain.print_history(subscriber, as_json=as_json)
 
 
-def _facts(row: Subscriber, chosen: Preferences) -> Iterator[tuple[str, str]]:
+def _facts(row: Subscriber, chosen: Preferences, suppressed: Suppression | None) -> Iterator[tuple[str, str]]:
     """Yield a subscriber's state, preferences and consent, as labels and texts."""
     yield "state", f"paused until {output.format_time(row.paused_until)}" if row.paused_until else row.state
+    if suppressed:
+        yield "suppressed", f"since {output.format_time(suppressed.since)}: {suppressed.reason}"
     for number, interest in enumerate(chosen.interests):
         weight = f"weight {interest.weight:g}" if interest.weight != 1 else ""
         quota = f"at most {count_of(interest.quota, 'paper')}" if interest.quota else ""

@@ -19,10 +19,15 @@ def workers(as_json: output.AsJson = False) -> None:
         output.print_json({"workers": [*map(asdict, statuses)], "jobs": [*map(asdict, counts)]})
         return
     rows = [
-        (each.name, output.format_time(each.started_at), output.format_time(each.seen_at), "lost" * each.lost)
+        (
+            each.name,
+            output.format_time(each.started_at),
+            output.format_time(each.seen_at),
+            "lost" if each.lost else "alive",
+        )
         for each in statuses
     ]
-    output.table(["worker", "started", "last heartbeat", ""], rows)
+    output.table(["worker", "started", "last heartbeat", "state"], rows)
     if not rows:
         output.err().print(f"No process is running jobs: {registry.NONE}.", soft_wrap=True)
     if counts:

@@ -238,7 +238,8 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
         if job_runs.has_failed(run, apart_from=failed_sources if run.job == polling.JOB else ()):
             fix = f"for details, run `paperboy runs {run.id}`, or see GET /api/v1/runs/{run.id} or the log"
             urgent = run.job != picture_fetching.JOB  # nothing waits for pictures
-            yield warning(f"job {run.job}", f"it failed at {when}: {run.error}", fix, urgent=urgent)
+            errors = "; ".join(run.error.splitlines())
+            yield warning(f"job {run.job}", f"it failed at {when}: {errors}", fix, urgent=urgent)
         else:
             yield ok(f"job {run.job}", f"it last ran at {when}")
 

@@ -157,7 +157,8 @@ class _Fetcher:
         """Count a failure of a host. Skip the host after HOST_FAILURES in a row, or if it asks to wait."""
         self.failures[host] += 1
         if retry_at or self.failures[host] >= HOST_FAILURES:
-            self.result.host_errors[host] = reason
+            # Without the host's name, which is the part of the run that failed.
+            self.result.host_errors[host] = reason.removeprefix(f"{host.partition(':')[0]}: ")
 
     def _store(
         self, picture: PictureToFetch, encoded: EncodedPicture | None, retry_at: datetime | None

@@ -190,7 +190,7 @@ def _database_error(request: Request, error: Exception) -> Response:
 
 
 def _busy(request: Request, status: int, retry_after: int, is_unreachable: bool = False) -> Response:
-    """Return a page with a button that submits the same form again, or plain text for a route that has text."""
+    """Return a page with a button that submits the same form again, or text if the route returns text."""
     title = "The service can’t reach its database" if is_unreachable else "The service is busy"
     title = "Too many requests" if status == HTTPStatus.TOO_MANY_REQUESTS else title
     # With no-referrer, browsers would not send the Origin of the form. Other sites still get no referrer.

@@ -48,6 +48,7 @@ from app.storage.models import (
     Source,
     Subscriber,
     TrainedModel,
+    WorkerRow,
 )
 from app.subscribers import Preferences, SignUp, csv_transfer
 from app.subscribers.csv_format import COLUMNS, EXPORTED
@@ -1101,6 +1102,8 @@ def test_history_of_a_subscriber(run: Run, mail_server: MailServer) -> None:
     assert first.startswith("nothing is sent: the address is suppressed")
     assert shown.index("nothing is sent") < shown.index("next digest") < shown.index("otherwise")
     assert run("explain", "alice@example.org").stdout == shown
+    assert re.search(r"suppressed +since .*: asked by phone", run("subscribers", "show", "1").stdout)
+    assert parse_output(run("subscribers", "show", "1", "--json"))["suppressed"] == "asked by phone"
     document = parse_output(run("subscribers", "why", "1", "--json"))
     assert (document["suppressed"], document["mails"][0]["state"]) == ("asked by phone", "sent")
     assert document["now"]["skipped"]
@@ -1342,6 +1345,32 @@ def test_errors_of_sources(run: Run) -> None:
 )
 def test_errors_are_sentences(run: Run, arguments: tuple[str, ...], message: str) -> None:
     assert run(*arguments, code=1).stderr == message
+
+
+def test_why_without_emails(run: Run) -> None:
+    """Empty tables are left out, without a message that there is nothing to list."""
+    run("subscribers", "add", "alice@example.org", "--interest", "robots")
+    shown = run("subscribers", "why", "alice@example.org")
+    assert ("Events, newest first" in shown.stdout, "Emails, newest first" in shown.stdout) == (True, False)
+    assert shown.stderr == ""
+
+
+def test_help_says_that_all_is_the_default(run: Run) -> None:
+    """It does not show how the default is stored."""
+    printed = run("sending", "pause", "--help").stdout
+    assert "Default: all." in " ".join(printed.replace("│", " ").split())
+    assert "[default:" not in printed
+
+
+def test_workers_are_alive_or_lost(run: Run, app: Application) -> None:
+    now = clock.utcnow()
+    with app.db.write() as session:
+        session.add(WorkerRow(name="host 1", started_at=now, seen_at=now))
+        session.add(WorkerRow(name="host 2", started_at=now, seen_at=now - timedelta(hours=1)))
+    listed = run("workers").stdout
+    assert re.search(r"last heartbeat +state", listed)
+    assert re.search(r"host 1 .* alive", listed)
+    assert re.search(r"host 2 .* lost", listed)
 
 
 def test_no_process_runs_jobs(run: Run) -> None:

@@ -264,7 +264,8 @@ def test_failed_source_is_one_finding(app: Application, now: datetime) -> None:
     with job_runs.record(app.db, "refresh", now) as run:
         run.fail("The lab", "it answered 503")
         run.fail("the database", "it is full")
-    assert "the database: it is full" in check_database(app, now)["job refresh"].message
+    message = check_database(app, now)["job refresh"].message
+    assert "The lab: it answered 503; the database: it is full" in message
 
 
 def test_failed_pictures_are_not_urgent(app: Application, now: datetime) -> None:

@@ -220,6 +220,7 @@ def test_failing_host_is_left_alone(app: Application, now: datetime, server: Pic
         assert pipeline.fetch_pictures(app, now) == {"fetched": 1, "rejected": 3}
         assert down.paths == ["/0", "/1", "/2"]
         assert "HTTP 503" in last_run(app).error
+        assert last_run(app).error.count("127.0.0.1") == 1
         pipeline.fetch_pictures(app, now + timedelta(minutes=14))
         assert len(down.paths) == 3
         pipeline.fetch_pictures(app, now + timedelta(minutes=15))

@@ -52,7 +52,7 @@ def recover(
         log.warning(
             "recovered the emails of a crashed sender",
             sender=abandoned.owner,
-            states=dict(states),
+            states={str(state): count for state, count in states.items()},
             deliveries=sorted(abandoned.unanswered)[:MAX_LOGGED],
         )
         recovered += states

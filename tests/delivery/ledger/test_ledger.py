@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from sqlmodel import Session, select
 
 from app import bounces, clock, main, pipeline, subscribers
@@ -421,6 +422,18 @@ def test_expired_lease_without_a_journal(app: Application, mail_server: MailServ
     assert states_by_name(app) == {"alice": "claimed"}
     assert pipeline.send_now(app, after) == {"sent": 1}
     assert deliveries_by_name(app)["alice"].possibly_delivered
+
+
+def test_recovered_emails_are_logged_by_state(app: Application, settings: Settings, now: datetime) -> None:
+    """The log names the states in words, not in Python's notation for enumerations."""
+    enqueue_mails(app, now, "alice")
+    with app.db.write() as session:
+        ledger.claim(session, owner="dead:1:abc", now=now)
+    Journal(folder := Path(settings.journal_dir), "dead:1:abc").close(complete=False)
+    with structlog.testing.capture_logs() as logged:
+        ledger.recover(app.db, folder, now, UncertainPolicy.RESEND, bounces.record_refusal)
+    (warning,) = logged
+    assert repr(warning["states"]) == "{'pending': 1}"
 
 
 def test_a_living_sender_keeps_its_mails(app: Application, settings: Settings, now: datetime) -> None:

@@ -423,6 +423,8 @@ def test_state_of_a_source_is_the_same_everywhere(app: Application, sign_in: Cal
         )  # fmt: skip
     desk = sign_in()
     assert '<td data-label="Next poll">due</td>' in desk.get("/admin/sources").text
+    for path in ("/admin", "/admin/sources"):
+        assert '<td data-label="Last success">–</td>' in desk.get(path).text
     assert "<dt>Next poll</dt><dd>due</dd>" in desk.get("/admin/sources/2").text
     for path in ("/admin", "/admin/sources"):
         shown = desk.get(path).text
@@ -998,6 +1000,13 @@ def test_runs_and_changes_are_listed(app: Application, sign_in: Callable[..., De
     page = desk.get("/admin/changes?actor=desk+0").text
     assert re.search(r">paused sending</td><td[^>]*>all emails</td>", page)
     assert "sending.pause" not in page
+    with app.db.write() as session:
+        for action, subject in (("subscriber.change", 5), ("subscriber.import", 6), ("paper.hide", 7)):
+            audit_log.record(session, "desk 0", action, subject, now)
+    page = desk.get("/admin/changes").text
+    assert '<a href="/admin/subscribers/5">5</a>' in page
+    assert '<a href="/admin/papers/7">7</a>' in page
+    assert ">6</td>" in page
     assert "paused sending" not in desk.get("/admin/changes?actor=somebody").text
     assert "desk 0" in desk.get("/admin/keys").text
 
