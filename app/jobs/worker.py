@@ -13,6 +13,7 @@ the job.
 from __future__ import annotations
 
 import asyncio
+import logging
 from cmd import Cmd
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -54,6 +55,10 @@ LOST_SECONDS = 15.0  # a job that is wrongly recorded as running here is retried
 CONNECTIONS = 4  # besides one for the notifications of each lane
 
 log = structlog.get_logger(__name__)
+_LOGGERS = [
+    logging.getLogger(f"procrastinate.{name}")
+    for name in ("utils", "worker", *(f"worker.{lane.value}" for lane in Lane))
+]
 
 
 @contextmanager
@@ -77,6 +82,7 @@ class Worker:
         self._engines = {lane: procrastinate.App(connector=self._connector) for lane in Lane}
         self._lanes: dict[Lane, LaneWorker] = {}
         self._running_jobs: set[int | None] = set()
+        self._is_reachable = True  # whether the last query of the database succeeded
         self._tasks = {job.name: self._add(job) for job in schedule.JOBS}
         # Without a lock: if the process that holds the lock died, no other process could rescue the jobs.
         self._tasks["rescue"] = self._add_periodic(self._rescue, "rescue", "* * * * *", Lane.UPKEEP)
@@ -183,10 +189,34 @@ class Worker:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        for logger in _LOGGERS:
+            logger.addFilter(self._replace_tracebacks)
         with suppress(asyncio.CancelledError):
             self._loop.run_until_complete(self._running)
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
+        for logger in _LOGGERS:
+            logger.removeFilter(self._replace_tracebacks)
+
+    def _replace_tracebacks(self, record: logging.LogRecord) -> bool:
+        """Log one warning instead of procrastinate's tracebacks about a lost connection. A logging filter."""
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, ConnectorException):
+            return True
+        self._note_outage(error)
+        return False
+
+    def _note_outage(self, error: Exception) -> None:
+        """Log once that the database is unreachable. procrastinate wraps the error of the database."""
+        if self._is_reachable:
+            self._is_reachable = False
+            log.warning("the database is unreachable; trying again", error=str(error.__cause__ or error))
+
+    def _note_success(self) -> None:
+        """Log once that the database is reachable again."""
+        if not self._is_reachable:
+            self._is_reachable = True
+            log.info("the database is reachable again")
 
     async def _work(self) -> None:
         try:
@@ -204,10 +234,11 @@ class Worker:
             try:
                 await self._connector.open_async()
             except (ConnectorException, PostgresError) as error:
-                log.warning("the database is unreachable", error=str(error))
+                self._note_outage(error)
                 await self._connector.close_async()  # psycopg closed the pool for good
                 await asyncio.sleep(RESTART_SECONDS)
             else:
+                self._note_success()
                 return
 
     async def _run_lane(self, lane: Lane) -> None:
@@ -229,7 +260,7 @@ class Worker:
                 )
                 await self._lanes[lane].run()  # type: ignore[no-untyped-call]  # procrastinate's `run` has no types
             except (ConnectorException, PostgresError) as error:
-                log.warning("the database is unreachable", lane=lane.value, error=str(error))
+                self._note_outage(error)
             except Exception:
                 log.exception("a lane failed", lane=lane.value)
             if not self._app.stopping.is_set():
@@ -259,6 +290,7 @@ class Worker:
             try:
                 lanes = {lane.worker_id for lane in self._lanes.values()} - {None}  # None: restarting
                 recorded = await manager.list_jobs_async(status=Status.DOING.value)
+                self._note_success()
                 lost = [
                     job for job in recorded if job.worker_id in lanes and job.id not in self._running_jobs
                 ]
@@ -269,7 +301,7 @@ class Worker:
                             await _retry(manager, job)
                 missing = {job.id for job in lost}
             except (ConnectorException, PostgresError) as error:
-                log.warning("could not look for lost jobs", error=str(error))
+                self._note_outage(error)
             except Exception:
                 log.exception("could not look for lost jobs")  # the lanes continue
 

@@ -12,7 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+import structlog
+from procrastinate import PsycopgConnector
+from procrastinate.exceptions import ConnectorException
 from procrastinate.manager import JobManager
 from psycopg_pool import AsyncConnectionPool
 from sqlalchemy import text
@@ -348,6 +352,41 @@ def test_database_closes_all_connections(build: Callable[[], Application], calls
                 assert time.monotonic() < deadline
                 started.defer("<lambda>")
                 time.sleep(0.1)
+
+
+def test_outage_is_logged_once(
+    build: Callable[[], Application],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    calls: list[int],
+) -> None:
+    """One line says that the database is unreachable, and one that it is back. There is no traceback."""
+    away, failed = threading.Event(), list[str]()
+    away.set()
+
+    def fail_while_away(owner: type, name: str) -> None:
+        real = getattr(owner, name)
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            if away.is_set():
+                failed.append(name)
+                raise ConnectorException from psycopg.OperationalError("connection refused")
+            return await real(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, call)
+
+    fail_while_away(PsycopgConnector, "listen_notify")
+    fail_while_away(JobManager, "list_jobs_async")
+    with structlog.testing.capture_logs() as logged, worker.running(build()) as started:
+        wait_until(lambda: failed.count("listen_notify") > 3 and "list_jobs_async" in failed)
+        away.clear()
+        wait_until(lambda: logged[-1]["event"] == "the database is reachable again")
+        started.defer("<lambda>")
+        wait_until(lambda: calls)
+    outage = [each for each in logged if "reachable" in each["event"]]
+    assert [each["log_level"] for each in outage] == ["warning", "info"]
+    assert outage[0]["error"] == "connection refused"
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 def test_database_unreachable_while_the_pool_opens(
