@@ -45,7 +45,10 @@ def ingest(
     ] = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Poll the sources that are due, or read files. Exit code 1 if a source or file failed."""
+    """Poll the sources that are due, or read files. Exit code 1 if a source or file failed.
+
+    A file that is cut off is read as far as possible, and named.
+    """
     if not files and (as_ or day):
         raise typer.BadParameter("--as and --day apply only to files: name at least one file")
     if files and source:
@@ -69,7 +72,12 @@ def _read_files(
     ):
         paths = progress.track(files, description="Reading")
         result = pipeline.read_files(app, paths, clock.utcnow(), kind=kind, day=day)
-    return _report({"files": result.files}, result.summary, [*result.unreadable, *result.incomplete])
+    if result.incomplete:
+        names = output.escaped(", ".join(result.incomplete))
+        output.err().print(
+            f"Not read completely: {names}. The papers that could be read were stored.", soft_wrap=True
+        )
+    return _report({"files": result.files}, result.summary, list(result.unreadable))
 
 
 def _poll(name: str | None, *, quiet: bool) -> dict[str, Any]:
@@ -121,8 +129,3 @@ def _print_report(report: dict[str, Any]) -> None:
         )
     if report["failed"] and "sources" in report:
         output.table(["source", "error"], report["failed"].items(), title="\nFailed")
-    elif report["failed"]:
-        names = output.escaped(", ".join(report["failed"]))
-        output.err().print(
-            f"Not read completely: {names}. The papers that could be read were stored.", soft_wrap=True
-        )
