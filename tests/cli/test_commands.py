@@ -1677,7 +1677,8 @@ def test_worker_runs_jobs_until_sigterm(
     process = start_process("worker")
     warning = wait_for(process, "python-dotenv")
     assert warning.startswith(".env: python-dotenv could not parse statement starting at line 2; the line is")
-    warning = wait_for(process, "unknown setting")
+    warning = wait_for(process, "PAPERBOY_SMPT_HOST")
+    assert "unknown setting" in warning
     assert "setting PAPERBOY_SMPT_HOST: it is set in .env, but Paperboy has no such setting" in warning
     assert "did you mean PAPERBOY_SMTP_HOST?" in warning
     wait_for(process, "jobs started")

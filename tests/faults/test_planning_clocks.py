@@ -67,7 +67,7 @@ def test_clock_set_back(app: Application, now: datetime) -> None:
         session.get_one(Delivery, 1).state = ledger.UNDELIVERED[0]
     assert pipeline.plan(app, now) == {}
     with app.db.read() as session:
-        assert "until the clock is right" in session.exec(select(JobRun.error)).one()
+        assert "nothing is planned until it is right" in session.exec(select(JobRun.error)).one()
     assert pipeline.plan(app, now + 30 * DAY) == {"skipped": 1}
 
 

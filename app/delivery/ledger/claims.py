@@ -65,10 +65,14 @@ def claim(
     *,
     owner: str,
     now: datetime,
-    limit: int = BATCH_SIZE,
+    limit: int | None = None,
     ids: Collection[int] | None = None,
 ) -> list[int]:
-    """Claim emails that are due and return their ids. No two senders claim a row at the same time."""
+    """Claim emails that are due and return their ids. No two senders claim a row at the same time.
+
+    `limit` is the largest number of emails. Default: BATCH_SIZE.
+    """
+    limit = BATCH_SIZE if limit is None else limit
     claimed_ids: list[int] = []
     # One query per state: the index returns a state's emails in order. Sorting all of them takes longer.
     for state in WAITING_STATES:

@@ -31,7 +31,6 @@ from app.delivery import result_log
 from app.delivery.journal import AttemptResult, Journal
 from app.delivery.ledger import circuit_breaker, controls, daily_limits
 from app.delivery.ledger.claims import (
-    BATCH_SIZE,
     LEASE,
     ClaimedBatch,
     SkipReason,
@@ -140,7 +139,7 @@ class SenderLedger:
 
     # --- claim
 
-    async def claim(self, ids: Collection[int] | None = None, limit: int = BATCH_SIZE) -> ClaimedBatch:
+    async def claim(self, ids: Collection[int] | None = None, limit: int | None = None) -> ClaimedBatch:
         """Claim the next emails, or return an empty batch if none can be sent. Wait for the database."""
         if self.stop_reason:
             return ClaimedBatch()
@@ -150,7 +149,7 @@ class SenderLedger:
         claiming.add_done_callback(self._claims.discard)
         return await asyncio.shield(claiming)
 
-    async def _claim_and_load(self, ids: Collection[int] | None, limit: int) -> ClaimedBatch:
+    async def _claim_and_load(self, ids: Collection[int] | None, limit: int | None) -> ClaimedBatch:
         claimed_ids, deferred, claimed_at = await self._retry_while_away(partial(self._claim, ids, limit))
         if not self._claimed_ids:
             self._refreshed_at = self._renewed_at = claimed_at
@@ -162,7 +161,9 @@ class SenderLedger:
         self.counts.update(batch.skipped.values())
         return batch
 
-    def _claim(self, ids: Collection[int] | None, limit: int) -> tuple[list[int], Collection[int], float]:
+    def _claim(
+        self, ids: Collection[int] | None, limit: int | None
+    ) -> tuple[list[int], Collection[int], float]:
         """Claim emails. Return the ids of the emails to load, and of those deferred by warm-up limits."""
         self._database.presence.announce()
         now, deferred = self._clock(), dict[int, SkipReason]()
