@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent / "app"
 QUESTION = re.compile(r"(?:PURE\. )?(?:What|Whose|Whether|How|Who|Where)\b")
-# Names that do not say what they hold, and earlier names of concepts that are now called otherwise.
+# Names that do not say what they hold, and the earlier names of renamed concepts.
 RETIRED = {
     "said", "told", "shown", "made", "kept", "found", "wanted", "asked", "known", "theirs", "mine",
     "desk", "shelf", "lexicon", "corpus", "hindsight", "wish", "wishes", "taste",

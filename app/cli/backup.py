@@ -56,8 +56,8 @@ def restore(
     previous: Annotated[
         str | None,
         typer.Option(
-            help="The URL of the old database, if it can still be read. Emails that it has sent since the "
-            "backup are not sent again.",
+            help="The URL of the old database, if it can still be read. What has become of each email since "
+            "the backup is copied from it, so emails that it has sent are not sent again.",
             callback=database_url,
         ),
     ] = None,
@@ -78,7 +78,7 @@ def restore(
     if check:
         output.out().print(f"The backup is complete: {output.escaped(origin)}.")
         return
-    db, old = Database(settings.database_url), Database(previous) if previous else None
+    db, old = Database(settings.database_url), Database(previous, create=False) if previous else None
     try:
         report = maintenance.restore(db, settings, file, manifest, now, old)
     finally:
@@ -119,7 +119,10 @@ def print_report(report: RestoreReport, origin: str, *, with_previous: bool) -> 
     if len(editions) > 1:
         console.print("--json lists each edition.")
     if with_previous:
-        console.print(f"Emails sent since the backup, from the previous database: {report.recovered}.")
+        console.print(
+            "Emails that may have been sent since the backup, recorded by the previous database: "
+            f"{report.recovered}."
+        )
     else:
         console.print(
             "Anyone who unsubscribed or was erased after the backup is active again, and so are keys revoked "

@@ -185,8 +185,8 @@ def open_application(
 ) -> Iterator[Application]:
     """Build the application for one command. Create its database if there is none.
 
-    `migrate` also upgrades an older database. Only commands that start the service do so, because any other
-    command would undo a downgrade.
+    `migrate` is for commands that start the service: they also upgrade an older database, which would undo a
+    downgrade if any other command did it, and show that they use the database.
     """
     settings = load_settings(needs_secret=needs_secret)
     logs.configure(settings, level=log_level)
@@ -195,10 +195,15 @@ def open_application(
         if fault := schema.revision_fault(app.db):
             current, _ = schema.revisions(app.db)
             if current in schema.known_revisions() and not migrate:
-                raise SchemaError(f"{fault}: start the service, or run `paperboy migrate`")
+                raise SchemaError(
+                    f"{fault}: start the service, or run `paperboy migrate`. If you have downgraded the "
+                    "database, install the older release"
+                )
             schema.migrate(settings.database_url)
             with app.db.write() as session:
                 source_registry.seed(session, settings.arxiv_categories, clock.utcnow())
+        if migrate:
+            app.db.presence.announce()  # so that no other process moves or downgrades the database
         yield app
     finally:
         app.db.dispose()
@@ -239,7 +244,7 @@ def suggest_day(app: Application, now: datetime, option: str) -> None:
 
 
 def unknown_settings() -> Iterator[Finding]:
-    """Yield a warning for each variable in the environment or .env that begins with PAPERBOY_ in vain."""
+    """Yield a warning for each variable that begins with PAPERBOY_ but is not a setting."""
     return configuration.unknown_settings(os.environ, Path(".env"))
 
 

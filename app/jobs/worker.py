@@ -32,6 +32,7 @@ from procrastinate.manager import JobManager
 from procrastinate.shell import ProcrastinateShell
 from procrastinate.worker import Worker as LaneWorker
 from psycopg import Error as PostgresError
+from psycopg import InterfaceError, OperationalError
 from sqlalchemy.engine import URL
 
 from app import clock
@@ -191,24 +192,28 @@ class Worker:
         asyncio.set_event_loop(self._loop)
         for logger in _LOGGERS:
             logger.addFilter(self._replace_tracebacks)
-        with suppress(asyncio.CancelledError):
-            self._loop.run_until_complete(self._running)
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
-        for logger in _LOGGERS:
-            logger.removeFilter(self._replace_tracebacks)
+        try:
+            with suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(self._running)
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        finally:
+            self._loop.close()
+            for logger in _LOGGERS:
+                logger.removeFilter(self._replace_tracebacks)
 
     def _replace_tracebacks(self, record: logging.LogRecord) -> bool:
         """Log one warning instead of procrastinate's tracebacks about a lost connection. A logging filter."""
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, ConnectorException):
+        if not (isinstance(error, ConnectorException) and _is_outage(error)):
             return True
-        self._note_outage(error)
+        self._note_error(error)
         return False
 
-    def _note_outage(self, error: Exception) -> None:
-        """Log once that the database is unreachable. procrastinate wraps the error of the database."""
-        if self._is_reachable:
+    def _note_error(self, error: Exception) -> None:
+        """Log once that the database is unreachable. Log any other error of the database each time."""
+        if not _is_outage(error):
+            log.error("the database reports an error", error=str(error.__cause__ or error))
+        elif self._is_reachable:
             self._is_reachable = False
             log.warning("the database is unreachable; trying again", error=str(error.__cause__ or error))
 
@@ -234,7 +239,7 @@ class Worker:
             try:
                 await self._connector.open_async()
             except (ConnectorException, PostgresError) as error:
-                self._note_outage(error)
+                self._note_error(error)
                 await self._connector.close_async()  # psycopg closed the pool for good
                 await asyncio.sleep(RESTART_SECONDS)
             else:
@@ -260,7 +265,7 @@ class Worker:
                 )
                 await self._lanes[lane].run()  # type: ignore[no-untyped-call]  # procrastinate's `run` has no types
             except (ConnectorException, PostgresError) as error:
-                self._note_outage(error)
+                self._note_error(error)
             except Exception:
                 log.exception("a lane failed", lane=lane.value)
             if not self._app.stopping.is_set():
@@ -301,9 +306,14 @@ class Worker:
                             await _retry(manager, job)
                 missing = {job.id for job in lost}
             except (ConnectorException, PostgresError) as error:
-                self._note_outage(error)
+                self._note_error(error)
             except Exception:
                 log.exception("could not look for lost jobs")  # the lanes continue
+
+
+def _is_outage(error: Exception) -> bool:
+    """Return whether the database is unreachable. procrastinate wraps all errors of the database."""
+    return isinstance(error.__cause__ or error, (OperationalError, InterfaceError))
 
 
 async def _retry(manager: JobManager, job: StoredJob) -> None:
@@ -344,7 +354,7 @@ class JobShell(ProcrastinateShell):
         except TypeError:
             reason = "there is no such filter"
         except ValueError:  # the argument is not a number, or no job has this number
-            reason = "there is no such job"
+            reason = "there is no job with this number"
         raise InvalidInput(f"“{line}” failed: {reason}. For help, use the command help {line.split()[0]}")
 
     def default(self, line: str) -> None:

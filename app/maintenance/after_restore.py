@@ -37,7 +37,7 @@ PAUSE_REASON = "restored from a backup: see `paperboy deliveries --state uncerta
 class RestoreReport:
     """The emails that may have been sent since the backup. They are recorded but not sent again."""
 
-    recovered: int = 0  # emails that the previous database recorded
+    recovered: int = 0  # emails that may have been sent, as recorded by the previous database
     waiting: int = 0  # emails that were waiting or in flight when the backup was made
     due_since: Counter[str] = field(default_factory=Counter)  # digests by edition
     webhooks: list[str] = field(default_factory=list)  # disabled ones, including any removed since the backup
@@ -53,8 +53,8 @@ def settle(
 ) -> RestoreReport:
     """Record the emails that may have been sent since the backup as uncertain, and do not send them again.
 
-    `previous` is the database that the restored one replaces, if it can still be read. Emails that it has
-    recorded since the backup are copied, so that they are not uncertain and no paper is sent twice.
+    `previous` is the database that the restored one replaces, if it can still be read. The states of its
+    emails since the backup are copied, so that few are uncertain and no paper is sent twice.
     Unsubscriptions and key revocations since the backup are repeated.
     """
     report = RestoreReport()

@@ -42,7 +42,7 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
         with app.db.write() as session:
             pauses = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
             pause = next(pauses, None)
-            if pause and pause.reason == _moved_to(target):
+            if pause and pause.reason == _moved_to(target) and not is_empty:
                 raise Conflict(
                     f"{pause.reason} on {pause.since:%Y-%m-%d}, so there is nothing to do: "
                     "set PAPERBOY_DATABASE_URL to the new URL"
@@ -60,7 +60,7 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
                 )
             _finish_move(app.db, target, paused_before, now)
         except BaseException:
-            file.unlink()  # it contains addresses, and a repeated move writes a new backup
+            file.unlink(missing_ok=True)  # it contains addresses, and a repeated move writes a new backup
             raise
         # Last, and only in the new database, because a repeated move compares the tables again.
         with job_runs.record(target, "move", time(), job_runs.begin(target, "move", now)) as run:

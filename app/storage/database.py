@@ -137,7 +137,10 @@ class Database:
     """An engine and its sessions. Application code never commits: a `write` block commits when it ends."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
-        """Create the file of an SQLite database if it is missing, unless `create` is false."""
+        """Create the file of an SQLite database if it is missing, unless `create` is false.
+
+        With `create=False`, the database is only for reading: its presence has no effect.
+        """
         self.url = make_url(url)
         self.engine = _make_engine(self.url if create else existing_file(self.url))
         # Make SQLite acquire the write lock at BEGIN, where it can wait for the lock. At the first INSERT in
@@ -365,7 +368,9 @@ def existing_file(url: URL) -> URL:
     """Return the URL of the same database, in a form in which SQLite does not create a missing file."""
     if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
         return url
-    return url.set(database=Path(url.database).absolute().as_uri(), query={"uri": "true", "mode": "rw"})
+    return url.set(
+        database=Path(url.database).absolute().as_uri(), query={**url.query, "uri": "true", "mode": "rw"}
+    )
 
 
 def _make_engine(url: URL) -> Engine:

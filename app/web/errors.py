@@ -171,7 +171,7 @@ def _request_error(request: Request, error: Exception) -> Response:
             if isinstance(error, (TooManyRequests, NotReady)):
                 headers = {"Retry-After": str(error.retry_after)}
             if isinstance(error, TooManyRequests) and request_bodies.parsed(request):
-                return _busy(request, 429, error.retry_after)
+                return _busy(request, 429, error.retry_after, "Too many requests")
             if isinstance(error, TooManyRequests):
                 detail = please_wait(error, "try again").removeprefix("Too many requests. ")
             return _respond(request, status_of(error), detail, headers, _LINK_PAGES.get(type(error)))
@@ -186,13 +186,12 @@ def _database_error(request: Request, error: Exception) -> Response:
     if not is_unavailable(error):
         raise error
     log.error("database unavailable", path=request.url.path, error=str(getattr(error, "orig", error)))
-    return _busy(request, 503, RETRY_AFTER, is_unreachable(error))
+    title = "The service can’t reach its database" if is_unreachable(error) else "The service is busy"
+    return _busy(request, 503, RETRY_AFTER, title)
 
 
-def _busy(request: Request, status: int, retry_after: int, is_unreachable: bool = False) -> Response:
+def _busy(request: Request, status: int, retry_after: int, title: str) -> Response:
     """Return a page with a button that submits the same form again, or text if the route returns text."""
-    title = "The service can’t reach its database" if is_unreachable else "The service is busy"
-    title = "Too many requests" if status == HTTPStatus.TOO_MANY_REQUESTS else title
     # With no-referrer, browsers would not send the Origin of the form. Other sites still get no referrer.
     headers = {"Retry-After": str(retry_after), "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
     if getattr(request.scope.get("route"), "response_class", None) is PlainTextResponse:

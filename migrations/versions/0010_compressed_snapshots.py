@@ -18,8 +18,7 @@ BATCH = 1000
 def upgrade() -> None:
     """Store plain JSON as bytes. It can be read as well as compressed JSON, so snapshots stay as they are."""
     if op.get_bind().dialect.name == 'sqlite':
-        _change_type_in_sqlite(sa.JSON(), sa.LargeBinary())
-        op.execute('UPDATE paper_snapshot SET fields = CAST(fields AS BLOB)')
+        _change_type_in_sqlite(sa.JSON(), sa.LargeBinary())  # Alembic casts the values
     else:
         op.execute("ALTER TABLE paper_snapshot ALTER fields TYPE bytea USING convert_to(fields::text, 'UTF8')")
 

@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 
 from app import clock, pipeline, subscribers
 from app.application import Application
-from app.cli import backup, cli, output, preview
+from app.cli import backup, cli, preview
 from app.cli.output import parse_time, table
 from app.delivery import ledger
 from app.maintenance import after_restore
@@ -54,7 +54,7 @@ from app.subscribers import Preferences, SignUp, csv_transfer
 from app.subscribers.csv_format import COLUMNS, EXPORTED
 from app.types import Digest, IngestSummary, Interest, Rejection, Section
 from tests.conftest import MIN_PAPERS, SECRET
-from tests.support import factories, other_process, sample_digest
+from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
 
 Run = Callable[..., Result]
@@ -1472,25 +1472,31 @@ def own_database(new_database_url: Callable[[], str], monkeypatch: pytest.Monkey
     database.dispose()
 
 
-def test_downgrade_is_refused_while_the_service_runs(run: Run, own_database: Database) -> None:
-    with other_process.using(own_database.url.render_as_string(hide_password=False)):
-        refused = run("migrate", "--to", "0001", code=1).stderr
-        assert refused == "paperboy: The database is in use by 1 other process: stop the service.\n"
-        assert f"is at revision {schema.known_revisions()[0]}" in run("migrate").stdout
-    assert "is at revision 0001" in run("migrate", "--to", "0001").stdout
-
-
-def test_only_migrate_and_the_service_upgrade_a_database(run: Run, own_database: Database) -> None:
-    """Other commands would undo a downgrade before the older release is installed."""
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_only_the_service_and_migrate_upgrade_a_database(
+    run: Run,
+    own_database: Database,
+    start_process: Callable[..., subprocess.Popen[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+) -> None:
+    """Others would undo a downgrade. While the service runs, a downgrade is refused."""
     newest = schema.known_revisions()[0]
-    run("migrate", "--to", "0001")
-    for command in (("sending", "status"), ("deliveries",), ("backup",), ("ingest",)):
-        refused = run(*command, code=1).stderr
+    assert "is at revision 0001" in run("migrate", "--to", "0001").stdout
+    for other in (("sending", "status"), ("deliveries",), ("backup",), ("ingest",)):
+        refused = run(*other, code=1).stderr
         assert f"at revision 0001; this release needs {newest}: start the service, or run" in refused
     assert schema.revisions(own_database)[0] == "0001"
-    with output.open_application(migrate=True):  # as `serve` and `worker` do
-        assert schema.revisions(own_database)[0] == newest
-    run("deliveries")
+    monkeypatch.setenv("PAPERBOY_SCHEDULER", "false")
+    process = start_process(*{"serve": ("serve", "--port", "0"), "worker": ("worker",)}[command])
+    wait_for(process, {"serve": "running on", "worker": "jobs started"}[command])
+    assert schema.revisions(own_database)[0] == newest
+    refused = run("migrate", "--to", "0001", code=1).stderr
+    assert refused == "paperboy: The database is in use by 1 other process: stop the service.\n"
+    assert f"is at revision {newest}" in run("migrate").stdout
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert "is at revision 0001" in run("migrate", "--to", "0001").stdout
 
 
 @pytest.mark.usefixtures("alice_is_due")
@@ -1506,8 +1512,10 @@ def test_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert "is not empty" in run("restore", str(file), code=1).stderr
     run("send")
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/new.db")
+    run("restore", str(file), "--previous", f"sqlite:///{tmp_path}/typo.db", code=1)
+    assert not (tmp_path / "typo.db").exists()
     report = run("restore", str(file), "--previous", old)
-    assert "Emails sent since the backup, from the previous database: 1." in report.stdout
+    assert "recorded by the previous database: 1." in report.stdout
     assert "Anyone who unsubscribed" not in report.stdout
     assert "restored from a backup" in run("sending", "status").stderr
     assert [each["job"] for each in parse_output(run("runs", "--json"))] == ["restore"]

@@ -389,6 +389,24 @@ def test_outage_is_logged_once(
     assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
 
 
+@pytest.mark.parametrize(
+    ("cause", "is_outage"),
+    [
+        (psycopg.OperationalError("connection refused"), True),
+        (psycopg.errors.AdminShutdown("terminating connection"), True),
+        (psycopg.InterfaceError("the connection is closed"), True),
+        (psycopg.errors.UndefinedFunction("procrastinate_fetch_job_v2"), False),
+        (psycopg.errors.InsufficientPrivilege("procrastinate_jobs"), False),
+    ],
+)
+def test_not_every_error_of_the_database_is_an_outage(cause: psycopg.Error, is_outage: bool) -> None:
+    """procrastinate wraps all of them. Those that do not pass must be logged each time."""
+    wrapped = ConnectorException()
+    wrapped.__cause__ = cause
+    assert worker._is_outage(wrapped) is is_outage
+    assert worker._is_outage(cause) is is_outage
+
+
 def test_database_unreachable_while_the_pool_opens(
     build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch, calls: list[int]
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
-from sqlmodel import col
+from sqlmodel import col, func, select
 
 from app import maintenance, pipeline
 from app.application import Application
@@ -105,6 +105,19 @@ def test_finished_move_is_not_repeated(
     ):
         maintenance.move(service, empty_url, tmp_path / "2.zip", now + DAY)
     assert not (tmp_path / "2.zip").exists()
+
+
+def test_move_is_repeated_if_the_target_was_lost(service: Application, tmp_path: Path, now: datetime) -> None:
+    """The copy stays paused, because the lost database may have sent emails."""
+    file = tmp_path / "new.db"
+    for number in (1, 2):
+        maintenance.move(service, f"sqlite:///{file}", tmp_path / f"{number}.zip", now)
+        target = Database(f"sqlite:///{file}")
+        with target.read() as session:
+            assert session.exec(select(func.count()).select_from(Subscriber)).one() > 0
+            assert len(ledger.pauses(session)) == number - 1
+        target.dispose()
+        file.unlink()
 
 
 def test_move_takes_over_the_pause_of_an_import(

@@ -258,6 +258,10 @@ def test_upgrade_keeps_uncompressed_snapshots(database_url: str) -> None:
         session.execute(delete(PaperSnapshot).where(col(PaperSnapshot.key) == "second"))
     db.dispose()
     command.downgrade(config_of(database_url), "0009")
+    db = Database(database_url)
+    with db.read() as session:
+        assert json.loads(session.scalar(text("SELECT CAST(fields AS text) FROM paper_snapshot"))) == fields
+    db.dispose()
     command.upgrade(config_of(database_url), "head")
     db = Database(database_url)
     with db.write() as session:
