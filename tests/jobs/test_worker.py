@@ -386,7 +386,9 @@ def test_outage_is_logged_once(
     outage = [each for each in logged if "reachable" in each["event"]]
     assert [each["log_level"] for each in outage] == ["warning", "info"]
     assert outage[0]["error"] == "connection refused"
-    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
+    # asyncio may report here that tasks of an earlier test were destroyed.
+    errors = [each for each in caplog.records if each.levelname == "ERROR" and each.name != "asyncio"]
+    assert [each.getMessage() for each in errors] == []
 
 
 @pytest.mark.parametrize(
