@@ -9,7 +9,7 @@ tokenizer      split texts into tokens with their stems; stop words
 word_forms     stems, and the forms of a word: British spellings, plurals, endings
 names          normalise names of people and organisations for comparison
 abbreviations  abbreviations and their long forms, learned from texts (Schwartz–Hearst)
-in_words       write counts with their nouns, and messages as people write them
+in_words       write counts with their nouns, and validation errors in plain words
 direction      detect right-to-left texts
 wrapping       wrap lines
 shortening     cut texts between words, and titles to the name before the colon

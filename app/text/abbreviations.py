@@ -1,4 +1,4 @@
-"""PURE. Abbreviations and compound words, learned from the texts that define them.
+"""PURE. Learn abbreviations and compound words from the texts that use them.
 
 Once three abstracts contain "reinforcement learning (RL)", an interest in "RL" matches papers on
 reinforcement learning, and vice versa. In the same way, "fine-tuning" and "finetuning" become one word.
@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from app.text.tokenizer import STOP_STEMS, Tokens, bigrams, content_stems
 
-MIN_PAPERS = 3  # papers that must define a short form in the same way
+MIN_PAPERS = 3  # papers that must define a short form in the same way, or use a compound word
 # Of the papers that define a short form, at least this share must define it in the same way. "SLM" and "ASR"
 # have two meanings, so they are not learned.
 MIN_AGREEMENT = 0.75
@@ -31,7 +31,7 @@ _SMALL_WORDS = {
 }  # fmt: skip
 _LOOK_BACK = 120  # characters before the bracket that are searched for the long form
 
-MAX_REORDERED = 5  # stems; longer runs have too many permutations
+MAX_REORDERED = 5  # stems; longer interests have too many permutations
 
 Part = TypeVar("Part")
 Table = Mapping[tuple[str, ...], str]  # a run of at least two stems → the stem that replaces it
@@ -73,7 +73,8 @@ def _long_form(short: str, before: Sequence[str]) -> Sequence[str]:
 def _letter_counts(word: str, letters: str) -> Iterator[int]:
     """Yield the numbers of leading `letters` that a word may contribute.
 
-    The word must begin with the first of these letters and contain the others in order.
+    The word must begin with the first of these letters and contain the others in order. A small word may also
+    contribute none.
     """
     if word in _SMALL_WORDS:
         yield 0
@@ -86,7 +87,11 @@ def _letter_counts(word: str, letters: str) -> Iterator[int]:
 
 
 def learn(texts: Iterable[str], compounds: Table) -> dict[tuple[str, ...], str]:
-    """Map the stems of each long form to the stem of its short form. Count each definition once per text."""
+    """Return a table from the stems of each long form to the stem of its short form.
+
+    Learn a definition only if it occurs in at least MIN_PAPERS texts and in the share MIN_AGREEMENT of the
+    texts that define the short form. `compounds` is the table that `find_compounds` returns.
+    """
     with_compounds = Abbreviations(compounds, {})
     counts: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
     for text in texts:
@@ -120,8 +125,9 @@ def learn(texts: Iterable[str], compounds: Table) -> dict[tuple[str, ...], str]:
 def find_compounds(documents: Sequence[Sequence[Sequence[str]]]) -> tuple[Table, frozenset[str]]:
     """Return a table from pairs of stems to the stems of compounds, and the compounds that are usually split.
 
-    For example, the table maps ("fine", "tune") to "finetun". A compound is usually split if at least as many
-    papers write two words as write one word: "long video" is usually split, "data set" is not.
+    Each document is a list of texts, and each text is a list of stems. For example, the table maps
+    ("fine", "tune") to "finetun". A compound is usually split if at least as many papers write it as two
+    words as write it as one: "long video" is usually split, "data set" is not.
     """
     stem_papers = Counter(
         stem for document in documents for stem in {stem for text in document for stem in text}
@@ -164,10 +170,10 @@ class Abbreviations:
     def expansions(self) -> Mapping[str, tuple[str, ...]]:
         """Map each folded term to the terms that it implies.
 
-        A short form implies the stems, pairs and shorter forms that all its long forms contain. A compound
-        that is usually split implies its two words. So a paper on "video diffusion models" still matches
-        "diffusion" and "diffusion models", and one on "long videos" still matches "videos", even if other
-        papers write "LongVideo".
+        A short form implies the stems, pairs and other short forms that all its long forms contain. A
+        compound that is usually split implies its two words. So a paper on "video diffusion models" still
+        matches "diffusion" and "diffusion models", and one on "long videos" still matches "videos", even if
+        other papers write "LongVideo".
         """
         shorts, implied = set(self.shorts.values()), dict[str, set[str]]()
         for long, short in self.shorts.items():
@@ -218,9 +224,9 @@ class Abbreviations:
     def fold_any_order(self, words: Sequence[str]) -> list[str]:
         """Fold the stems of an interest in any order: "networks neural graph" also becomes "GNN".
 
-        Do not reorder interests of more than MAX_REORDERED stems. Use the longest known run. Among runs of
-        equal length, prefer adjacent stems, because "reasoning in large language models" is about LLMs, not
-        about large reasoning models.
+        Interests of more than MAX_REORDERED stems are not reordered. The longest known run is used. Among
+        runs of equal length, adjacent stems are preferred, because "reasoning in large language models" is
+        about LLMs, not about large reasoning models.
         """
         if len(words) <= MAX_REORDERED:
             foldable = [word for word in words if word in self._words_of_runs]

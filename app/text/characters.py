@@ -7,7 +7,8 @@ import re
 import unicodedata
 
 # Invisible characters and those that change the direction of the following text: a title must not change how
-# the surrounding page is displayed. Persian, Hindi and emoji need the joiners U+200C and U+200D.
+# the surrounding page is displayed. The joiners U+200C and U+200D are not removed, because Persian, Hindi and
+# emoji need them.
 _UNWANTED = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f"  # control characters, except for tabs and line ends
     "\xad\u034f\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f"

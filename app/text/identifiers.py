@@ -16,7 +16,7 @@ _ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.IGNORECASE)
 
 
 def arxiv_id(value: object) -> tuple[str, int]:
-    """Return the arXiv id in a text or a URL, and its version (0 if there is none)."""
+    """Return the arXiv id in a text or a URL, and its version (0 if none is given), or else ("", 0)."""
     text = one_line(value, 300)
     match = _BARE_ARXIV_ID.fullmatch(text)
     if match is None and _ARXIV_PLACE.search(text):

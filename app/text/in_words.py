@@ -1,4 +1,4 @@
-"""PURE. Write counts with their nouns, such as "2,000 papers", and messages as people write them."""
+"""PURE. Write counts with their nouns, such as "2,000 papers", and validation errors in plain words."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _singular(words: str) -> str:
 
 
 def describe_invalid(error: Mapping[str, Any], subject: str = "") -> str:
-    """Return a pydantic error without pydantic's terms: "must be less than 24".
+    """Return the message of a pydantic error in plain words: "must be less than 24".
 
     If the message has no subject, put `subject` before it: "this must be less than 24".
     """

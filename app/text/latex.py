@@ -107,7 +107,10 @@ _LEFTOVERS: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
 
 
 def latex_to_unicode(text: str) -> str:
-    """Convert the LaTeX in a text to Unicode. Text that is not well-formed LaTeX is hardly changed."""
+    """Convert the LaTeX in a text to Unicode.
+
+    If the text cannot be parsed, only the remains of macros that lost their backslash are cleaned up.
+    """
     if not _SUSPICIOUS.search(text):
         return text
     if len(text) <= LONGEST and ("\\" in text or _MATH.search(text) or _UNSLASHED.search(text)):

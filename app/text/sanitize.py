@@ -1,4 +1,4 @@
-"""PURE. Turn untrusted values into clean text, ids, URLs and numbers.
+"""PURE. Turn untrusted values into clean text, URLs and numbers.
 
 A function with an `object` parameter accepts any value. It returns an empty result, such as "", () or None,
 if the value is unusable, so that the row is kept even if one field has the wrong type.

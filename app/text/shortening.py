@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# English words that lead to the next word. A text that is cut after one of them looks like a mistake.
+# English words that need a word after them. A text that is cut after one of them looks like a mistake.
 _FUNCTION_WORDS = """
     a about across after against all along amid among an and any are as at based be because been before
     being between beyond both but by can cannot could do does during each either every for from had has
