@@ -1,7 +1,7 @@
 """Maintain the service as a whole: nightly, or on an operator's request.
 
 subscriber_import   a CSV file → subscribers, with sending paused
-pruning             delete rows whose retention has passed
+pruning             delete rows whose retention period has passed
 backup_and_restore  the database and the journals → a file → an empty database, with all sending paused
 after_restore       hold the emails that may have been sent since the backup, and disable webhooks
 database_move       the database → another database, SQLite or PostgreSQL, while no other process runs

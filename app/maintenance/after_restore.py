@@ -1,4 +1,4 @@
-"""Settle a restored database: hold emails that may have been sent since the backup, disable webhooks."""
+"""Settle a restored database: hold emails that may have been sent since the backup, and disable webhooks."""
 
 from __future__ import annotations
 
@@ -35,12 +35,15 @@ PAUSE_REASON = "restored from a backup: see `paperboy deliveries --state uncerta
 
 @dataclass(slots=True)
 class RestoreReport:
-    """The emails that may have been sent since the backup. They are recorded but not sent again."""
+    """The emails that may have been sent since the backup, and the disabled webhooks.
+
+    The emails are recorded but not sent again.
+    """
 
     recovered: int = 0  # emails that may have been sent, as recorded by the previous database
-    waiting: int = 0  # emails that were waiting or in flight when the backup was made
+    waiting: int = 0  # emails that were in flight when the backup was made, or waiting then and due by now
     due_since: Counter[str] = field(default_factory=Counter)  # digests by edition
-    webhooks: list[str] = field(default_factory=list)  # disabled ones, including any removed since the backup
+    webhooks: list[str] = field(default_factory=list)  # labels; includes any removed since the backup
 
 
 def settle(
@@ -53,9 +56,9 @@ def settle(
 ) -> RestoreReport:
     """Record the emails that may have been sent since the backup as uncertain, and do not send them again.
 
-    `previous` is the database that the restored one replaces, if it can still be read. The states of its
-    emails since the backup are copied, so that few are uncertain and no paper is sent twice.
-    Unsubscriptions and key revocations since the backup are repeated.
+    All webhooks are disabled. `previous` is the database that the restored one replaces, if it can still be
+    read. The states of its emails since the backup are copied, so that fewer emails are uncertain and no
+    paper is sent twice. Its unsubscriptions and key revocations since the backup are repeated.
     """
     report = RestoreReport()
     ledger.recover(db, journals, now, UncertainPolicy.HOLD, on_failed)
@@ -86,7 +89,7 @@ def _repeat_departures(session: Session, previous: Database, now: datetime) -> N
         if before.state is SubscriberState.ERASED and before.confirmed_at is None:
             subscribers.end_sign_up(session, subscriber, now)
         elif before.state is SubscriberState.ERASED:
-            subscribers.erase(session, before.id or 0, now, suppress=False)  # copied below if it was
+            subscribers.erase(session, before.id or 0, now, suppress=False)  # suppressions are copied below
         else:
             subscriber.state, subscriber.ended_at, subscriber.next_due_at = (
                 before.state,

@@ -19,7 +19,7 @@ from app.storage.backup_file import Manifest
 from app.storage.database import Database
 from app.storage.models import JobRun
 
-RESTORING = "a restore is running, or was interrupted: in that case, empty the database and repeat it"
+RESTORING = "a restore is running, or was interrupted: in that case, empty the database and restore again"
 
 
 def back_up(app: Application, target: Path, now: datetime) -> Manifest:
@@ -44,6 +44,10 @@ def restore(
     previous: Database | None = None,
 ) -> after_restore.RestoreReport:
     """Load a backup into an empty database, with all sending paused, and migrate it.
+
+    `previous` is the database that the restored one replaces (see `after_restore.settle`). Raise Conflict if
+    the database is not empty or the journal folder contains journals, InvalidInput if `previous` does not
+    match this release.
 
     After an interrupted restore, the database is empty or paused with the reason RESTORING: empty it and
     restore again.

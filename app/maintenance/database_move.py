@@ -1,4 +1,4 @@
-"""Move the service to another database. Refuse to while another process uses the old one."""
+"""Move the service to another database. No other process may use the old one at the same time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MOVING = "the database is being moved, or the move was interrupted: in that case
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A completed move: the manifest of the copied data, and why the new database is paused ("" if not)."""
+    """A completed move."""
 
-    manifest: Manifest
-    pause_reason: str
+    manifest: Manifest  # of the copied data
+    pause_reason: str  # why all sending is paused in the new database; "" if it is not paused
 
 
 def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
@@ -32,7 +32,7 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
     `file` is the backup from which the copy is made. It is deleted if the move fails. No process may send
     mail in the meantime. An interrupted move can be repeated. Raise Conflict if another process is still
     running, if the database was already moved to this target, if the target has other rows, or if the copy
-    differs.
+    differs. Raise InvalidInput if `file` exists.
     """
     target = Database(target_url)
     time = Timeline(now, target.skew)
@@ -56,7 +56,8 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
                 backup_file.load(target_url, file, manifest, MOVING, now)
             if differing := backup_file.differing_tables(target, file, manifest):
                 raise Conflict(
-                    f"the target differs from this database in {', '.join(differing)}: empty it and retry"
+                    f"the target differs from this database in {', '.join(differing)}: "
+                    "empty the target and retry"
                 )
             _finish_move(app.db, target, paused_before, now)
         except BaseException:
@@ -83,5 +84,5 @@ def _finish_move(old: Database, new: Database, paused_before: str, now: datetime
 
 
 def _moved_to(target: Database) -> str:
-    """Return the reason for which a database is paused that was moved to `target`."""
+    """Return the pause reason of a database that was moved to `target`."""
     return f"{ledger.MOVED} to {target.url.render_as_string(hide_password=True)}"

@@ -1,4 +1,4 @@
-"""Delete rows whose retention has passed. This runs nightly."""
+"""Delete rows whose retention period has passed. This runs nightly."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from app.storage import (
 from app.storage.database import execute_and_count
 from app.storage.models import JobRun
 
-SENDER_DATA_SINCE = timedelta(days=3)  # more than enough, because pruning runs every night
+SENDER_DATA_SINCE = timedelta(days=3)  # the data of older emails was deleted on previous nights
 
 
 def prune(app: Application, now: datetime) -> Counter[str]:
-    """Delete rows whose retention has passed.
+    """Delete rows whose retention period has passed. Return the number of deleted rows by kind.
 
     No paper is sent twice as a result, because papers that old are never sent.
 
@@ -69,7 +69,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
 
 
 def _drop_sender_data(app: Application, now: datetime) -> int:
-    """Drop what only senders needed of sent emails. Return the number of dropped signatures."""
+    """Delete data of sent emails that only unsent emails need. Return the number of deleted signatures."""
     count = 0
     with app.db.read() as session:
         first_id = ledger.first_id_since(session, now - SENDER_DATA_SINCE)

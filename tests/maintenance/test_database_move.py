@@ -86,7 +86,7 @@ def test_refused_move_keeps_no_backup(
     with target.write() as session:
         factories.add_source(session, now)
     target.dispose()
-    with pytest.raises(Conflict, match=r"differs from this database in .*subscriber.*: empty it"):
+    with pytest.raises(Conflict, match=r"differs from this database in .*subscriber.*: empty the target"):
         maintenance.move(service, empty_url, tmp_path / "backups" / "2.zip", now)
     assert not list(tmp_path.glob("backups/*"))
 
