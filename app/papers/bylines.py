@@ -8,7 +8,10 @@ SHOWN_AUTHORS = 3
 
 
 def byline(authors: Sequence[str], count: int) -> str:
-    """Return a byline, such as "A, B, C and 4 more"."""
+    """Return a byline, such as "A, B, C and 4 more".
+
+    `count` is the number of all authors, of which `authors` may contain only the first.
+    """
     first = list(authors[:SHOWN_AUTHORS])
     more = max(count, len(authors)) - len(first)
     if more > 0:
@@ -17,7 +20,7 @@ def byline(authors: Sequence[str], count: int) -> str:
 
 
 def short_byline(authors: Sequence[str], count: int) -> str:
-    """Return a short byline, such as "A", "A, B" or "A +4"."""
+    """Return a short byline, such as "A", "A, B" or "A +4". The parameters are those of `byline`."""
     total = max(count, len(authors))
     if not authors or total <= len(authors) <= 2:
         return ", ".join(authors) or byline(authors, count)

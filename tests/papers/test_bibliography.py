@@ -176,7 +176,7 @@ def test_at_most_two_hundred_papers() -> None:
     parsed = bibliography.parse("\n".join(f"Paper Number {n}" for n in range(250)))
     assert [parsed.records[-1].title, len(parsed.records)] == ["Paper Number 199", 200]
     assert [rejection.reason for rejection in parsed.rejections] == [
-        "only 200 papers are read at once: the rest was left out"
+        "only the first 200 papers were read: add the rest separately"
     ]
 
 
@@ -187,7 +187,7 @@ def test_text_with_many_errors_is_abandoned() -> None:
     assert parsed.rejections[0].reason == "200 entries could not be read, so the rest was left out"
     mixed = bibliography.parse("?\n" * 150 + "\n".join(f"Paper Number {n}" for n in range(250)))
     assert [mixed.rejections[0].reason, len(mixed.rejections)] == [
-        "only 200 papers are read at once: the rest was left out", 151,
+        "only the first 200 papers were read: add the rest separately", 151,
     ]  # fmt: skip
 
 

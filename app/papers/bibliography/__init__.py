@@ -3,12 +3,12 @@
 The format is detected automatically. An unreadable entry becomes a rejection with its location.
 
 entry        one entry in any format: its title, ids and names, or the reason for its rejection
-plain_lines  links, ids, DOIs and titles, one per line
+plain_lines  lines with links, ids and DOIs, or with one title each
 bibtex       BibTeX and BibLaTeX, with line numbers
 ris          RIS, with line numbers
 csl_json     CSL JSON
 csv_table    CSV with a header row
-limits       the greatest numbers of papers and bytes
+limits       the maximum numbers of papers and bytes
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _parse_text(text: str) -> ParseResult:
     for item in parse_items(text):
         if isinstance(item, PaperRecord):
             if len(records) == MAX_PAPERS:
-                limit = f"only {MAX_PAPERS} papers are read at once: the rest was left out"
+                limit = f"only the first {MAX_PAPERS} papers were read: add the rest separately"
                 break
             records.append(item)
         else:

@@ -38,7 +38,7 @@ _NAME_PART = re.compile(r"(?:^|,)\s*(given|prefix|family|suffix)\s*=\s*([^,=]*)"
 
 
 def parse(text: str) -> Iterator[Item]:
-    """Yield the records and rejections from a text in order. Stop iterating to stop parsing."""
+    """Yield the records and rejections from a text in order. Each part is parsed when it is needed."""
     strings: dict[str, str] = {}  # macro values by name
     definitions = (piece for _, piece in _pieces(text) if _STRING.search(piece))
     for piece in itertools.islice(definitions, MAX_STRINGS):

@@ -12,13 +12,14 @@ from app.types import PaperRecord, Rejection
 _BULLET = re.compile(r"^(?:[-*•–]|[\[(]?\d{1,3}[\].)])\s+")
 _BETWEEN_IDS = re.compile(r"[\s,;<>\[\]]+")
 _REMARKS = ("%", "#")
-# A line that is no title: an overlong ASCII word or a malformed DOI.
+# Lines that cannot be titles: overlong ASCII words and malformed DOIs.
 _NO_TITLE = re.compile(r"[!-~]{41,}|(?:doi:\s*)?10\.\d*/\S*", re.IGNORECASE)
 
 
 def parse(lines: Iterable[str], first: int) -> Iterator[Item]:
-    """Yield a record for each id in a line. A line without ids is read as a title.
+    """Yield a record for each id in a line. Read a line without ids as a title.
 
+    Yield a rejection for a line that can be neither. Skip empty lines, and comments that begin with % or #.
     `first` is the number of the first line.
     """
     for row, typed in enumerate(lines, first):
