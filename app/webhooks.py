@@ -69,7 +69,7 @@ def check_url(settings: Settings, url: str) -> None:
         raise InvalidInput(
             f"{host} is a private address: to allow it, add it to PAPERBOY_ALLOW_PRIVATE_SOURCES", field="url"
         )
-    if parts.scheme == "http" and not allowed.names(host):
+    if parts.scheme == "http" and not allowed.includes(host):
         raise InvalidInput(
             "the URL must begin with https://; to allow http:// for one of your own hosts, add the host to "
             "PAPERBOY_ALLOW_PRIVATE_SOURCES",

@@ -36,13 +36,13 @@ from app.types import ParseResult, SourceKind
 
 @dataclass(frozen=True, slots=True)
 class PolledType:
-    """The configuration and the polling of the sources of a kind."""
+    """The label of a kind of source, how its sources are polled, and their options."""
 
     label: str
     fetch: Callable[[Client, SourceState, datetime], AsyncIterator[FetchedPage]]
     every: timedelta
-    options: tuple[str, ...] = ()  # that a configuration may contain
-    address_label: str = ""  # of the option that operators can change in a form, or ""
+    options: tuple[str, ...] = ()  # names of the options that a configuration may contain
+    address_label: str = ""  # label of the option that operators can change in a form; "" if there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class SourceType:
 
     parse: Callable[[bytes | str, date | None], ParseResult] | None  # None: see `files.parse_file`
     polled: PolledType | None = None
-    source_of_files: str = ""  # its name; "" if files belong to the polled source
+    source_of_files: str = ""  # name of the source for files; "" if files belong to the polled source
     is_file_format: bool = False  # operators may name it as the format of a file
 
 
@@ -113,11 +113,12 @@ POLLED = {kind: source_type.polled for kind, source_type in SOURCE_TYPES.items()
 def parse(kind: SourceKind, text: bytes | str, day: date | None) -> ParseResult:
     """PURE. Parse a response from a source of this kind.
 
-    `day` is the listing day of papers for which the response does not name one.
+    `day` is the listing day of papers for which the response does not name one. Raise UnreadableResponse if
+    the response cannot be parsed. Search pages are parsed by `files.parse_file` only.
     """
     parser = SOURCE_TYPES[kind].parse
     if parser is None:
-        raise ValueError(f"a source of the kind “{kind}” has no responses")
+        raise ValueError(f"a file of the kind “{kind}” must be parsed with `files.parse_file`")
     return parser(text, day)
 
 

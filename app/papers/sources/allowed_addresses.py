@@ -60,7 +60,7 @@ class Allowed:
         except ValueError:
             return host != "localhost" and not host.endswith(".localhost")
 
-    def names(self, host: str) -> bool:
+    def includes(self, host: str) -> bool:
         """Return whether a host is a name that the operator listed, or an address in a listed network."""
         try:
             return host in self.hosts or any(ip_address(host) in network for network in self.networks)
@@ -68,7 +68,10 @@ class Allowed:
             return False
 
     def permits(self, address: str) -> bool:
-        """Return whether an address is public or in an allowed network."""
+        """Return whether an IP address is public or in an allowed network.
+
+        Raise ValueError if `address` is not an IP address.
+        """
         ip = ip_address(address.partition("%")[0])
         if isinstance(ip, IPv6Address):  # it may contain an IPv4 address
             ip = IPv4Address(int(ip) & 0xFFFF_FFFF) if ip in _NAT64 else ip.ipv4_mapped or ip

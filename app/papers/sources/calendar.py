@@ -1,5 +1,6 @@
-"""PURE. The days on which sources have no papers, so that an empty day is not mistaken for a fault, and
-the submission window of each arXiv announcement.
+"""PURE. The days on which sources have no papers, and the submission windows of arXiv's announcements.
+
+The calendar explains an empty day, so that it is not mistaken for a fault.
 """
 
 from __future__ import annotations

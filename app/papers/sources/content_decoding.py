@@ -14,7 +14,8 @@ class Body:
     """A body that is decoded chunk by chunk. Neither its raw nor its decoded size may exceed `limit` bytes.
 
     At most one content coding is supported, because gzip within gzip can expand a few kilobytes to gigabytes.
-    Bytes after the end of the compressed data are ignored.
+    The constructor raises UnreadableResponse if `encoding` is not gzip, identity or "". Bytes after the end
+    of the compressed data are ignored.
     """
 
     def __init__(self, encoding: str, limit: int) -> None:

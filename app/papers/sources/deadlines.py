@@ -26,7 +26,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def wait_for(work: Awaitable[T], seconds: float, stopping: Event) -> T:
-    """Return the result of `work`. Raise TimeoutError after `seconds`, or Stopping when the service stops."""
+    """Return the result of `work`. Raise TimeoutError after `seconds`, or Stopping when the service stops.
+
+    In both cases, `work` is cancelled.
+    """
     task = asyncio.ensure_future(work)
     deadline = monotonic() + seconds
     try:
@@ -46,8 +49,8 @@ async def wait_for(work: Awaitable[T], seconds: float, stopping: Event) -> T:
 async def in_thread(work: Callable[[], T]) -> T:
     """Run `work` in a thread and return its result. The thread is abandoned if the caller is cancelled.
 
-    Use `in_thread` for long work that cannot be interrupted and has no side effects. `asyncio.run` does not
-    return before threads started by `asyncio.to_thread` have ended.
+    Use `in_thread` for long work that cannot be interrupted and has no side effects. A thread started by
+    `asyncio.to_thread` is not abandoned: `asyncio.run` waits for it to end.
     """
     future: Future[T] = Future()
 

@@ -33,7 +33,8 @@ def parse(data: bytes | str, day: date | None = None) -> ParseResult:
     """Return the papers in a feed. An entry without a date counts as listed on `day`.
 
     feedparser takes time quadratic in the number of attributes of a tag, and it can fail in many ways.
-    Therefore large feeds are parsed in a child process with limited time and memory.
+    Therefore large feeds are parsed in a child process with limited time and memory. Raise UnreadableResponse
+    if the feed cannot be parsed.
     """
     text = json_rows.text_of(data)
     try:
@@ -154,7 +155,7 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
         last_modified=state.last_modified,
         public_only=True,
     )
-    # A thread does not block other sources, and the service can stop without waiting for it.
+    # In a thread, parsing does not block other sources, and the service can stop without waiting for it.
     parse_response = partial(parse, response.body, now.date())
     parsed = await deadlines.in_thread(parse_response) if response.changed else ParseResult()
     yield FetchedPage(parsed, now.date(), response.etag, response.last_modified)

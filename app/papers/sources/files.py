@@ -35,7 +35,11 @@ class ParsedFile:
 def parse_file(
     name: str, data: bytes, today: date, *, kind: SourceKind | None = None, day: date | None = None
 ) -> ParsedFile:
-    """Parse a saved response. If `kind` or `day` is None, detect it from the content or the name."""
+    """Parse a saved response. Raise UnreadableResponse if it cannot be parsed.
+
+    If `kind` is None, detect it from the content. If `day` is None, use the day in the file's name. A search
+    page may omit the year of its day, which is found with the help of `today`.
+    """
     text = _unwrap_recording(json_rows.text_of(data))
     detected = _detect(text)
     if kind is None:
@@ -57,7 +61,8 @@ def read_file(
 ) -> Iterator[ParsedFile]:
     """Yield the records of a file. JSON lines are read in parts, so the file may be larger than the memory.
 
-    Raise UnreadableResponse or OSError if the file cannot be read.
+    For `today`, `kind` and `day`, see `parse_file`. Raise UnreadableResponse or OSError if the file cannot be
+    read.
     """
     with path.open("rb") as file:
         start = file.read(STREAMED_START)

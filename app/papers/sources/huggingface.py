@@ -105,8 +105,8 @@ def is_title_card(url: str) -> bool:
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
     """Yield one page for each unread day, and for yesterday and today in any case, because they still change.
 
-    If a day cannot be read, the next poll requests it again. Continue with yesterday and today unless Hugging
-    Face asked to wait.
+    If a day cannot be read, the next poll requests it again. After an error, fetch only yesterday and today
+    or, if Hugging Face asked to wait, nothing. Raise the first error at the end.
     """
     today = now.date()
     fault: SourceError | None = None

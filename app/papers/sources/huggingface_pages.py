@@ -45,7 +45,10 @@ def looks_like(text: str) -> bool:
 
 
 def parse(data: bytes | str, day: date | None = None, *, today: date) -> ParseResult:
-    """Return the papers on a page. `day` overrides the day in its header, whose year may be missing."""
+    """Return the papers on a page. Raise UnreadableResponse if the text is not a saved search page.
+
+    `day` overrides the day in its header. If that day has no year, `today` is used to find it.
+    """
     text = json_rows.text_of(data)
     json_rows.refuse_markup(text, "a search page saved as text")
     if not looks_like(text):
@@ -111,8 +114,8 @@ def _listing_day(header: list[str], body: list[str], today: date) -> date | None
     """Return the day in the header, or None.
 
     A page omits the year in which it was saved. If the header has no year, assume the year after the newest
-    year on the page. If the page has no year, or its newest year is the current one, return the latest such
-    day up to `today`.
+    year on the page. If the page has no year, or its newest year is the current one, return the latest date
+    up to `today` with the header's month and day.
     """
     day = next((match for part in header if (match := _DAY.fullmatch(part))), None)
     if not day:

@@ -29,7 +29,7 @@ PAGES_PER_POLL = 30  # these take about five minutes; the next poll continues af
 NEW_WITHIN = timedelta(days=7)  # longest time from submission to announcement, including moderation
 NO_ID = "the record has no arXiv ID"
 NO_TITLE = "the record has no title"
-NOT_OAI = "an OAI-PMH response"
+EXPECTED = "an OAI-PMH response"
 CUT_OFF = "The response was cut off. Its complete records were read, and the next poll requests it again."
 NO_MATCH, BAD_TOKEN = "noRecordsMatch", "badResumptionToken"
 
@@ -62,8 +62,12 @@ def parse(data: bytes | str, day: date | None = None) -> ParseResult:
 
 
 def parse_page(data: bytes | str, listed_since: date | None = None) -> RecordPage:
-    """PURE. Return the papers in a response, with the token for the next page."""
-    _, elements, rejections = xml_elements.read(data, f"{_OAI}OAI-PMH", _TAGS, NOT_OAI)
+    """PURE. Return the papers in a response, with the token for the next page, or arXiv's error.
+
+    New papers with a datestamp of `listed_since` or later are listed. Raise UnreadableResponse if the data is
+    not an OAI-PMH response.
+    """
+    _, elements, rejections = xml_elements.read(data, f"{_OAI}OAI-PMH", _TAGS, EXPECTED)
     records = [element for element in elements if element.tag == f"{_OAI}record"]
     tokens = [element.text or "" for element in elements if element.tag == f"{_OAI}resumptionToken"]
     for element in elements:
@@ -177,7 +181,7 @@ async def _get(
 
 
 def _watermark(page: RecordPage, read_up_to: date | None) -> date | None:
-    """Return the last day before the newest record of a page.
+    """Return the new watermark: the day before the newest datestamp on a page.
 
     The records of the newest day may continue on the next page. The watermark does not move if the records
     are not in the order of their datestamps.
