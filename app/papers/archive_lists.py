@@ -46,9 +46,10 @@ def search(
 ) -> list[PaperView]:  # fmt: skip
     """Return the papers whose title or abstract contains every word of `text`, by descending id.
 
-    If `hidden` is True, return only hidden papers; if it is False, only visible ones. In the same way,
-    `pinned` selects papers that are or are not pinned at `pinned_at`. Pass the last id as `before` to get the
-    next page.
+    `day` and `source_id` select the papers that a source listed. If `hidden` is True, return only hidden
+    papers; if it is False, only the others. In the same way, `pinned` selects papers that are or are not
+    pinned at `pinned_at`, and is ignored without it. Withdrawn papers are included. Pass the last id as
+    `before` to get the next page.
     """
     matching = select(Paper).where(col(Paper.merged_into_id).is_(None))
     if hidden is not None:

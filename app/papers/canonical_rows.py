@@ -100,9 +100,9 @@ def earliest_undone_merge(session: Session, ids: Collection[int]) -> datetime | 
 
 
 def find_by_reference(session: Session, reference: str) -> int | None:
-    """Return the id of the paper that an arXiv id, DOI or URL refers to.
+    """Return the id of the row with an arXiv id, DOI or URL. The row may have been merged into another.
 
-    Return None if `reference` is none of these. Raise NotFound if the paper is not in the archive.
+    Return None if `reference` is none of these. Raise NotFound if there is no such row.
     """
     reference = sanitize.one_line(reference, sanitize.URL_CHARS)
     if not _REFERENCE.fullmatch(reference):

@@ -58,7 +58,8 @@ _NOT_WORD = re.compile(r"[^a-z0-9]+")
 _NUMBER = re.compile(r"\d+(?:\.\d+)*")
 _WORD = re.compile(r"[^\W_]+")
 _CAPITALS = re.compile(r"[A-Z].*[A-Z]")
-# As in "X+", "X2++" and "X$^+$", but not as in "text + image" and "25+ languages".
+# Plus signs that belong to a name, as in "X+", "X2++" and "X$^+$". Those in "text + image" and in
+# "25+ languages" do not.
 _PLUS = re.compile(r"\+\+|\^\{?\+|[^\W\d_]\+(?![\w+])")
 _ROMAN = re.compile(r"(?:x{0,3})(?:ix|iv|v?i{0,3})")
 _RESPONSE_WORDS = {"reply", "comment", "erratum", "corrigendum", "addendum", "correction", "rebuttal"}
@@ -292,8 +293,12 @@ def title_end(key: str) -> str:
 
 
 def nearest(title: Title, others: Mapping[int, Title], limit: int) -> list[int]:
-    """Return the keys of at most `limit` titles that are the same or similar, nearest first."""
-    texts = {key: other.normalized for key, other in others.items()}
+    """Return the ids of at most `limit` titles that are the same as `title` or similar, nearest first.
+
+    `others` maps ids to titles.
+    """
+    texts = {other_id: other.normalized for other_id, other in others.items()}
     scored = process.extract(title.normalized, texts, scorer=fuzz.ratio, score_cutoff=MIN_RATIO, limit=None)
-    ranked = sorted((-score, key) for _, score, key in scored)
-    return list(islice((key for _, key in ranked if _is_near_title(title, others[key])), limit))
+    ranked = sorted((-score, other_id) for _, score, other_id in scored)
+    near = (other_id for _, other_id in ranked if _is_near_title(title, others[other_id]))
+    return list(islice(near, limit))

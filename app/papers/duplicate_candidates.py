@@ -81,7 +81,10 @@ def find(session: Session, rows: Sequence[Row]) -> DuplicateCandidates:
 
 
 def find_recent(session: Session, rows: Sequence[Row], after: int) -> dict[int, list[int]]:
-    """Return the candidates among the rows stored since a search. `after` is the highest id searched."""
+    """Return the ids of candidates that were stored after a search, keyed by record number.
+
+    `after` is the highest id that was searched.
+    """
     newest = session.exec(select(func.max(Paper.id))).one() or 0
     return find_stored(session, rows, after) if newest > after else {}
 

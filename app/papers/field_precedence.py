@@ -65,7 +65,7 @@ def combine(a: Fields, b: Fields) -> Fields:
     """
     values, versions = {}, {}
     for name in FIELDS:
-        newer = a if _precedes(b, a, name) else b
+        newer = a if _is_superseded(b, a, name) else b
         values[name] = newer.values[name]
         if name in newer.versions:
             versions[name] = newer.versions[name]
@@ -73,7 +73,7 @@ def combine(a: Fields, b: Fields) -> Fields:
     return Fields(values, versions, max(a.author_count, b.author_count), min(days, default=None))
 
 
-def _precedes(a: Fields, b: Fields, name: str) -> bool:
+def _is_superseded(a: Fields, b: Fields, name: str) -> bool:
     """Return whether the value of `b` takes precedence over that of `a`, or both values are the same."""
     versions = a.versions.get(name, ""), b.versions.get(name, "")
     if versions[0] != versions[1]:

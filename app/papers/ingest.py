@@ -48,7 +48,7 @@ def store(
     polled: bool = False,
     origin: str = "",
 ) -> IngestSummary:
-    """Store a few parsed records in the transaction of `session`."""
+    """Store a few parsed records in the transaction of `session`. For the options, see `store_in_batches`."""
     summary = _parser_rejections(parsed)
     for rows in _batches(parsed):
         candidates = duplicate_candidates.find(session, rows)
@@ -82,8 +82,8 @@ def store_in_batches(
     Each transaction begins with a call to `source_of`, and the last one ends with a call to `finish`. After a
     crash, the caller can store all records again, because storing a record twice changes nothing. Votes are
     dated `now` if `polled` is True. Otherwise they are dated the end of the day on which the file lists the
-    paper, but no later than `now`. `origin` names the file or source in rejections. `first_row` is the number
-    of the first row.
+    paper, but no later than `now`. `origin` names the file or source in rejections. `first_row` is the row
+    number of the first record.
     """
     summary = _parser_rejections(parsed)
     batches = _batches(parsed, first_row)

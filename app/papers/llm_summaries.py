@@ -1,9 +1,9 @@
-"""Have a language model summarise papers in one sentence, if their sources give no summary. Optional.
+"""Have a language model summarise papers in one sentence, if their sources give no summary.
 
-Any endpoint that implements OpenAI's chat API can be used. A paper without a usable response is retried, each
-time after a longer wait. A failure of the endpoint itself ends the run, and the wait before the next run
-grows with each failed run. Digests and pages never wait for a summary: a paper without one is shown with a
-sentence from its abstract.
+This is optional. Any endpoint that implements OpenAI's chat API can be used. A paper without a usable
+response is retried, each time after a longer wait. A failure of the endpoint itself ends the run, and the
+wait before the next run grows with each failed run. Digests and pages never wait for a summary: a paper
+without one is shown with a sentence from its abstract.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from app.storage.models import GeneratedSummary, Paper, VoteCount
 from app.text import sanitize
 from app.types import Rejection
 
-JOB = "summarise"  # the name of the pipeline's function; it is stored, so its spelling stays
+JOB = "summarise"  # the name of the pipeline's function; stored with each run, so it must not change
 PAPERS_PER_RUN = 50
 CONCURRENT_REQUESTS = 4
 REQUEST_TIMEOUT = timedelta(seconds=60)  # until the whole response is received
@@ -74,9 +74,10 @@ class RunResult:
 
 
 def papers_to_summarize(session: Session, now: datetime, days: int) -> list[PaperToSummarize]:
-    """Return up to PAPERS_PER_RUN papers from the last `days` days to summarise now, most upvoted first.
+    """Return up to PAPERS_PER_RUN papers to summarise now, most upvoted first.
 
-    Return an empty list during the wait after a failed run.
+    Only papers that were listed in the last `days` days are summarised. Return an empty list during the wait
+    after a failed run.
     """
     if job_runs.is_backing_off(session, JOB, now, ENDPOINT_BACK_OFF, MAX_BACK_OFF):
         return []
@@ -184,7 +185,9 @@ def summary_in(body: bytes) -> str | Rejection:
         choice = json.loads(body)["choices"][0]
         content, finish_reason = choice["message"]["content"], choice.get("finish_reason")
     except (ValueError, LookupError, TypeError, RecursionError):
-        raise UnreadableResponse("The response does not have the format of OpenAI's chat API.") from None
+        raise UnreadableResponse(
+            "The response does not have the format of OpenAI's chat API: check PAPERBOY_SUMMARY_URL."
+        ) from None
     text = sanitize.clean_text(_THOUGHTS.sub("", content) if isinstance(content, str) else "", MAX_CHARS * 4)
     text = _PREAMBLE.sub("", _WRAPPED.sub(r"\1", text)).strip()
     if finish_reason == "length":

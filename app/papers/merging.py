@@ -36,7 +36,11 @@ def order(a: Paper, b: Paper) -> list[Paper]:
 def merge(
     session: Session, a: Paper, b: Paper, reason: str, now: datetime, *, has_no_listings: bool = False
 ) -> None:
-    """Merge two papers. Pass `has_no_listings` if the absorbed row is new and has no listings or votes."""
+    """Merge two papers: the first in `order` absorbs the other. Store the reason with the merge.
+
+    Pass `has_no_listings` if the absorbed row is new and has no listings or votes. The caller must hold the
+    lock "archive".
+    """
     survivor, absorbed = order(a, b)
     stored = read_fields(survivor)
     before = {

@@ -59,7 +59,7 @@ def pinned(session: Session, at: datetime) -> list[PaperView]:
 
 
 def by_ids(session: Session, ids: Collection[int]) -> list[PaperView]:
-    """Return the papers with these ids, sorted by id. Replace merged papers by those that absorbed them."""
+    """Return the papers with these ids, sorted by id. Replace merged papers with those that absorbed them."""
     by_id = {paper.id or 0: paper for paper in canonical_rows.papers(session, ids).values()}
     return views_of(session, [by_id[paper_id] for paper_id in sorted(by_id)])
 

@@ -157,7 +157,7 @@ class _Fetcher:
         """Count a failure of a host. Skip the host after HOST_FAILURES in a row, or if it asks to wait."""
         self.failures[host] += 1
         if retry_at or self.failures[host] >= HOST_FAILURES:
-            # Without the host's name, which is the part of the run that failed.
+            # Remove the host's name, because it is stored as the name of the failed part of the run.
             self.result.host_errors[host] = reason.removeprefix(f"{host.partition(':')[0]}: ")
 
     def _store(

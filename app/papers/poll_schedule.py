@@ -68,9 +68,9 @@ def record_interruption(source: Source, now: datetime) -> None:
     source.next_poll_at, source.last_error = now, "the poll was interrupted: the service was stopped"
 
 
-def record_change(source: Source, now: datetime) -> None:
-    """Record that a source was changed during a poll. Make it due, and forget the errors of the poll."""
-    source.failures, source.last_error, source.next_poll_at = 0, None, now
+def record_change(source: Source, due_at: datetime) -> None:
+    """Record that a source was changed during a poll. Set when it is due, and forget the poll's errors."""
+    source.failures, source.last_error, source.next_poll_at = 0, None, due_at
 
 
 def _delay(source: Source) -> timedelta:
@@ -97,11 +97,14 @@ def record_success(source: Source, now: datetime) -> None:
 def record_failure(
     session: Session, source: Source, error: str, now: datetime, retry_at: datetime | None
 ) -> None:
-    """Record a failed poll. The delay grows with each failure, and lasts at least until `retry_at`."""
+    """Record a failed poll. The delay grows with each failure, and lasts at least until `retry_at`.
+
+    If arXiv asked for the wait, all arXiv sources wait until `retry_at`.
+    """
     delay = _delay(source)
     source.failures, source.last_error = source.failures + 1, error
     source.next_poll_at = max(now + delay, retry_at or now)
-    if retry_at and _is_arxiv(source):  # the limit applies to all of arXiv's interfaces
+    if retry_at and _is_arxiv(source):  # arXiv's rate limit applies to all of its interfaces
         waiting = or_(col(Source.next_poll_at).is_(None), col(Source.next_poll_at) < retry_at)
         for other in filter(_is_arxiv, session.exec(select(Source).where(waiting))):
             other.next_poll_at = retry_at

@@ -67,14 +67,17 @@ class PollContext:
 
 
 def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResult:
-    """Poll the sources that are due, or only the given source, unless another process is polling them."""
+    """Poll the sources that are due, or only the given source, unless another process is polling them.
+
+    Raise NotFound if the given source does not exist, and Conflict if it is read from files.
+    """
     if context.stopping.is_set():
         return PollResult()
     now = clock.Timeline(now, context.db.skew).start
     with context.db.write() as session:
         source_registry.seed(session, context.settings.arxiv_categories, now)
         due = poll_schedule.sources_to_poll(session, now, source_id)
-        # `_poll_all` begins the sources that are polled alone after all others have finished.
+        # Sources that are polled alone begin later, in `_poll_all`, when all others have finished.
         groups = [
             group for group in _groups(context, now, due) if group.claim(session, begin=not group.alone)
         ]
@@ -284,7 +287,10 @@ def record_failure(
 
 @dataclass(frozen=True)
 class FileImportResult:
-    """The result of reading files. The rejections in `summary` give the reasons for the named files."""
+    """The result of reading files.
+
+    The rejections in `summary` say why a file is listed in `unreadable` or `incomplete`.
+    """
 
     files: int = 0
     summary: IngestSummary = field(default_factory=IngestSummary)
@@ -295,7 +301,10 @@ class FileImportResult:
 def read_files(
     context: PollContext, paths: Iterable[Path], now: datetime, kind: SourceKind | None, day: date | None
 ) -> FileImportResult:
-    """Store the records in saved responses. Report files that cannot be read or are read only in part."""
+    """Store the records in saved responses. Report files that cannot be read or are read only in part.
+
+    If `kind` is None, detect it from the content of each file. If `day` is None, use the day in its name.
+    """
     with context.db.write() as session:
         source_registry.seed(session, context.settings.arxiv_categories, now)
     files, summary = 0, IngestSummary()

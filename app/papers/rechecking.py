@@ -26,14 +26,14 @@ from app.types import IngestSummary, ParseResult, SourceKind
 JOB = "recheck"
 WINDOW = timedelta(days=60)  # papers that were sent or liked earlier are not checked
 MAX_ARXIV_PAPERS = 10_000  # a hundred requests, which take about six minutes
-MAX_LIKED_PAPERS = 200  # well below the limit of 500 requests in five minutes
+MAX_LIKED_PAPERS = 200  # well below Hugging Face's limit of 500 requests in five minutes
 DEADLINE = timedelta(minutes=20)  # for one source
 LEASE = DEADLINE + timedelta(minutes=5)
 BUSY = "another process is polling this source"
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _Lookup:
     """A query to a source about the papers with these arXiv ids."""
 
     source: Source
@@ -46,21 +46,21 @@ def recheck(context: PollContext, now: datetime) -> IngestSummary:
     Raise SourceError at the end if a source could not be queried. Do not call this from a running event loop.
     """
     with context.db.read() as session:
-        questions = _questions(session, now - WINDOW)
-    if not questions:
+        lookups = _lookups(session, now - WINDOW)
+    if not lookups:
         return IngestSummary()
     summary = IngestSummary()
     with job_runs.record(context.db, JOB, now) as run:
-        for question in questions:
+        for lookup in lookups:
             try:
-                result = _query(context, question, now)
+                result = _query(context, lookup, now)
             except (SourceError, TimeoutError) as error:
-                run.fail(question.source.name, str(error) or "no response in time")
+                run.fail(lookup.source.name, str(error) or "no response in time")
             except Stopping:
-                run.fail(question.source.name, "the service was stopped")
+                run.fail(lookup.source.name, "the service was stopped")
                 break
             else:
-                run.add({"asked": len(question.ids)} | result.counts())
+                run.add({"asked": len(lookup.ids)} | result.counts())
                 run.reject(result.rejections)
                 summary += result
     if run.failures:
@@ -68,8 +68,8 @@ def recheck(context: PollContext, now: datetime) -> IngestSummary:
     return summary
 
 
-def _questions(session: Session, since: datetime) -> list[_Question]:
-    """Return at most one question for an active arXiv source and one for an active Hugging Face source."""
+def _lookups(session: Session, since: datetime) -> list[_Lookup]:
+    """Return at most one lookup for an active arXiv source and one for an active Hugging Face source."""
     sources: dict[bool, Source] = {}
     active = select(Source).where(col(Source.paused).is_(False), col(Source.removed_at).is_(None))
     for source in session.exec(active.order_by(col(Source.id))):
@@ -78,8 +78,8 @@ def _questions(session: Session, since: datetime) -> list[_Question]:
         elif source.kind is SourceKind.HUGGINGFACE:
             sources.setdefault(False, source)
     ids_of = {True: _sent_or_liked, False: _liked_without_code}
-    questions = (_Question(source, ids_of[is_arxiv](session, since)) for is_arxiv, source in sources.items())
-    return [question for question in questions if question.ids]
+    lookups = (_Lookup(source, ids_of[is_arxiv](session, since)) for is_arxiv, source in sources.items())
+    return [lookup for lookup in lookups if lookup.ids]
 
 
 def _sent_or_liked(session: Session, since: datetime) -> list[str]:
@@ -106,22 +106,22 @@ def _newest(papers: dict[str, Paper], limit: int) -> list[str]:
     return sorted(ids, key=lambda arxiv_id: -(papers[arxiv_id].id or 0))[:limit]
 
 
-def _query(context: PollContext, question: _Question, now: datetime) -> IngestSummary:
+def _query(context: PollContext, lookup: _Lookup, now: datetime) -> IngestSummary:
     """Query a source about papers, and store the returned records.
 
     Raise SourceError if another process holds the polling lease of the source.
     """
-    with locks.hold(context.db, poll_schedule.lease_of(question.source), now, LEASE) as acquired:
+    with locks.hold(context.db, poll_schedule.lease_of(lookup.source), now, LEASE) as acquired:
         if not acquired:
             raise SourceError(BUSY)
-        return deadlines.run(_query_and_store(context, question, now))
+        return deadlines.run(_query_and_store(context, lookup, now))
 
 
-async def _query_and_store(context: PollContext, question: _Question, now: datetime) -> IngestSummary:
-    source = question.source
+async def _query_and_store(context: PollContext, lookup: _Lookup, now: datetime) -> IngestSummary:
+    source = lookup.source
     summary, deadline = IngestSummary(), monotonic() + DEADLINE.total_seconds()
     async with polling.client_of(context, now) as client:
-        batches = _fetch(client, question)
+        batches = _fetch(client, lookup)
         while parsed := await _next_batch(batches, deadline, context.stopping):
             summary += ingest.store_in_batches(
                 context.db,
@@ -140,10 +140,10 @@ async def _next_batch(
     return await deadlines.wait_for(anext(batches, None), deadline - monotonic(), stopping)
 
 
-async def _fetch(client: http_client.Client, question: _Question) -> AsyncIterator[ParseResult]:
-    if question.source.kind is SourceKind.HUGGINGFACE:
-        for arxiv_id in question.ids:
+async def _fetch(client: http_client.Client, lookup: _Lookup) -> AsyncIterator[ParseResult]:
+    if lookup.source.kind is SourceKind.HUGGINGFACE:
+        for arxiv_id in lookup.ids:
             yield await huggingface.fetch_paper(client, arxiv_id)
     else:
-        async for parsed in arxiv.fetch_papers(client, question.ids):
+        async for parsed in arxiv.fetch_papers(client, lookup.ids):
             yield parsed

@@ -29,7 +29,7 @@ class SearchablePaper(NamedTuple):
 
     view: PaperView
     with_code: bool
-    listings: Sequence[tuple[date, int]]  # days and sources
+    listings: Sequence[tuple[date, int]]  # days and source ids
 
 
 def marks(session: Session) -> ArchiveMarks:
@@ -46,8 +46,8 @@ def newest_id(session: Session) -> int:
 def changed_windows(session: Session, since: datetime | None, after_listing: int, size: int) -> set[int]:
     """Return the numbers of the windows with changes. Window n begins at paper id n × `size`.
 
-    Changes are papers that changed or were merged at or after `since`, and listings with ids above
-    `after_listing`.
+    Changes are papers that changed or were merged at or after `since` (all papers, if `since` is None), and
+    listings with ids above `after_listing`.
     """
     recently = [col(Paper.updated_at) >= since] if since else []
     window = col(Paper.id) // size

@@ -55,5 +55,5 @@ def _chances_of_no_paper(days: Sequence[date], today: date) -> Iterator[float]:
 
 
 def _dates(begin: date, end: date) -> Iterator[date]:
-    """Yield the days from `begin` to before `end`."""
+    """Yield the days from `begin` to the day before `end`."""
     return (begin + number * DAY for number in range((end - begin).days))

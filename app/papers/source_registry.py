@@ -135,8 +135,9 @@ def change(
 ) -> None:
     """Rename or reconfigure a source.
 
-    A reconfigured source is due at once, and its next poll goes as far back as that of a new source.
-    Raise Conflict if the source is read from files.
+    A reconfigured source is due at once, and its next poll goes as far back as that of a new source. Raise
+    InvalidInput if the name or the configuration is invalid, and Conflict if the name is taken or the source
+    is read from files.
     """
     if is_read_from_files(source):  # `source_for_files` finds such sources by name
         raise Conflict(f"“{source.name}” is read from files, so it cannot be changed")

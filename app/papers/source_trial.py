@@ -56,9 +56,10 @@ class TrialResult:
 def try_source(
     context: PollContext, kind: SourceKind, config: Mapping[str, Any], now: datetime
 ) -> TrialResult:
-    """Fetch the newest papers of a source. Raise InvalidInput if its configuration is invalid.
+    """Fetch the newest papers of a source, and compare them with the archive.
 
-    Raise Conflict if arXiv is being polled.
+    Raise InvalidInput if the configuration is invalid, and Conflict if the source is on arXiv and arXiv is
+    being polled. If the source cannot be read, the result contains the error.
     """
     source = Source(
         name="trial", kind=kind, config=source_registry.check_config(kind, config), created_at=now

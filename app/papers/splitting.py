@@ -21,7 +21,7 @@ REASON = "one paper, until an operator split it"
 
 
 def split_row(session: Session, paper: Paper, row_id: int, now: datetime) -> Paper:
-    """Separate a row from `paper`. Raise NotFound if the row was not merged into `paper`."""
+    """Separate a row from `paper`, and return it. Raise NotFound if it was not merged into `paper`."""
     advisory_lock(session, "archive")
     row = session.get(Paper, row_id)
     if row is None or row is paper or row_id not in merging.with_absorbed(session, id_of(paper)):
@@ -32,17 +32,20 @@ def split_row(session: Session, paper: Paper, row_id: int, now: datetime) -> Pap
 
 
 def split_doi(session: Session, paper: Paper, now: datetime) -> Paper:
-    """Move the DOI of a paper with an arXiv id to a new paper. Raise Conflict if either id is missing."""
+    """Move the DOI of a paper to a new paper, and return the new paper.
+
+    Raise Conflict if the paper does not have both an arXiv id and a DOI.
+    """
     advisory_lock(session, "archive")
     if not (paper.arxiv_id and paper.doi):
-        raise Conflict("the DOI can be split off only if the paper also has an arXiv ID")
+        raise Conflict("only a paper with both an arXiv ID and a DOI can be split by DOI")
     doi, paper.doi = paper.doi, None
     session.flush()  # before the new paper is inserted, because a DOI is unique
     return _separate(session, [paper], doi, now)
 
 
 def split_source(session: Session, paper: Paper, source_id: int, now: datetime) -> Paper:
-    """Move the listings and votes of a source to a paper of their own.
+    """Move the listings and votes of a source to a paper of their own, and return that paper.
 
     Records without an arXiv id or DOI are recognised by their titles, so records from two sources may be two
     papers. Raise NotFound if the source does not list the paper. Raise Conflict if it lists the paper by an
@@ -87,7 +90,7 @@ def _sources_of(session: Session, row_id: int) -> set[int]:
 def _separate(session: Session, chain: list[Paper], doi: str | None, now: datetime) -> Paper:
     """Insert a copy of the first row of `chain` as a new paper. Record that it differs from every row.
 
-    Clear the versions of the fields of both papers, so that the next record of each paper replaces them.
+    Clear the versions of the fields of both papers, so that the next record of a paper replaces its fields.
     """
     row, root = chain[0], chain[-1]
     fields = stored_fields.read_fields(row)

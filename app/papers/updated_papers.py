@@ -14,7 +14,7 @@ from app.storage.models import Paper, PaperSnapshot
 
 
 class UpdatedPaper(NamedTuple):
-    """A paper that was withdrawn, or for which code was found, after it was first stored."""
+    """A paper that was withdrawn, or for which code was found, and the days on which it was sent."""
 
     id: int
     title: str
