@@ -196,6 +196,11 @@ class Worker:
             with suppress(asyncio.CancelledError):
                 self._loop.run_until_complete(self._running)
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            # Jobs that ended while the process stopped may still be deferring others.
+            unfinished = asyncio.all_tasks(self._loop)
+            for task in unfinished:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*unfinished, return_exceptions=True))
         finally:
             self._loop.close()
             for logger in _LOGGERS:
