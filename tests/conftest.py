@@ -67,7 +67,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test on both databases if that is wanted and its result could depend on the kind of database."""
-    if metafunc.config.getoption("--database") == "both" and "database_kind" in metafunc.fixturenames:
+    if "database_kind" not in metafunc.fixturenames:
+        return
+    if metafunc.definition.get_closest_marker("postgres"):
+        metafunc.parametrize("database_kind", ["postgres"], indirect=True, scope="session")
+    elif metafunc.config.getoption("--database") == "both":
         kinds = DATABASES[:1] if metafunc.definition.get_closest_marker("once") else DATABASES
         metafunc.parametrize("database_kind", kinds, indirect=True, scope="session")
 

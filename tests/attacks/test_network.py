@@ -223,12 +223,11 @@ def test_lease_of_a_killed_process_is_taken_over(app: Application, now: datetime
     assert get_source(app, number).polled_at == now
 
 
+@pytest.mark.postgres
 def test_sources_are_due_by_the_databases_clock(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine whose clock is a day ahead does not delay the polls of other machines."""
-    if app.db.url.get_backend_name() == "sqlite":
-        pytest.skip("SQLite has no clock of its own")
     [number] = add_feeds(app, now - timedelta(minutes=5), "https://birds.test/rss")
     right = clock.system_time
     monkeypatch.setattr(clock, "system_time", lambda: right() + timedelta(days=1))

@@ -40,7 +40,7 @@ def count_sent(app: Application) -> int:
     return sum(row.state == "sent" for row in checks.rows(app).values())
 
 
-@pytest.mark.once
+@pytest.mark.postgres
 @pytest.mark.timeout(600)
 def test_killed_workers_of_a_fleet(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter

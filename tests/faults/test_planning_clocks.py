@@ -39,12 +39,11 @@ def editions(app: Application) -> list[tuple[int, str]]:
         return list(rows)
 
 
+@pytest.mark.postgres
 @pytest.mark.usefixtures("relay")
 @pytest.mark.parametrize("ahead", [-DAY, -WRONG, WRONG, DAY])
 def test_wrong_clock_plans_nothing(app: Application, start_sender: Starter, ahead: timedelta) -> None:
     """The run gives the reason; a machine with a right clock plans only today's edition."""
-    if app.db.url.get_backend_name() == "sqlite":
-        pytest.skip("SQLite has no clock of its own")
     now = clock.utcnow()
     with app.db.write() as session:
         add_due_readers(session, now - MINUTE, "alice", "bob")
@@ -71,12 +70,11 @@ def test_clock_set_back(app: Application, now: datetime) -> None:
     assert pipeline.plan(app, now + 30 * DAY) == {"skipped": 1}
 
 
+@pytest.mark.postgres
 def test_immediate_mail_from_a_fast_clock(
     app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A confirmation requested by a web server whose clock is ahead does not wait for that time."""
-    if app.db.url.get_backend_name() == "sqlite":
-        pytest.skip("SQLite has no clock of its own")
     checks.queue(app, now, 1)
     with monkeypatch.context() as wrong, app.db.write() as session:
         right = clock.system_time

@@ -138,10 +138,9 @@ def test_database_error_after_a_claim(app: Application, now: datetime) -> None:
     checks.restart(app, now + MINUTE)
 
 
+@pytest.mark.postgres
 def test_commit_completed_after_a_kill(app: Application, now: datetime) -> None:
     """PostgreSQL finishes the COMMIT of a killed process, and recovery waits for it."""
-    if app.db.url.get_backend_name() == "sqlite":
-        pytest.skip("SQLite's transactions die with the process")
     checks.queue(app, now, 3)
     Journal(Path(app.settings.journal_dir), "host:1:dead").close(complete=False)
     recovering = threading.Thread(target=checks.restart, args=(app, now))

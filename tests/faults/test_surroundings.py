@@ -51,12 +51,11 @@ def test_locked_database(app: Application, relay: RelayProcess, now: datetime, s
     assert len(relay.accepted()) == 8
 
 
+@pytest.mark.postgres
 def test_database_closes_all_connections(
     app: Application, relay: RelayProcess, now: datetime, start_sender: Starter
 ) -> None:
     """Results of emails in flight are written over new connections."""
-    if app.db.url.get_backend_name() != "postgresql":
-        pytest.skip("SQLite is in the process")
     names = checks.queue(app, now, 8)
     relay.on("end", tell=True, times=1, to="reader4@example.org")
     sender = start_sender(now)

@@ -31,6 +31,8 @@ from app.storage import worker_registry
 from app.storage.models import WorkerRow
 from tests.support.postgres_server import PostgresServer
 
+pytestmark = pytest.mark.postgres
+
 PATIENCE = 60.0  # seconds
 FAR_HOUR = str((datetime.now(UTC).hour + 12) % 24)  # of jobs that run only when a test defers them
 CLOSE_CONNECTIONS = """
@@ -396,7 +398,7 @@ def test_stop_cancels_unfinished_defers(
     caplog: pytest.LogCaptureFixture,
     calls: list[int],
 ) -> None:
-    """A process that stops while it defers a job leaves no task behind, which asyncio would log as an error."""
+    """A process that stops while it defers a job leaves no task behind. asyncio would log an error."""
     deferring = threading.Event()
 
     async def hang(*_: Any, **__: Any) -> None:

@@ -133,6 +133,7 @@ def test_operators_see_workers_and_jobs(
         assert (shell.exit_code, "SQLite" in shell.output) == (1, True)
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize(
     ("command", "message"),
     [
@@ -151,8 +152,6 @@ def test_failed_command_of_the_job_shell(
     command: str, message: str, app: Application, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is one line, without a traceback. On a terminal, the shell goes on."""
-    if not app.db.locks_rows:
-        pytest.skip("SQLite has no list of jobs")
     for name, value in _environment(settings).items():
         monkeypatch.setenv(name, value)
     failed = CliRunner().invoke(cli, ["jobs", *command.split()], catch_exceptions=False)
