@@ -32,6 +32,8 @@ Modules:
     application    the application context, built once at startup
     main           composition root: `build(settings)`, `create_app(application)`
     settings       settings from the environment; .env.example explains them
+    effective_settings
+                   the settings in effect, without secrets, for operators to read
     types          PURE: the values that packages exchange
     links          PURE: signed links, their lifetimes, and VERP return paths
     errors         the tree of our exceptions

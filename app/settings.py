@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from base64 import b64decode
-from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from ipaddress import ip_network
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -30,7 +29,6 @@ from app.text import in_words
 
 MIN_SECRET_CHARS = 32
 IGNORE_ENVIRONMENT = "IGNORE_ENVIRONMENT"  # in the demo's .env, which is then the only source of settings
-HIDDEN = "…"  # shown instead of a secret
 _logged_warnings = set[str]()
 _PLACEHOLDERS = ("change", "placeholder", "secret", "example", "password", "xxxx")
 
@@ -375,46 +373,6 @@ def _has_a_login(url: str) -> bool:
     except ValueError:
         return False
     return complete and not (parts.query or parts.fragment or "@" in parts.path)
-
-
-@dataclass(frozen=True, slots=True)
-class EffectiveSetting:
-    """A setting in effect. The value of a secret is HIDDEN if the secret is set."""
-
-    name: str  # of the environment variable
-    value: Any
-    default: Any
-    changed: bool  # differs from the default
-    secret: bool
-
-
-def effective(settings: Settings) -> list[EffectiveSetting]:
-    """Return all settings in effect, in the order of .env.example, for operators to read.
-
-    The values of secrets, which are the fields with `repr=False`, are hidden, and so are user names,
-    passwords and parameters in URLs.
-    """
-    plain = settings.model_dump(mode="json")
-    listed = []
-    for name, field in Settings.model_fields.items():
-        value, default = getattr(settings, name), field.default
-        visible = _without_credentials(plain[name]) if field.repr else (HIDDEN if value else "")
-        visible = "" if visible is None else visible
-        default_value = "" if default is None else list(default) if isinstance(default, tuple) else default
-        listed.append(
-            EffectiveSetting(
-                f"PAPERBOY_{name.upper()}", visible, default_value, value != default, secret=not field.repr
-            )
-        )
-    return listed
-
-
-def _without_credentials(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_without_credentials(each) for each in value]
-    if not isinstance(value, str) or "://" not in value:
-        return value
-    return re.sub(r"([?&][^=&#]*=)[^&#]+", rf"\1{HIDDEN}", re.sub(r"://.*@", f"://{HIDDEN}@", value))
 
 
 def check_database_url(url: str) -> str:

@@ -178,34 +178,6 @@ def test_repr_contains_no_secrets() -> None:
     assert "hunter2" not in text
 
 
-def test_every_setting_that_may_be_secret_is_hidden() -> None:
-    """A new setting with such a name is hidden, or listed here because it is public."""
-    public = {"dkim_keys"}  # names of files
-    names = [
-        name
-        for name in Settings.model_fields
-        if re.search("secret|password|username|token|key|mailbox", name) and name not in public
-    ]
-    shown = {each.name for each in settings.effective(Settings(_env_file=None)) if not each.secret}
-    assert not shown.intersection(f"PAPERBOY_{name.upper()}" for name in names)
-
-
-def test_effective_settings_say_what_differs() -> None:
-    """Lists are lists, and choices are their names."""
-    loaded = settings.load(secret_keys=(GOOD,), smtp_port=587, smtp_security="tls", arxiv_categories=())
-    listed = {each.name: each for each in settings.effective(loaded)}
-    port, secret = listed["PAPERBOY_SMTP_PORT"], listed["PAPERBOY_SECRET_KEYS"]
-    assert (port.value, port.default, port.changed) == (587, 25, True)
-    assert (secret.value, secret.default, secret.changed) == (settings.HIDDEN, [], True)
-    assert listed["PAPERBOY_SMTP_SECURITY"].value == "tls"
-    assert listed["PAPERBOY_ARXIV_CATEGORIES"].value == []
-    assert listed["PAPERBOY_SMTP_PASSWORD"].value == ""
-    changed = {name for name, each in listed.items() if each.changed}
-    assert changed == {
-        "PAPERBOY_SECRET_KEYS", "PAPERBOY_SMTP_PORT", "PAPERBOY_SMTP_SECURITY", "PAPERBOY_ARXIV_CATEGORIES",
-    }  # fmt: skip
-
-
 def test_limits_are_applied(database_url: str) -> None:
     """Each limit of a visitor or a key holds for the number that is set."""
     limits = {f"{name}_per_minute": number for number, name in enumerate(("pages", "searches", "feeds"), 10)}

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from app.cli import output
-from app.settings import effective
+from app.effective_settings import effective
 
 
 def settings(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.settings import effective
+from app.effective_settings import effective
 from app.web.api.auth import CanRead, Paperboy
 from app.web.api.etags import Versioned
 
