@@ -64,7 +64,7 @@ Where to find limits, weights and intervals:
     how trends and age change a paper's score   digests/ranking.py (TREND, FRESH)
     how votes and trends are worded             relevance/trend_notes.py
     how varied a digest is                      digests/selection.py
-    when a source counts as silent              papers/poll_history.py
+    when a source counts as silent              papers/silent_sources.py
     how long a paper is pinned                  papers/pinning.py
     papers on the front page                    web/pages/home.py
     papers in a pasted or uploaded list         papers/bibliography/limits.py

@@ -271,3 +271,10 @@ def test_env_file_is_created_without_a_virtual_environment(tmp_path: Path) -> No
     env_file = tmp_path / ".env"
     assert "PAPERBOY_SECRET_KEYS=" in env_file.read_text()
     assert env_file.stat().st_mode & 0o077 == 0
+
+
+def test_nginx_accepts_the_largest_import() -> None:
+    """nginx's megabytes have 1024 * 1024 bytes. A form adds less than a kilobyte to the file."""
+    limit = re.search(r"client_max_body_size (\d+)m;", (ROOT / "deploy/nginx.conf").read_text())
+    assert limit
+    assert int(limit[1]) * 1024 * 1024 > Settings.model_fields["max_import_bytes"].default + 1000
