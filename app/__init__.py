@@ -90,7 +90,7 @@ Where to find limits, weights and intervals:
     when soft bounces suppress an address       bounces/soft_bounce_score.py
     how often a bounce counts                   bounces/recording.py
     how a relay's replies are understood        delivery/smtp/responses/reply_outcomes.py, refusal_phrases.py
-    words that ask a sender to slow down        delivery/smtp/responses/reply_outcomes.py
+    words that ask a sender to slow down        delivery/smtp/responses/throttling_phrases.py
     how long links work (LIFETIMES)             settings.py, links.py, web/admin/sign_in.py
     how long an operator is signed in           settings.py, web/admin/sign_in.py
     how many emails can be requested            subscribers/mailbox_limits.py

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from app.papers.search_feed import SearchablePaper
+from app.papers.searchable_papers import SearchablePaper
 from app.relevance import query_language, scoring, search_index
 from app.relevance.archive_search import MAX_RESULTS, MIN_RELEVANCE, MIN_SIMILARITY
 from app.relevance.matching import MatchIndex

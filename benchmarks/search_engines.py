@@ -27,7 +27,7 @@ import tantivy
 from tantivy import Occur
 from usearch.index import Index as UsearchIndex
 
-from app.papers.search_feed import SearchablePaper
+from app.papers.searchable_papers import SearchablePaper
 from app.relevance import query_language, scoring, search_index_fields
 from app.relevance.model import RelevanceModel
 from app.relevance.search_index_fields import QueryBuilder

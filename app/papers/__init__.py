@@ -27,7 +27,7 @@ listings              the listings of a paper, and the sources that they come fr
 listing_days          the days on which sources listed papers
 archive_lists         lists of papers: filtered, searched by operators, or ranked by votes; titles, keywords
 updated_papers        papers that were withdrawn, or for which code was found, and when they were sent
-search_feed           read the archive for the search index
+searchable_papers     papers with their searchable fields, for the search index
 bylines               PURE: a paper's authors in one line
 pictures              the pictures of papers, as pages show them
 picture_fetching      fetch the pictures of recently listed papers

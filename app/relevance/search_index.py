@@ -23,7 +23,7 @@ import numpy as np
 import tantivy
 
 from app.errors import CorruptModel, DamagedIndex
-from app.papers.search_feed import SearchablePaper
+from app.papers.searchable_papers import SearchablePaper
 from app.relevance import search_index_fields, search_index_folder, search_index_records
 from app.relevance.model import RelevanceModel
 from app.relevance.search_index_records import PaperRecords

@@ -19,7 +19,7 @@ import tantivy
 from tantivy import Occur
 
 from app.errors import InvalidInterest
-from app.papers.search_feed import SearchablePaper
+from app.papers.searchable_papers import SearchablePaper
 from app.relevance import typed_organizations
 from app.relevance.bm25 import Document, Matrix
 from app.relevance.filters import belongs_together

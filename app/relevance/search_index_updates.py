@@ -16,7 +16,7 @@ import structlog
 from sqlmodel import Session
 
 from app.errors import DamagedIndex
-from app.papers import search_feed
+from app.papers import searchable_papers
 from app.relevance.model import RelevanceModel
 from app.relevance.model_store import LoadedModel, ModelStore
 from app.relevance.search_index import IndexedPaper, IndexWriter, read_model, read_state
@@ -51,7 +51,7 @@ class IndexUpdater:
         if version is None or is_damaged(version):
             return True
         state = read_state(version)
-        is_complete, marks = _is_current(state, now), search_feed.marks(session)
+        is_complete, marks = _is_current(state, now), searchable_papers.marks(session)
         return not is_complete or state["marks"] != _text(marks) or self._rebuilds(session, version, now)
 
     def _rebuilds(self, session: Session, version: Path, now: datetime) -> bool:
@@ -127,7 +127,7 @@ class IndexUpdater:
         """Bring a version up to date. Return False if the service stopped before the update was complete."""
         with IndexWriter(version, model) as writer:
             with self._db.read() as session:
-                marks, newest = search_feed.marks(session), search_feed.newest_id(session)
+                marks, newest = searchable_papers.marks(session), searchable_papers.newest_id(session)
             state = writer.state()
             is_current = _is_current(state, now)
             windows = self._changed_windows(state) if is_current else range(newest // WINDOW, -1, -1)
@@ -156,7 +156,7 @@ class IndexUpdater:
         changed_at, _, listing_id = state["marks"].rpartition(" ")
         since = datetime.fromisoformat(changed_at) - OVERLAP if changed_at != "None" else None
         with self._db.read() as session:
-            windows = search_feed.changed_windows(session, since, int(listing_id), WINDOW)
+            windows = searchable_papers.changed_windows(session, since, int(listing_id), WINDOW)
         return sorted(windows, reverse=True)
 
     def _update_window(self, writer: IndexWriter, window: int) -> None:
@@ -164,7 +164,7 @@ class IndexUpdater:
         first, last = window * WINDOW, window * WINDOW + WINDOW - 1
         indexed = writer.versions(first, last)
         with self._db.read() as session:
-            versions = search_feed.versions(session, first, last)
+            versions = searchable_papers.versions(session, first, last)
         writer.delete([number for number in indexed if number not in versions])
         newest_first = sorted(versions, reverse=True)
         outdated = [number for number in newest_first if indexed.get(number) != versions[number]]
@@ -172,7 +172,7 @@ class IndexUpdater:
             if self._stopping():
                 return
             with self._db.read() as session:
-                papers = search_feed.load(session, outdated[start : start + PAPERS_PER_BATCH])
+                papers = searchable_papers.load(session, outdated[start : start + PAPERS_PER_BATCH])
             writer.put([IndexedPaper(paper, versions[paper.view.id]) for paper in papers])
 
 
@@ -182,5 +182,5 @@ def _is_current(state: dict[str, str], now: datetime) -> bool:
     return compared_at is not None and now - datetime.fromisoformat(compared_at) < COMPARE_ALL_EVERY
 
 
-def _text(marks: search_feed.ArchiveMarks) -> str:
+def _text(marks: searchable_papers.ArchiveMarks) -> str:
     return f"{marks.changed_at.isoformat() if marks.changed_at else None} {marks.listing_id}"

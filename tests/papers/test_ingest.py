@@ -14,7 +14,7 @@ from sqlmodel import Session, col, select
 
 from app.application import Application
 from app.errors import Conflict, NotFound
-from app.papers import archive_lists, canonical_rows, ingest, merging, paper_views, search_feed
+from app.papers import archive_lists, canonical_rows, ingest, merging, paper_views, searchable_papers
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection, SourceKind
 
@@ -131,7 +131,7 @@ def test_organization_is_kept_by_sources_that_do_not_name_it(app: Application, n
     assert store(app, now, newer).changed == 1
     with app.db.write() as session:
         [view] = archive_lists.newest(session, archive_lists.PaperFilter(), 9)
-        [(text, *_)] = search_feed.load(session, [view.id])
+        [(text, *_)] = searchable_papers.load(session, [view.id])
         assert text.organization_names == view.organization_names == ("NVIDIA Research",)
         assert text.organization == "NVIDIA Research"
         merging.undo_merge(session, _merge_ids(session)[0], now)

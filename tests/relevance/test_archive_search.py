@@ -18,9 +18,9 @@ from sqlmodel import Session, col, delete, select
 from app import clock, main
 from app.application import Application
 from app.errors import InvalidInterest, NotReady
-from app.papers import archive_lists, merging, paper_views, search_feed
+from app.papers import archive_lists, merging, paper_views, searchable_papers
 from app.papers.archive_lists import PaperFilter
-from app.papers.search_feed import SearchablePaper
+from app.papers.searchable_papers import SearchablePaper
 from app.relevance import (
     archive_search,
     model_store,
@@ -131,14 +131,14 @@ def test_few_searches_wait_for_the_index(app: Application, monkeypatch: pytest.M
     monkeypatch.setattr(archive_search, "MAX_WAITING", 1)
     (zebra,) = add_papers(app, "Zebra stripes")
     library, reading, go_on = new_search(app), Event(), Event()
-    load = search_feed.load
+    load = searchable_papers.load
 
     def waiting(session: Session, ids: Sequence[int]) -> list[SearchablePaper]:
         reading.set()
         assert go_on.wait(10)
         return load(session, ids)
 
-    monkeypatch.setattr(search_feed, "load", waiting)
+    monkeypatch.setattr(searchable_papers, "load", waiting)
     with ThreadPoolExecutor(1) as visitors:
         first = visitors.submit(library.search, query_language.parse("zebra"), PaperFilter(), 0, 20)
         assert reading.wait(10)
@@ -154,13 +154,13 @@ def test_waiting_searches_hold_no_database_connection(
     """Otherwise the thread that builds the index could wait for a connection that waiting threads hold."""
     add_papers(app, "Zebra stripes")
     checked_out: list[int] = []
-    load = search_feed.load
+    load = searchable_papers.load
 
     def counting(session: Session, ids: Sequence[int]) -> list[SearchablePaper]:
         checked_out.append(app.db.engine.pool.checkedout())  # type: ignore[attr-defined]
         return load(session, ids)
 
-    monkeypatch.setattr(search_feed, "load", counting)
+    monkeypatch.setattr(searchable_papers, "load", counting)
     new_search(app).search(query_language.parse("zebra"), PaperFilter(), 0, 20)
     assert checked_out == [0]
 
@@ -197,7 +197,7 @@ def test_warm_up(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     library = site.state.archive_search
     page = library.search(query_language.parse("zebra -horse"), PaperFilter(), 0, 20)
     assert [paper.id for paper in page.papers] == [zebra]
-    monkeypatch.setattr(search_feed, "load", None)
+    monkeypatch.setattr(searchable_papers, "load", None)
     add_papers(app, "Zebra herds")
     library.refresh_after_response()
     assert library.search(query_language.parse("zebra"), PaperFilter(), 0, 20).total == 1

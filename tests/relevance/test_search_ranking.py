@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.errors import InvalidInterest
-from app.papers.search_feed import SearchablePaper
+from app.papers.searchable_papers import SearchablePaper
 from app.relevance import query_language, search_ranking
 from app.relevance.archive_search import MAX_RESULTS, MIN_RELEVANCE
 from app.relevance.bm25 import Matrix

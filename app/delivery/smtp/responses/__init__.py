@@ -11,7 +11,8 @@ phrase_matching         phrases → reasons
 phases                  which command was refused
 failure_notice_phrases  the phrases that identify a text as a notice of failure, whatever the reason
 diagnosis               status, text and command of a refusal → `Diagnosis`
-reply_outcomes          a relay's reply → `SendOutcome`; the phrases with which receivers ask us to slow down
+throttling_phrases      the codes and phrases with which receivers ask us to slow down
+reply_outcomes          a relay's reply → `SendOutcome`
 """
 
 from app.delivery.smtp.responses.diagnosis import Diagnosis, diagnose

@@ -8,6 +8,7 @@ from app.delivery.send_result import SendOutcome
 from app.delivery.smtp.responses.diagnosis import diagnose
 from app.delivery.smtp.responses.enhanced_status import status_in
 from app.delivery.smtp.responses.refusal_reasons import Action, Reason
+from app.delivery.smtp.responses.throttling_phrases import THROTTLING
 
 # Reasons that concern the sender's address, authentication or reputation. The relay would refuse every email,
 # so sending stops. Texts that may come from one subscriber's own filter must therefore not count.
@@ -19,13 +20,6 @@ _OUR_FAULT_WORDS = re.compile(
 )
 _OUR_FAULT_STATUS = re.compile(r"5\.1\.[78]|5\.7\.(?:0|8|9|11|14|2\d|30|5\d\d|6\d\d|7\d\d)|5\.5\.[12]")
 _OUR_FAULT_CODES = {500, 502, 503, 504, 521, 530, 534, 535, 538}
-# Phrases with which Gmail, Yahoo, Outlook and Orange throttle the sender, rather than defer one email.
-_THROTTLED = re.compile(
-    r"\b4\.7\.(?:28|65\d)\b|\[TSS?\d\d\]|\bS77\d{1,3}\b|\bOFR(?:004)?_\d{3}\b"
-    r"|\bunusual rate of (?:unsolicited|e-?mail)"
-    r"|\btemporarily (?:rate[- ]limited|deferred due to unexpected volume)",
-    re.IGNORECASE,
-)
 
 
 def classify(code: int, text: str) -> SendOutcome:
@@ -33,7 +27,7 @@ def classify(code: int, text: str) -> SendOutcome:
     if 200 <= code < 300:
         return SendOutcome.ACCEPTED
     if 400 <= code < 500:
-        return SendOutcome.THROTTLED if _THROTTLED.search(text) else SendOutcome.DEFERRED
+        return SendOutcome.THROTTLED if THROTTLING.search(text) else SendOutcome.DEFERRED
     status = status_in(text)
     if _OUR_FAULT_STATUS.fullmatch(status):
         return SendOutcome.SENDER_REJECTED
