@@ -75,6 +75,11 @@ def restore(
     manifest = maintenance.check_backup(file)
     rows = count_of(manifest.rows, "row")
     origin = f"{rows} from {output.format_time(manifest.created_at)}, written by release {manifest.release}"
+    if check and as_json:
+        output.print_json(
+            {"rows": manifest.rows, "backup_at": manifest.created_at, "release": manifest.release}
+        )
+        return
     if check:
         output.out().print(f"The backup is complete: {output.escaped(origin)}.")
         return

@@ -118,7 +118,8 @@ def _delivery_sentence(delivery: PastDelivery) -> str:
     at = f"at {delivery.next_attempt_at:%Y-%m-%d %H:%M} UTC" if delivery.next_attempt_at else "later"
     if delivery.state is DeliveryState.DEFERRED:
         return f"It is in {digest}, which will be retried {at}: {delivery.state_reason or 'deferred'}."
-    return f"It is in {digest}, which is {'due ' + at if delivery.next_attempt_at else 'being sent'}."
+    is_due = delivery.state is DeliveryState.PENDING
+    return f"It is in {digest}, which is {'due ' + at if is_due else 'being sent'}."
 
 
 def _subscriber_sentence(subscriber: SubscriberNow) -> str:

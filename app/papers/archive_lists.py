@@ -121,7 +121,7 @@ def titles(session: Session, first: date, last: date, limit: int) -> Sequence[st
 
 def keywords(session: Session, since: date) -> Counter[str]:
     """Count the keywords, in lower case, of the papers listed on or after `since`."""
-    rows = session.exec(select(Paper.keywords).where(col(Paper.last_listed_on) >= since, *PUBLIC))
+    rows = session.exec(select(Paper.keywords).where(col(Paper.last_listed_on) >= since, *SEARCHABLE))
     return Counter(" ".join(keyword.split()).lower() for words in rows for keyword in words)
 
 

@@ -61,6 +61,9 @@ def find(session: Session, name: str) -> Source:
     ):
         if len(matching) == 1:
             return matching[0]
+        if matching:
+            names = " or ".join(f"“{source.name}” ({source.id})" for source in matching)
+            raise NotFound(f"“{name}” may be {names}: use the same letter case, or the ID")
     listed = ", ".join(f"“{source.name}” ({source.id})" for source in existing)
     raise NotFound(
         f"there is no source named “{name}”: {f'the sources are {listed}' if listed else 'there are none'}"

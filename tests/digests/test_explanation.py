@@ -298,6 +298,11 @@ def test_sent_paper_is_explained_from_the_ledger(app: Application, papers: dict[
     planning.plan(app.digest_context, NOW)
     due = "2026-11-20 09:30 UTC"
     assert explain(app, number).verdict == f"It is in the digest 2026-11-20, which is due at {due}."
+    for state in (DeliveryState.CLAIMED, DeliveryState.COMMITTING, DeliveryState.PENDING):
+        with app.db.write() as session:
+            session.exec(select(Delivery)).one().state = state
+        verdict = explain(app, number).verdict
+        assert ("which is being sent" in verdict) == (state is not DeliveryState.PENDING)
     with app.db.write() as session:
         ledger.pause(session, "a wrong subject", NOW, "2026-11-20")
     assert (

@@ -83,10 +83,11 @@ def _has_json_lines(start: bytes) -> bool:
     """Return whether the first line of a file is the JSON object of a paper, and more lines follow."""
     first, _, rest = start.removeprefix(BOM).lstrip().partition(b"\n")
     try:
-        row = json.loads(first)
+        line = first.decode()  # JSON lines in UTF-16 are not read in parts
+        row = json.loads(line)
     except (ValueError, RecursionError):
         return False
-    return isinstance(row, dict) and bool(rest.strip()) and _detect(first.decode()) is SourceKind.JSONL
+    return isinstance(row, dict) and bool(rest.strip()) and _detect(line) is SourceKind.JSONL
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import date
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -60,6 +61,14 @@ def test_files_with_votes_belong_to_hugging_face() -> None:
     """With two sources they would count twice."""
     data = b'{"id": "2611.00001", "title": "A", "upvotes": 3}'
     assert files.parse_file("a.jsonl", data, TODAY, kind=SourceKind.JSONL).kind is SourceKind.HUGGINGFACE
+
+
+def test_json_lines_in_utf16_are_rejected(tmp_path: Path) -> None:
+    """Redirected output of Windows PowerShell has this encoding."""
+    file = tmp_path / "papers.jsonl"
+    file.write_text('{"id": "2611.00001", "title": "A"}\n{"id": "2611.00002", "title": "B"}\n', "utf-16")
+    with pytest.raises(UnreadableResponse, match="this kind of file"):
+        list(files.read_file(file, TODAY))
 
 
 def test_recorded_response() -> None:

@@ -13,8 +13,8 @@ from app import clock, main, subscribers
 from app.application import Application
 from app.delivery import suppression
 from app.errors import TooManyRequests
-from app.papers import ingest
-from app.storage.models import Delivery, Event, FormSubmission, Source, Subscriber, SubscriberState
+from app.papers import archive_lists, ingest, merging
+from app.storage.models import Delivery, Event, FormSubmission, Paper, Source, Subscriber, SubscriberState
 from app.types import EmptyDigestPolicy, MailKind, PaperRecord, ParseResult, SourceKind
 from app.web.capacity import Capacity
 from app.web.proof_of_work import Challenge
@@ -108,6 +108,15 @@ def test_interest_suggestions(app: Application, client: TestClient) -> None:
     assert client.get("/suggest", params={"q": " World "}).json() == ["world models", "large world maps"]
     assert client.get("/suggest", params={"q": "x" * 9999}).json() == []
     assert '<option value="robotics">' in client.get("/").text
+
+
+def test_suggestions_count_merged_papers_once(app: Application) -> None:
+    today = clock.utcnow().date()
+    add_papers(app, *(record(n, today, keywords=("World models",)) for n in (1, 2, 3)))
+    with app.db.write() as session:
+        copy, paper, _other = session.exec(select(Paper).order_by(col(Paper.arxiv_id))).all()
+        merging.merge(session, copy, paper, "same title", clock.utcnow())
+        assert archive_lists.keywords(session, today) == {"world models": 2}
 
 
 # --- signing up
