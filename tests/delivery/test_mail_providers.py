@@ -125,7 +125,7 @@ def test_a_reply_during_a_back_off_does_not_extend_it(app: Application, now: dat
     """Twelve hours later, the delays begin again. Addresses are removed from the reason."""
     with app.db.write() as session:
         for at, until in ((0, 10), (5, 10), (10, 30), (30, 70), (70 + 13 * 60, 80 + 13 * 60)):
-            receiver_backoffs.extend(session, "a@gmail.com", "421 a@gmail.com slow down", now + at * MINUTE)
+            receiver_backoffs.begin(session, "a@gmail.com", "421 a@gmail.com slow down", now + at * MINUTE)
             (backoff,) = ledger.backoffs(session, now + at * MINUTE).values()
             assert backoff.until == now + until * MINUTE
             assert "a@gmail.com" not in backoff.reason
@@ -140,7 +140,7 @@ def test_another_sender_stops_as_well(app: Application, now: datetime) -> None:
     with app.db.write() as session:
         ledger.claim(session, owner="me", now=now)
         assert ledger.still_sendable(session, "me", now) == {*ids, *others}
-        receiver_backoffs.extend(session, "x@gmail.com", "421 4.7.28", now)
+        receiver_backoffs.begin(session, "x@gmail.com", "421 4.7.28", now)
         assert ledger.still_sendable(session, "me", now) == {*others}
     assert set(states_by_name(app).values()) == {"claimed"}
 

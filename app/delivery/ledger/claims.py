@@ -70,7 +70,7 @@ def claim(
 ) -> list[int]:
     """Claim emails that are due and return their ids. No two senders claim a row at the same time.
 
-    `limit` is the largest number of emails. Default: BATCH_SIZE.
+    `limit` is the maximum number of emails (default: BATCH_SIZE). If `ids` is given, claim only these emails.
     """
     limit = BATCH_SIZE if limit is None else limit
     claimed_ids: list[int] = []
@@ -169,7 +169,10 @@ def _mail_requests(
 
 
 def skip_reason(kind: MailKind, subscriber: SubscriberState, suppressed: str | None) -> SkipReason | None:
-    """Return the reason to skip an email, or None. `suppressed` is the reason for a suppression."""
+    """Return the reason to skip an email, or None to send it.
+
+    `suppressed` is the reason why the address is suppressed, or None if it is not.
+    """
     if suppressed is not None:
         return SkipReason(State.SUPPRESSED, f"the address is suppressed: {suppressed}")
     if subscriber is SubscriberState.ERASED:

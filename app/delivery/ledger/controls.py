@@ -43,7 +43,7 @@ UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
 
 
 def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITIONS) -> None:
-    """Pause one edition or all sending. If it is already paused, keep the existing reason.
+    """Pause all sending, one edition or FIRST_DIGESTS. If it is already paused, keep the existing reason.
 
     If an import began the existing pause, replace its reason; otherwise, the pause would end with the import
     (see `end_import_pause`).
@@ -85,7 +85,10 @@ def end_import_pause(
 
 
 def _release_first_digests(session: Session) -> None:
-    """Release the held digests. Delete the pause first, so that planning does not hold more digests."""
+    """Release the held digests.
+
+    The caller must have deleted the pause, so that planning does not hold more digests.
+    """
     session.execute(update(Delivery).where(is_held()).values(next_attempt_at=Delivery.due_at))
 
 
@@ -170,13 +173,19 @@ def resend(session: Session, delivery_id: int, now: datetime) -> None:
     if delivery.state is not State.UNCERTAIN:
         raise Conflict(f"this delivery is {delivery.state}: only uncertain deliveries can be resent")
     if delivery.kind is MailKind.DIGEST and session.get(DigestContent, delivery_id) is None:
-        raise Conflict("this digest cannot be sent again, because its content was not in the restored backup")
+        raise Conflict(
+            "this digest cannot be sent again, because its content was not in the restored backup: record it "
+            "as arrived if it was delivered"
+        )
     delivery.next_attempt_at, delivery.give_up_at = now, None
     session.add(delivery)
 
 
 def resend_uncertain(session: Session, edition: str, now: datetime) -> int:
-    """Resend all uncertain digests of an edition whose content is known. Return their number."""
+    """Have all uncertain digests of an edition sent again, except those whose content is lost.
+
+    Return their number.
+    """
     has_content = exists().where(col(DigestContent.delivery_id) == Delivery.id)
     uncertain = update(Delivery).where(
         col(Delivery.edition) == edition, col(Delivery.state) == State.UNCERTAIN, has_content
@@ -203,7 +212,7 @@ def confirm_uncertain(session: Session, edition: str, now: datetime) -> int:
 
 
 def _record_arrival(session: Session, mails: ColumnElement[bool], now: datetime) -> int:
-    """Record uncertain emails that meet a condition as sent. No sender holds a lease on them."""
+    """Record as sent all uncertain emails that meet a condition. No sender holds a lease on them."""
     values = {"state": State.SENT, "reason": "", "next_attempt_at": None, "smtp_text": ARRIVED}
     uncertain = update(Delivery).where(mails, col(Delivery.state) == State.UNCERTAIN)
     due_at = col(Delivery.due_at)  # the actual time of sending is unknown
@@ -225,8 +234,8 @@ def count_held_uncertain(session: Session, since: datetime) -> dict[str, int]:
 def retry_failed(session: Session, edition: str, now: datetime) -> int:
     """Send the failed digests of an edition again, as new emails. Return their number.
 
-    A digest stays failed if it may have arrived, if its subscriber no longer gets digests, or if the
-    subscriber was or will be sent a later digest, which may contain the same papers.
+    A digest stays failed if it may have arrived, if its content is lost, if its subscriber no longer gets
+    digests, or if the subscriber was or will be sent a later digest, which may contain the same papers.
     """
     failed = select(col(Delivery.subscriber_id)).where(_failed_digests(), col(Delivery.edition) == edition)
     # Planning locks the subscribers whose history it reads, so it cannot choose the same papers meanwhile.
@@ -259,7 +268,10 @@ def _failed_digests() -> ColumnElement[bool]:
 
 
 def _retryable(*columns: Any) -> Select[Any]:
-    """Select failed digests that cannot have arrived and whose subscribers have no later digest."""
+    """Select failed digests that cannot have arrived.
+
+    Leave out those whose content is lost, and those whose subscriber has a later digest.
+    """
     later = aliased(Delivery)
     has_later = exists().where(
         col(later.subscriber_id) == Delivery.subscriber_id,

@@ -1,4 +1,4 @@
-"""Count the emails to each receiver while a sending domain warms up; defer digests beyond its daily limit.
+"""While a sending domain warms up, count the emails to each receiver and defer digests beyond the limit.
 
 During the warm-up, claiming an email writes its receiver to its row. An index of the rows with a receiver
 makes it fast to count today's emails. Without a warm-up, the index is empty and costs nothing.

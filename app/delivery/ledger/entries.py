@@ -38,7 +38,7 @@ class Entry:
     digest: Digest | Skip | None = None  # None for all other kinds of mail
     kind: MailKind = MailKind.DIGEST
     give_up_at: datetime | None = None
-    held: bool = False  # until `controls.resume` ends the pause of first digests
+    held: bool = False  # if True, do not send it before the pause of first digests ends
 
 
 def is_held() -> ColumnElement[bool]:

@@ -59,11 +59,11 @@ def skip_ids(session: Session) -> None:
 
 
 def copy_since(session: Session, previous: Database, backup_at: datetime) -> int:
-    """Copy from the previous database the emails that ended since the backup or are in flight.
+    """Copy emails from the previous database: those in flight, and those that became final since the backup.
 
-    An email that was waiting in the backup may have ended without being sent, for example suppressed. Return
-    how many emails may have been sent. Papers are copied as well, so that the ids in digests still refer to
-    the same papers.
+    The latter include emails that were waiting in the backup and were then suppressed, skipped or given up.
+    Papers are copied as well, so that the ids in digests still refer to the same papers. Return the number of
+    copied emails that may have been sent.
     """
     copied = 0
     with previous.read() as source:

@@ -158,7 +158,7 @@ def _back_off(
     for delivery, subscriber in rows:
         result = attempts[delivery.id or 0].result
         if result.outcome is SendOutcome.THROTTLED and subscriber.state is not SubscriberState.ERASED:
-            receiver_backoffs.extend(session, subscriber.email, _text(result), now)
+            receiver_backoffs.begin(session, subscriber.email, _text(result), now)
     return receiver_backoffs.active(session, now)
 
 

@@ -13,11 +13,14 @@ from app.storage.models import ReceiverBackoff
 from app.text import sanitize
 
 FIRST_BACKOFF, LONGEST_BACKOFF = timedelta(minutes=10), timedelta(hours=4)
-MEMORY = timedelta(hours=12)  # for which the count is remembered after a back-off ends
+MEMORY = timedelta(hours=12)  # how long the count is remembered after a back-off ends
 
 
-def extend(session: Session, recipient: str, reply: str, now: datetime) -> None:
-    """Back off from a recipient's provider. A reply during a back-off does not extend it."""
+def begin(session: Session, recipient: str, reply: str, now: datetime) -> None:
+    """Begin a back-off from a recipient's provider, unless one is in progress.
+
+    `reply` is the relay's reply that asks us to send less.
+    """
     receiver = provider_of(recipient)
     session.execute(delete(ReceiverBackoff).where(col(ReceiverBackoff.until) < now - MEMORY))
     row = session.get(ReceiverBackoff, receiver, with_for_update=True)
@@ -45,5 +48,5 @@ def find(backoffs: Mapping[str, ReceiverBackoff], recipient: str) -> ReceiverBac
 
 
 def backoff_delay(count: int) -> timedelta:
-    """Return the delay after `count` consecutive requests to send less. It doubles each time."""
+    """Return the delay of the `count`th consecutive back-off. It doubles each time, up to LONGEST_BACKOFF."""
     return min(FIRST_BACKOFF * (1 << min(count - 1, 16)), LONGEST_BACKOFF)

@@ -41,9 +41,8 @@ def recover(
 ) -> Counter[str]:
     """Recover the emails of dead senders and expire overdue emails. Return the number of emails by new state.
 
-    A dead sender's journal states exactly which emails were sent. If there is no journal here and the lease
-    has expired, the sender's machine is lost, and its emails become uncertain. Emails of running senders do
-    not change.
+    A dead sender's journal states which emails were sent. If the sender has no journal on this machine and
+    its lease has expired, its emails become uncertain. Emails of running senders do not change.
     """
     recovered: Counter[str] = Counter()
     for abandoned in journal.abandoned(folder):
@@ -93,10 +92,10 @@ def replay_journal(
 def expire_leases(
     session: Session, now: datetime, alive: Collection[str], policy: UncertainPolicy
 ) -> Counter[str]:
-    """Mark emails as uncertain if their sender has lost both its lease and its process lock.
+    """Mark emails as uncertain if their lease has expired and their sender is not in `alive`.
 
-    A running sender may lose one of the two: a lost connection releases the lock at once, and a clock that
-    jumps ends the lease.
+    Neither condition alone is proof: a clock that jumps ends the lease of a running sender, and a lost
+    connection releases its process lock.
     """
     rows = lock_rows(session, _lease_has_expired(now, alive))
     for delivery in rows:

@@ -1,4 +1,4 @@
-"""Delete deliveries and events after their retention period, and what only senders needed of sent emails.
+"""Delete deliveries and events after their retention period, and data that sent emails no longer need.
 
 Each transaction changes at most a few thousand rows.
 """
@@ -32,7 +32,10 @@ def prune_deliveries(session: Session, before: datetime) -> Counter[str]:
 
 
 def prune_events(session: Session, before: datetime) -> Counter[str]:
-    """Delete a batch of the events before `before` and return their number. Call this until it is 0."""
+    """Delete a batch of the events before `before`. Return the number of deleted rows by kind.
+
+    Call this until nothing is deleted.
+    """
     ids = _oldest_ids(session, col(Event.at), col(Event.id), before)
     return Counter(events=_delete(session, delete(Event).where(in_array(session, col(Event.id), ids))))
 
@@ -46,13 +49,14 @@ def first_id_since(session: Session, since: datetime) -> int:
 
 
 def drop_sender_data(session: Session, first_id: int, sent_before: datetime) -> tuple[int, int]:
-    """Drop what only waiting emails need from a batch of sent emails, starting at `first_id`.
+    """Delete the data that only unsent emails need from a batch of sent emails, starting at `first_id`.
 
-    That is the signature, the sender's name, and the time at which the email would have been given up.
+    This data is the signature, the name of the sender process, and the give-up time. Skip emails sent after
+    `sent_before`, because their sender may still repeat their results. Return the number of deleted
+    signatures, and the first id of the next batch (0 if there is none).
 
-    Emails sent after `sent_before` are left alone, because their sender may still repeat their results.
-    Return the number of dropped signatures, and the first id of the next batch (0 if there is none). If a
-    sent email is ever resent, it is signed again, which gives the same bytes as long as the key is the same.
+    If a sent email is ever resent, it is signed again, which gives the same bytes as long as the key is the
+    same.
     """
     number = col(Delivery.id)
     columns = number, col(Delivery.state), col(Delivery.sent_at)

@@ -101,12 +101,12 @@ class SenderLedger:
         self._results: list[AttemptResult] = []  # not flushed yet
         self._flush_due, self._flush_lock = asyncio.Event(), asyncio.Lock()
         self._refreshed_at = self._renewed_at = monotonic()
-        self._database_was_away = False  # so the lock that shows that this sender is running may be lost
+        self._database_was_away = False  # if True, the lock that shows that this sender runs may be lost
         self._pause_reason = ""
         self._error: Exception | None = None
         self._closing = False
         self.shutting_down = False  # set at shutdown: do not wait for the database
-        self.counts: Counter[str] = Counter()  # of emails by final state
+        self.counts: Counter[str] = Counter()  # of emails by new state
 
     @property
     def stop_reason(self) -> str:
@@ -140,7 +140,10 @@ class SenderLedger:
     # --- claim
 
     async def claim(self, ids: Collection[int] | None = None, limit: int | None = None) -> ClaimedBatch:
-        """Claim the next emails, or return an empty batch if none can be sent. Wait for the database."""
+        """Claim the next emails, or return an empty batch if none can be sent.
+
+        Wait up to DATABASE_TIMEOUT while the database is unreachable.
+        """
         if self.stop_reason:
             return ClaimedBatch()
         # In a separate task, because the caller may be cancelled after the database has claimed the rows.
@@ -164,7 +167,7 @@ class SenderLedger:
     def _claim(
         self, ids: Collection[int] | None, limit: int | None
     ) -> tuple[list[int], Collection[int], float]:
-        """Claim emails. Return the ids of the emails to load, and of those deferred by warm-up limits."""
+        """Claim emails. Return the ids to load, those deferred by warm-up limits, and the monotonic time."""
         self._database.presence.announce()
         now, deferred = self._clock(), dict[int, SkipReason]()
         with self._database.write() as session:

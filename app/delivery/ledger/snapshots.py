@@ -41,7 +41,7 @@ SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name n
 # Snapshots omit values that equal these defaults, which saves a tenth of their size. So a default must never
 # change.
 _DEFAULTS = {field.name: field.default for field in fields(DigestItem)}
-MIN_SHARING = 5  # readers in a shard; for fewer, copies in their digests take less space than a snapshot
+MIN_SHARING = 5  # subscribers in a shard; for fewer, copies in their digests take less space than a snapshot
 A_DAY = timedelta(days=1)
 MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 15_000, 25_000  # for reading
 MAX_ENCODED_ITEMS = 20_000  # for storing
@@ -185,7 +185,7 @@ def _ids_by_key(session: Session, keys: Collection[str]) -> dict[str, int]:
 
 
 def _new_key(day: str, values: SnapshotValues) -> str:
-    """Return a key of 22 characters: it is stored twice, in the table and in its index."""
+    """Return a key of only 22 characters, because it is stored twice: in the table and in its index."""
     digest = blake2b(json.dumps([day, values]).encode(), digest_size=16).digest()
     return urlsafe_b64encode(digest).rstrip(b"=").decode()
 
@@ -233,7 +233,7 @@ class SnapshotStore:
         return [digest or next(loaded) for digest in cached]
 
     def _restore_from_cache(self, stored: Mapping[str, Any]) -> RestoredDigest | None:
-        """Return a digest if all of its items are cached (usual in the morning run), otherwise None."""
+        """Return a digest if all of its items are cached, as is usual when a run sends it; otherwise None."""
         restored = []
         try:
             for section in stored["sections"]:
