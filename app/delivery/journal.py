@@ -44,7 +44,10 @@ log = structlog.get_logger(__name__)
 
 
 class AttemptResult(NamedTuple):
-    """The result of one attempt. `at` is in seconds since 1970. `message_id` is empty if no body was sent."""
+    """The result of one attempt to send an email. `at` is in seconds since 1970.
+
+    `message_id` and `subject` are empty if no body was sent.
+    """
 
     delivery_id: int
     result: SendResult
@@ -59,12 +62,18 @@ class AbandonedJournal:
 
     owner: str
     complete: bool  # False if lines may be missing: the machine restarted, and the journal is not durable
-    unanswered: Mapping[int, tuple[str, str]]  # Message-ID and subject of emails that may have arrived
+    # By delivery id: the Message-ID and subject (empty if unknown) of the emails that may have arrived.
+    unanswered: Mapping[int, tuple[str, str]]
     results: tuple[AttemptResult, ...]
 
 
 class Journal:
-    """The journal of a running sender. Not thread-safe."""
+    """The journal of a running sender. Not thread-safe, except for `sync`.
+
+    A `durable` journal is complete even after a crash of the machine, provided that the sender calls `intend`
+    and `sync` before it sends emails. The constructor, `intend`, `sync`, `begin` and `end` raise JournalError
+    if the file cannot be written.
+    """
 
     _file: int
     _map: mmap.mmap
@@ -90,7 +99,7 @@ class Journal:
             self._append(delivery_id, _line(f"I\t{delivery_id}"), len(self.in_flight))
 
     def sync(self) -> None:
-        """Flush the file to disk. May run in another thread. Raise JournalError on failure."""
+        """Flush the file to disk. May run in another thread."""
         try:  # not `mmap.flush`, which holds the interpreter's lock while it waits
             os.fsync(self._file)
         except OSError as error:
@@ -114,7 +123,10 @@ class Journal:
         self.in_flight.discard(delivery_id)
 
     def acknowledge(self, delivery_ids: Iterable[int]) -> None:
-        """Drop the lines of these deliveries, because their results are now in the ledger."""
+        """Drop the lines of these deliveries, because their results are now in the ledger.
+
+        Keep the lines of deliveries in flight. The file is compacted only if it is larger than COMPACT_AT.
+        """
         for delivery_id in delivery_ids:
             if delivery_id not in self.in_flight:
                 self._needed_lines.pop(delivery_id, None)
@@ -292,4 +304,4 @@ def _boot_id() -> str:
 
 def _unwritable(path: Path, error: OSError) -> JournalError:
     cause = error.strerror or str(error)
-    return JournalError(f"cannot write to the journal {path} ({cause}). No mail is sent until this is fixed")
+    return JournalError(f"cannot write to the journal {path} ({cause}): no mail is sent until this is fixed")

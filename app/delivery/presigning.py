@@ -27,9 +27,10 @@ log = structlog.get_logger(__name__)
 
 
 def sign_ahead(sender: Sender, now: datetime) -> int:
-    """Sign digests that are not due yet, and return the number signed. Others are signed when they are sent.
+    """Sign digests that are not due yet, for up to TIME_LIMIT. Return the number of signed digests.
 
-    No two processes sign the same digest.
+    Digests that are due before their turn are signed when they are sent. No two processes sign the same
+    digest.
     """
     deadline = monotonic() + TIME_LIMIT.total_seconds()
     with sender.db.read() as session:

@@ -51,9 +51,10 @@ class Sender:
     on_failed: ledger.OnFailed
 
     def send(self, time: Timeline, ids: Collection[int] | None) -> Counter[str]:
-        """Send all emails that are due, or only those in `ids`. Return the number of emails by final state.
+        """Send all emails that are due, or only those in `ids`. Return the number of emails by new state.
 
-        Must not be called within a running event loop.
+        The counts also include "cards_left_out", the number of cards that could not be shown. Raise
+        JournalError if the journal cannot be written. Must not be called within a running event loop.
         """
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
         with suppress(ImportError):

@@ -74,7 +74,7 @@ def list_page(session: Session, *, limit: int = 100, after: int = 0, text: str =
 
 
 def addresses_of(session: Session, entries: Collection[Suppression]) -> dict[str, str]:
-    """Return, by hash, the addresses of those entries that still belong to a subscriber.
+    """Return, by hash, the address of each entry that matches a subscriber.
 
     This hashes the addresses of all subscribers: 200,000 take about half a second.
     """

@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds to wait for the relay (RFC 5321, 4.5.3.2). If `end` is shorter, emails may be sent twice."""
+    """Seconds to wait for the relay. The defaults, except `quit`, are the minimums of RFC 5321, 4.5.3.2.
+
+    With a shorter `end`, emails may be sent twice.
+    """
 
     connect: float = 300.0  # until the relay's greeting
     mail: float = 300.0

@@ -1,6 +1,7 @@
 """A pool of connections to the relay. It opens connections while emails wait, reuses them and renews them.
 
-The settings `smtp_connections` and `smtp_messages_per_connection` limit connections and emails on each.
+The settings `smtp_connections` and `smtp_messages_per_connection` limit the number of connections, and the
+number of emails over each.
 """
 
 from __future__ import annotations
@@ -214,7 +215,10 @@ class ConnectionPool:
             asyncio.get_running_loop().call_soon(self._dispatch)
 
     def retry_or_record(self, queued: QueuedMail, connection: SmtpConnection, result: SendResult) -> None:
-        """Queue a provably unsent email once more. After a second failure, record `result`."""
+        """Queue a provably unsent email once more. After a second failure, record `result`.
+
+        If the pool has stopped, record NOT_ATTEMPTED instead.
+        """
         if queued.is_retry or self.stopped:
             self.record(queued, connection, SendResult(SendOutcome.NOT_ATTEMPTED) if self.stopped else result)
             return

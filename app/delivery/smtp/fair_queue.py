@@ -35,8 +35,8 @@ class FairQueue:
     """All waiting emails. Providers take turns; a provider that already uses all its connections waits.
 
     Each connection has a list with the queue of each email that it carries. `take` adds to the list and
-    `release` removes from it. So a queue counts a connection once, however many of its emails
-    the connection carries.
+    `release` removes from it, so that a queue counts a connection once, however many of its emails the
+    connection carries.
     """
 
     def __init__(self) -> None:

@@ -75,7 +75,10 @@ async def open_client(settings: Settings, timeouts: Timeouts, tls: ssl.SSLContex
 
 
 def connect_error_result(error: BaseException) -> SendResult:
-    """Return the result of an email if connecting failed. Errors before MAIL do not concern its recipient."""
+    """Return the result to record for an email when connecting failed.
+
+    The email does not bounce, because an error before MAIL has nothing to do with its recipient.
+    """
     message = error.message if isinstance(error, aiosmtplib.SMTPException) else str(error)
     text = printable_line(message) or repr(error)
     if isinstance(error, aiosmtplib.SMTPResponseException):

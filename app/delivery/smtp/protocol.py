@@ -11,7 +11,10 @@ from app.mail.message import OutgoingMail
 
 @dataclass(frozen=True, slots=True)
 class ServerCapabilities:
-    """The extensions that the relay announced. `size` is its limit in bytes (0: none, None: unknown)."""
+    """The extensions that the relay announced.
+
+    `size` is the maximum size of an email in bytes. 0 means no fixed limit, and None that SIZE is missing.
+    """
 
     pipelining: bool = False
     smtputf8: bool = False

@@ -1,8 +1,8 @@
 """PURE. The meaning of SMTP refusals: code, enhanced status and text → a reason and an outcome.
 
-The same tables are used for the relay's replies and for bounce notices. A specific enhanced status determines
-the cause. Many servers send 5.0.0, 5.7.1 or no status, whatever the cause. In that case, the text determines
-it. The generic status counts only if the text is not recognised.
+The same tables are used for the relay's replies and for bounce notices. A specific enhanced status
+determines the reason. Many servers send 5.0.0, 5.7.1 or no status, whatever the reason. In that case, the
+text determines it. The generic status counts only if the text is not recognised.
 
 refusal_reasons         the reasons, and the consequences of each
 enhanced_status         enhanced statuses → reasons

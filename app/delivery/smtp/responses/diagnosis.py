@@ -76,7 +76,7 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose a refusal of one recipient.
 
-    `refusal` is the text about the recipient, and `around` is the rest of the notice, which people read.
+    `refusal` is the text about the recipient, and `around` is the other human-readable text of the notice.
     `status` is the enhanced status from a field of the notice. `delayed` means that delivery is only delayed,
     which is never a hard failure. `field` means that `refusal` is the Diagnostic-Code for this recipient
     (RFC 3464). `own` means that `refusal` is the server's own reply, not quoted from another server.

@@ -21,13 +21,13 @@ class Reason(StrEnum):
     HAS_MOVED = "hasmoved"
     HOST_UNKNOWN = "hostunknown"
     MAILBOX_FULL = "mailboxfull"
-    MAILER_ERROR = "mailererror"  # a program that the recipient runs
+    MAILER_ERROR = "mailererror"  # a program that handles the recipient's mail failed
     MESSAGE_TOO_BIG = "mesgtoobig"
     NETWORK_ERROR = "networkerror"
     NO_RELAYING = "norelaying"
     NOT_ACCEPT = "notaccept"  # this host does not accept any email
     NOT_COMPLIANT = "notcompliantrfc"
-    ON_HOLD = "onhold"  # refused without a reason
+    ON_HOLD = "onhold"  # the text names no reason that we recognise
     POLICY_VIOLATION = "policyviolation"
     REJECTED = "rejected"  # because of our sender address
     REQUIRE_PTR = "requireptr"
