@@ -36,8 +36,9 @@ def run(
 
     Each digest is due at the default hour from the settings and uses the listings and votes as of that time.
     No paper appears twice, and papers first listed before `first_day` count as sent already. By default,
-    that is the day of the first digest, in UTC or in the default time zone, whichever is earlier. Nothing is
-    written. Raise InvalidInput if `days` is not between 1 and MAX_DAYS.
+    `first_day` is the day of the first digest, in UTC or in the default time zone, whichever is earlier.
+    Nothing is written. Raise InvalidInput if `days` is not between 1 and MAX_DAYS, and InvalidInterest if an
+    interest cannot be parsed.
     """
     if not 1 <= days <= MAX_DAYS:
         raise InvalidInput(f"the number of days must be from 1 to {MAX_DAYS}", field="days")
@@ -75,7 +76,8 @@ def daily_counts(
 ) -> tuple[int, ...]:
     """Return, for each of these days, the number of matching, unmuted papers first listed on it.
 
-    The maximum number of papers in a digest does not apply.
+    `builder.interests` must have matched the interest. The maximum number of papers in a digest does not
+    apply.
     """
     papers = builder.interests.papers_above_floor(interest.text, interest.weight)
     counts = Counter(paper.first_listed_on for paper in papers if paper.id not in muted)

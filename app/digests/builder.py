@@ -231,7 +231,7 @@ class DigestBuilder:
     ) -> Digest | Skip:
         """Compose one subscriber's digest, with updates on earlier papers. If this fails, return a Skip.
 
-        If there are only updates, no digest is sent, and they wait for the next digest.
+        If there are only updates, no digest is sent, and the updates wait for the next one.
         """
         try:
             if isinstance(ranked, Skip):

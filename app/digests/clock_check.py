@@ -1,4 +1,4 @@
-"""Refuse to plan while this machine's clock and the database's differ, or emails are dated in the future."""
+"""Refuse to plan while this machine's clock contradicts the database's, or the times in the ledger."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_clock(session: Session, now: datetime) -> None:
     if abs(ahead) > CLOCKS_MAY_DIFFER:
         raise ClockError(
             f"this machine's clock and the database's differ by {abs(ahead).total_seconds():.0f} seconds: "
-            "nothing is planned until both are right (is NTP running?)"
+            "correct them (is NTP running?); nothing is planned until then"
         )
     last = session.exec(select(Delivery.created_at).order_by(col(Delivery.id).desc()).limit(LAST_MAILS)).all()
     newest = max(last, default=now)

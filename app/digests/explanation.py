@@ -45,7 +45,7 @@ def explain(
 
     The verdict uses the listings, votes and deliveries, and the subscriber's state and feedback, as of `at`
     (default: now). Preferences and interests are always current. Raise NotFound if there is no such
-    subscriber or paper.
+    subscriber or paper, and InvalidInterest if none of the subscriber's interests can be parsed.
     """
     stored_since = now.date() - timedelta(days=context.settings.retention_days)
     now = at or now
@@ -115,8 +115,8 @@ def _preference_changes(
 ) -> tuple[PreferenceChange, ...]:
     """Return the changes after `since` to preferences that affect which papers are sent, oldest first.
 
-    `replaced` tells whether the next confirmation replaces preferences. The first one ever only stores them;
-    all others, after unsubscribing, replace them.
+    `replaced` is True if the next confirmation after `since` replaces earlier preferences. All confirmations
+    do, except a subscriber's very first one.
     """
     changes = []
     for event in subscribers.preference_events(session, subscriber_id, since):
@@ -272,8 +272,8 @@ def _papers_ahead(
 
     If the digest had no room for the paper, also return why any papers with lower scores were selected.
     """
-    # The order without MMR: first each interest's best paper, then the others, each group by score.
-    order = sorted(ranked.papers, key=lambda number: number not in selected.best_per_interest)
+    # The order without MMR: first pinned papers and each interest's best one, then the others, by score.
+    order = sorted(ranked.papers, key=lambda number: number not in selected.first_choices)
     position = {number: index for index, number in enumerate(order)}
     papers = [choice.paper for choice in selected.selected]
     ahead = [other for other in papers if position[other.id] < position.get(paper.id, len(position))]

@@ -45,7 +45,7 @@ def summarize(facts: Explanation) -> str:
 
 
 def explained_delivery(deliveries: Sequence[PastDelivery], at: datetime) -> PastDelivery | None:
-    """Return the newest delivery until `at` that sent the paper, may have sent it, or will send it."""
+    """Return the newest delivery, created by `at`, that sent the paper, may have sent it, or will send it."""
     return next(
         (
             delivery

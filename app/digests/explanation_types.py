@@ -48,9 +48,9 @@ class PastDelivery:
     edition: str
     state: DeliveryState
     state_reason: str
-    hold_reason: str  # why its edition is held back; empty if it is not
+    hold_reason: str  # why it is held back; empty if it is not
     possibly_delivered: bool
-    next_attempt_at: datetime | None  # None if it is being sent or will not be sent
+    next_attempt_at: datetime | None  # None if it is held or no further attempt is planned
     created_at: datetime
     sent_at: datetime | None
     interest: str  # the interest that the paper was listed under

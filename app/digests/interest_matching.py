@@ -1,6 +1,7 @@
 """Match the interests and the muted words of subscribers with the candidate papers, each distinct text once.
 
-An interest that is misspelt or in another language is matched both as typed and as corrected or translated.
+An interest that is misspelt or in another language is matched both as typed and as read, which means as
+corrected or translated.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from app.types import CardReason, Interest, PaperView
 
 MAX_CACHED_MUTED = 5_000  # muted texts, shared by all subscribers who mute them; four bytes per paper
 MAX_READ_AS = 20_000  # interests whose corrections are cached
-MAX_MATCHED = 1_000  # interests, besides those of a shard; each takes eight bytes per paper
+MAX_MATCHED = 1_000  # interests, besides those of a shard; each takes twelve bytes per paper
 _NO_PAPERS = np.array([], np.int32)
 
 
@@ -34,7 +35,7 @@ class InterestMatcher:
         self._papers, self._model, self._indexes = papers, model, indexes
         self.evidence = ranking.EvidenceMatrix(papers)
         self._read_as = LRUCache[str, str](MAX_READ_AS)  # an interest → its correction or translation, or ""
-        # The papers that match an interest better as read than as typed, by the text of the interest.
+        # By the text of an interest: the papers that match it better as read than as typed.
         self._matched_as_read: dict[str, set[int]] = {}
         self._muted = FIFOCache[query_language.Query, ranking.Vector](MAX_CACHED_MUTED)
 
@@ -97,19 +98,19 @@ class InterestMatcher:
         for text, hits in own.items():
             rows, relevance, strength = hits.rows, hits.relevance, hits.strength
             if text in as_read:
-                rows, relevance, strength, better = self._as_typed_and_read(hits, as_read[text])
+                rows, relevance, strength, better = self._merge_matches(hits, as_read[text])
                 self._matched_as_read[text] = {*self.evidence.ids[better].tolist()}
             # The index and the matrix have the same papers in the same order.
             self.evidence.add_columns(text, rows, relevance, strength, hits.excluded)
         return errors
 
-    def _as_typed_and_read(
+    def _merge_matches(
         self, hits: matching.InterestMatches, as_read: matching.InterestMatches
     ) -> tuple[ranking.Vector, ranking.Vector, ranking.Vector, ranking.Vector]:
-        """Return the papers that match an interest as typed or as read, with the higher of the numbers.
+        """Merge the matches of an interest as typed (`hits`) with those of the interest as read.
 
-        The arrays are the papers, their relevance and strength, and the papers that match better as read.
-        Papers are rows of the index.
+        Return four arrays: the papers that match either, their relevance and strength (each the higher of the
+        two), and the papers that match better as read. Papers are given as rows of the index.
         """
         typed, read = np.zeros((2, len(self.evidence.ids))), np.zeros((2, len(self.evidence.ids)))
         typed[:, hits.rows] = hits.relevance, hits.strength
@@ -121,7 +122,7 @@ class InterestMatcher:
     def read_as(self, text: str) -> str:
         """Return the correction or translation of an interest, or "" if it needs none.
 
-        Papers are matched with both interests. Raise InvalidInterest if the interest cannot be parsed.
+        Papers are matched with both texts. Raise InvalidInterest if the interest cannot be parsed.
         """
         if (cached := self._read_as.get(text)) is not None:
             return cached

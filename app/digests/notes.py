@@ -44,9 +44,9 @@ def nothing_matched(edition: str, ranked: Ranked, considered: int) -> str:
 
 
 def _common_causes(pool: CandidatePool, interests: Sequence[str]) -> list[str]:
-    """Return the words that no paper mentions and the fields that no paper has.
+    """Return phrases that name the words that no paper mentions and the fields that no paper has.
 
-    Return nothing if they don't explain why each interest matched nothing.
+    Return no phrases unless each interest has such a word or field.
     """
     words = {text: pool.missing_words(text) for text in interests}
     fields = {text: pool.absent_fields_note(text) for text in interests}

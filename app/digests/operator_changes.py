@@ -23,7 +23,10 @@ from app.storage.models import Paper
 
 @dataclass(frozen=True, slots=True)
 class Editor:
-    """An operator who changes papers. `actor` is the name in the audit log, `now` the time of the change."""
+    """An operator who changes papers. `actor` is the name in the audit log, `now` the time of the change.
+
+    All methods raise NotFound if there is no such paper.
+    """
 
     session: Session
     actor: str

@@ -218,7 +218,7 @@ class DueTimes(NamedTuple):
 
 
 def due_times(subscriber: Subscriber | DueSubscriber, by: datetime) -> DueTimes:
-    """Return the times of the latest edition that was due by then, or else of the subscriber's next one."""
+    """Return the times of a subscriber's latest edition due by `by` or, if none is, of the next one."""
     cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
     return _due_times(*cadence, subscriber.next_due_at or by, by)
 

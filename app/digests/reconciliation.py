@@ -38,7 +38,7 @@ MEANINGS = {
     "uncertain": "it may have arrived, but the relay's reply was lost; resend it, or record that it arrived",
     "unplanned": "due, but not composed yet: the next run composes it",
     "missing": "due, but never composed: the service was not running, or see `paperboy doctor`",
-    "surplus": "composed although nobody was due, which is a fault: see `paperboy doctor`",
+    "surplus": "composed although its subscriber was not due, which is a fault: see `paperboy doctor`",
 }
 
 

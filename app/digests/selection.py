@@ -1,8 +1,8 @@
 """PURE. Select papers for a digest: quotas, the best paper of each interest, and diversity.
 
-Each interest's best paper is selected before any others. Papers are selected one at a time: the next is the
-one with the best score minus its similarity to those already selected (maximal marginal relevance: Carbonell
-and Goldstein 1998).
+Pinned papers are selected first, then each interest's best paper, then the others. Within each group, papers
+are selected one at a time: the next is the one with the best score minus its similarity to those already
+selected (maximal marginal relevance: Carbonell and Goldstein 1998).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from app.digests.ranking import ENOUGH, CandidatePool, Matrix, Ranked, Vector
 from app.relevance import trending
 from app.types import Interest, PaperView
 
-DIVERSITY = 0.3  # λ of MMR
+DIVERSITY = 0.3  # 1 − λ of MMR: the weight of similarity
 CONSIDERED = 4  # candidates considered per place in a digest, if no interest has a quota
 
 BY_PROFILE = Interest("")  # stands for the subscriber's profile, for papers that fit no interest
@@ -48,7 +48,7 @@ class Selection:
 
     ranked: Ranked
     selected: list[SelectedPaper]
-    best_per_interest: frozenset[int]  # selected before all others, whatever their scores
+    first_choices: frozenset[int]  # pinned papers and each interest's best one, whatever their scores
     over_quota: frozenset[int] = frozenset()
 
     @cached_property

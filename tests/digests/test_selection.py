@@ -57,5 +57,5 @@ def test_subscribers_together_get_the_papers_of_each_alone(seed: int) -> None:
         selection.select_for_all(ranked), map(selection._select_by_quota, ranked), strict=True
     ):
         assert together.selected == alone.selected
-        assert together.best_per_interest == alone.best_per_interest
+        assert together.first_choices == alone.first_choices
         assert together.outcomes == alone.outcomes
