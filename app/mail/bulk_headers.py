@@ -43,7 +43,7 @@ def bulk_headers(settings: Settings, edition: str, unsubscribe: str) -> dict[str
     """Return the headers of a digest (RFC 2369, 2919, 8058) whose unsubscribe link is `unsubscribe`."""
     domain, contact = settings.mail_domain, settings.contact_address or settings.from_address
     token = unsubscribe.rpartition("/")[2]
-    # If Paperboy reads no bounce mailbox, a person reads the unsubscribe emails, at the contact address.
+    # If Paperboy reads no bounce mailbox or folder, a person reads unsubscribe emails at the contact address.
     mailto = f"unsubscribe+{token}@{domain}?subject=unsubscribe"
     if not (settings.bounce_mailbox or settings.bounce_folder):
         mailto = f"{contact}?subject=unsubscribe%20{token}"

@@ -82,7 +82,10 @@ class Draft(NamedTuple):
 
 
 class Composer:
-    """A composer and signer of all kinds of mail. Thread-safe. Share one per process: it caches fragments."""
+    """A composer and signer of all kinds of mail. Thread-safe. Share one per process: it caches fragments.
+
+    The constructor raises InvalidSettings if a DKIM key or the sender's name or address is unusable.
+    """
 
     def __init__(self, settings: Settings, signer: LinkSigner, renderer: Renderer) -> None:
         self._settings = settings
@@ -259,7 +262,10 @@ class Composer:
         return b""
 
     def _fingerprint(self, request: MailRequest, message_id: str) -> str:
-        """Return a hash of everything that a message depends on, except its digest, which never changes."""
+        """Return a hash of everything that a message depends on, except its digest.
+
+        Its signature is deleted if the digest changes (see `ledger.removal`).
+        """
         own_values = (
             request.email, request.link_epoch, request.delivery_id, request.subscriber_id, request.edition,
             request.unreadable, message_id, request.issued_at.timestamp(),

@@ -87,7 +87,7 @@ def parse_key(selector: str, pem: bytes) -> Key:
         )  # RFC 8463, 4.2: the bare 32 bytes
         return Key(selector, Algorithm.ED25519, 256, raw, private.sign)
     if not isinstance(private, rsa.RSAPrivateKey):
-        raise ValueError("DKIM supports only RSA and Ed25519 keys")
+        raise ValueError("DKIM supports only RSA and Ed25519 keys: create one with `paperboy key dkim`")
     if private.key_size < MIN_BITS:
         raise ValueError(
             f"it has only {private.key_size} bits, and verifiers reject fewer than {MIN_BITS}: "

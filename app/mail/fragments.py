@@ -1,7 +1,7 @@
 """The parts of digests that many messages share, rendered and encoded once: cards, headings, the shell.
 
-A fragment consists of whole lines of quoted-printable, with placeholders for each reader's values. A message
-is composed by concatenating fragments and values. When decoded, the message equals the output of
+A fragment consists of whole lines of quoted-printable, with placeholders for each subscriber's values. A
+message is composed by concatenating fragments and values. When decoded, the message equals the output of
 `Renderer.render`.
 """
 
@@ -23,7 +23,7 @@ from app.mail.text_limits import LIMIT_STEPS, TextLimits
 from app.text.in_words import count_of_recent
 from app.types import DigestItem, MailKind, PaperUpdate, Section
 
-# Together, the caches use at most a few hundred megabytes, regardless of the number of readers.
+# Together, the caches use at most a few hundred megabytes, regardless of the number of subscribers.
 MAX_CACHED_ITEMS, MAX_CACHED_CARDS, MAX_CACHED_PAPERS = 20_000, 25_000, 8_000
 MAX_CACHED_LINES, MAX_CACHED_SHELLS = 8_000, 64
 _SHARED_FIELDS = tuple(
@@ -115,7 +115,7 @@ class Fragments:
         layout, cached_by_id = list[EncodedSection](), self._cards_by_item[2 * step].get
         for section in sections:
             cards = [
-                # Look up by identity, because the ledger restores the same object for many readers.
+                # Look up by identity, because the ledger restores the same object for many subscribers.
                 cached[1]
                 if (cached := cached_by_id(id(item))) and cached[0] is item
                 else self._cached_card(item, step)

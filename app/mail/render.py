@@ -76,9 +76,9 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class DigestCard:
-    """A paper in a digest: its title and summary with the matching words marked, and a note.
+    """A paper in a digest: its title and summary with the matching words marked, and its reason.
 
-    The note contains the reasons that the marks do not show.
+    The reason leaves out what the marks show.
     """
 
     item: DigestItem
