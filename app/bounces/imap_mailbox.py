@@ -57,7 +57,8 @@ class Mailbox:
     """A source of notices. Processed messages are deleted, and those that cannot be processed are flagged.
 
     Flagged messages are skipped. The connection is closed when `stopping` is set or after `MAX_SESSION`
-    seconds, because a socket timeout does not end a connection on which a byte arrives now and then.
+    seconds, because a socket timeout does not end a connection on which a byte arrives now and then. Entering
+    the context, and all methods, raise MailboxError if the server refuses a command or the connection breaks.
     """
 
     name = "the mailbox"

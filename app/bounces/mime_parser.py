@@ -147,7 +147,10 @@ def _decode_word(match: re.Match[str]) -> str:
 
 
 def _between(body: bytes, boundary: bytes) -> list[bytes]:
-    """Return the texts between boundary lines. Ignore white space around them. The last may be missing."""
+    """Return the texts between boundary lines.
+
+    White space around a boundary is ignored. The closing boundary may be missing.
+    """
     sections: list[list[bytes]] = []
     mark, end = b"--" + boundary, b"--" + boundary + b"--"
     for line in body.split(b"\n"):

@@ -164,8 +164,8 @@ def _unsubscribe(
 ) -> str | None:
     """Unsubscribe the subscriber to whom the first valid token belongs.
 
-    If no token is valid but the sender is a subscriber, send the links to the sender. Return the outcome, or
-    None if neither a token nor the sender belongs to a subscriber.
+    If no token is valid but the sender is a subscriber, send them the email with their preferences and
+    unsubscribe links. Return the outcome, or None if neither a token nor the sender belongs to a subscriber.
     """
     with context.db.write() as session:
         for token in request.tokens:

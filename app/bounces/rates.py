@@ -39,7 +39,7 @@ class ReceiverRate:
         return 100 * self.complaints / max(self.sent, self.complaints, 1)
 
     def is_excessive(self, percent: float) -> bool:
-        """Return whether MIN_COMPLAINTS or more complaints concern `percent` % or more of the emails."""
+        """Return whether there are MIN_COMPLAINTS or more, and complaints reach `percent` % of the emails."""
         return self.complaints >= MIN_COMPLAINTS and self.complaint_percent >= percent
 
     def counts(self) -> str:

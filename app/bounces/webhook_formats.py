@@ -184,7 +184,7 @@ def _bounce(
     paths: tuple[str, ...],
     message_id: str,
 ) -> Notice:
-    """Build a bounce. `declared` is the relay's verdict: True if permanent, False if temporary, or None."""
+    """Build a bounce. `declared` is the relay's verdict: True for permanent, False for temporary, or None."""
     diagnostic = diagnostic[:MAX_REPLY].removeprefix("smtp; ").removeprefix("smtp;")
     diagnosis = responses.diagnose(diagnostic, status=responses.status_in(status), field=True)
     reason, hard, action = diagnosis.reason, diagnosis.hard, diagnosis.action
@@ -237,7 +237,7 @@ def _objects(payload: Any) -> list[dict[str, Any]]:
 def _list(value: Any) -> list[Any]:
     items = value if isinstance(value, list) else []
     if len(items) > MAX_EVENTS:  # do not truncate: the relay would not send the other events again
-        raise InvalidPayload(f"more than {MAX_EVENTS:,} events in one request")
+        raise InvalidPayload(f"the request has more than {MAX_EVENTS:,} events: send fewer at once")
     return items
 
 

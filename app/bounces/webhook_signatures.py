@@ -22,7 +22,7 @@ MAX_AGE = timedelta(hours=25)  # SendGrid retries an event for 24 hours, SNS for
 MAILGUN_MAX_AGE = timedelta(hours=12)  # shorter, as the signature covers no event data; Mailgun retries 8 h
 MAX_CLOCK_ERROR = timedelta(minutes=5)
 _CERTIFICATE = re.compile(r"https://sns\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?/[A-Za-z0-9_-]+\.pem")
-# The fields that the signature covers by message type, in order. Absent fields are left out.
+# By message type: the fields that the signature covers, in order. Absent fields are left out.
 _NOTIFICATION = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
 _SUBSCRIPTION = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
 _SNS_FIELDS = {
