@@ -1,4 +1,7 @@
-"""Add emails and skipped digests to the ledger; find the papers and updates promised to subscribers."""
+"""Add emails and skipped digests to the ledger; find the papers and updates promised to subscribers.
+
+A paper or update is *promised* if it is in a digest that was or will be sent, or may have arrived.
+"""
 
 from __future__ import annotations
 
