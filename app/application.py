@@ -40,7 +40,7 @@ class Application:
     sending: Lock = field(default_factory=Lock)  # held while `pipeline.send` runs in this process
     # Set when emails have been planned that a running `pipeline.send` may have missed.
     more_to_send: Event = field(default_factory=Event)
-    on_shard_planned: list[Callable[[], None]] = field(default_factory=list)  # called after each shard
+    on_batch_planned: list[Callable[[], None]] = field(default_factory=list)  # called after each batch
     stopping: Event = field(default_factory=Event)  # set when the process should exit, so start nothing new
 
     @cached_property
@@ -70,7 +70,7 @@ class Application:
             self.indexes,
             self.snapshots,
             self.stopping,
-            self.on_shard_planned,
+            self.on_batch_planned,
         )
 
     @property

@@ -185,7 +185,7 @@ def train(app: Application, now: datetime) -> TrainingResult:
 def plan(app: Application, now: datetime) -> Counter[str]:
     """Compose the digests that are due now or soon, and store them in the ledger.
 
-    `send` can send each shard as soon as it is planned. Safe to call repeatedly and in several processes at
+    `send` can send each batch as soon as it is planned. Safe to call repeatedly and in several processes at
     once. No job run is recorded if nobody is due.
     """
     time = app.timeline(now)

@@ -54,7 +54,7 @@ _SOME = "SELECT id FROM delivery WHERE created_at < '{old}' LIMIT 100"
 # ruff: noqa: S608 - our own statements
 # The former statements, by the names of the entries in AFTER that replaced them.
 BEFORE = {
-    "plan a shard": "SELECT id FROM subscriber WHERE state = 'active' AND next_due_at <= '{now}'"
+    "plan a batch": "SELECT id FROM subscriber WHERE state = 'active' AND next_due_at <= '{now}'"
     " ORDER BY next_due_at, id LIMIT 250",
     "anything to do": "SELECT id FROM delivery WHERE"
     f" ({_WAITING} AND next_attempt_at <= '{{early}}' AND (give_up_at IS NULL OR give_up_at > '{{early}}'))"
@@ -80,8 +80,8 @@ def _prune(session: Session) -> None:
 
 EARLY = NOW - timedelta(days=1)
 AFTER: dict[str, Callable[[Session], object]] = {
-    "plan a shard": lambda s: s.execute(
-        planning._due(NOW).with_only_columns(col(Subscriber.id)).limit(planning.SHARD)
+    "plan a batch": lambda s: s.execute(
+        planning._due(NOW).with_only_columns(col(Subscriber.id)).limit(planning.BATCH_SIZE)
     ).all(),
     "anything to do": lambda s: ledger.has_work(s, EARLY, Path("nowhere")),
     "give up": lambda s: expiry.expire_overdue(s, EARLY),
@@ -91,7 +91,7 @@ AFTER: dict[str, Callable[[Session], object]] = {
     "totals": ledger.totals,
     "digests of a day": lambda s: ledger.digest_totals_since(s, NOW - timedelta(days=1)),
     "lateness": lambda s: planning.lateness(s, NOW),
-    "promised to a shard": lambda s: ledger.paper_ids_promised(s, range(1, 251), NOW - timedelta(days=7)),
+    "promised to a batch": lambda s: ledger.paper_ids_promised(s, range(1, 251), NOW - timedelta(days=7)),
     "reconciliation of an edition": lambda s: reconciliation.reconcile(s, NOW, "2026-11-20"),
     "ten editions by state": lambda s: ledger.digest_totals_by_edition(s, ledger.editions(s, 10)),
 }

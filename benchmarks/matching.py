@@ -96,8 +96,8 @@ def candidate_pool(
 def rank_batches(
     pool: ranking.CandidatePool, requests: list[ranking.RankingRequest]
 ) -> Iterator[list[ranking.Ranked]]:
-    for start in range(0, len(requests), planning.SHARD):
-        yield ranking.rank(pool, requests[start : start + planning.SHARD])
+    for start in range(0, len(requests), planning.BATCH_SIZE):
+        yield ranking.rank(pool, requests[start : start + planning.BATCH_SIZE])
 
 
 def measure_paperboy(shared: Path) -> dict[str, Any]:

@@ -42,7 +42,7 @@ from app.types import (
 log = structlog.get_logger(__name__)
 
 WEEKLY_DAYS = 8  # days that a weekly digest covers: one more than a week, for papers listed late
-MAX_CACHED_PROFILES = 500  # more than the number of subscribers in a shard
+MAX_CACHED_PROFILES = 500  # more than the number of subscribers in a batch
 
 
 class DueSubscriber(NamedTuple):
@@ -92,8 +92,8 @@ class DigestContext:
     models: ModelStore
     indexes: IndexCache
     snapshots: ledger.SnapshotStore
-    stopping: Event  # set at shutdown, after which no more shards are planned
-    on_shard_planned: Sequence[Callable[[], None]] = ()  # called after each planned shard
+    stopping: Event  # set at shutdown, after which no more batches are planned
+    on_batch_planned: Sequence[Callable[[], None]] = ()  # called after each planned batch
 
 
 class DigestBuilder:

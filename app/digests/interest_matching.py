@@ -24,7 +24,7 @@ from app.types import CardReason, Interest, PaperView
 
 MAX_CACHED_MUTED = 5_000  # muted texts, shared by all subscribers who mute them; four bytes per paper
 MAX_READ_AS = 20_000  # interests whose corrections are cached
-MAX_MATCHED = 1_000  # interests, besides those of a shard; each takes twelve bytes per paper
+MAX_MATCHED = 1_000  # interests, besides those of a batch; each takes twelve bytes per paper
 _NO_PAPERS = np.array([], np.int32)
 
 

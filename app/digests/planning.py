@@ -35,8 +35,8 @@ from app.storage.models import Subscriber, SubscriberState
 from app.subscribers import schedule
 from app.types import Cadence, Digest, Skip
 
-SHARD = 500  # subscribers planned in one transaction
-MANY = 4 * SHARD  # due subscribers that make it worthwhile to load the papers in a second process
+BATCH_SIZE = 500  # subscribers planned in one transaction
+MANY = 4 * BATCH_SIZE  # due subscribers that make it worthwhile to load the papers in a second process
 TRY_AGAIN = timedelta(hours=1)  # after planning failed for a subscriber
 
 # Change all rows in one statement on PostgreSQL, where a statement takes longer than a change to a row.
@@ -62,7 +62,7 @@ def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = No
     If `ids` is given, plan only digests of these subscribers that are due already. The outcomes are
     "planned", "skipped", "planned_before" (by an earlier run) and "not_planned" (because of an error).
 
-    Planning stops between two shards at shutdown. Raise ClockError if the time cannot be trusted. In both
+    Planning stops between two batches at shutdown. Raise ClockError if the time cannot be trusted. In both
     cases, subscribers who have not been planned yet stay due.
     """
     counts = Counter[str]()
@@ -78,10 +78,10 @@ def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = No
             recent = paper_updates.load(session, now)
         _match_ahead(context, builder, all_due)
         while not context.stopping.is_set() and (
-            shard := _plan_shard(context, builder, recent, all_due, now, soon)
+            batch := _plan_batch(context, builder, recent, all_due, now, soon)
         ):
-            counts += shard
-            for callback in context.on_shard_planned if ids is None else ():
+            counts += batch
+            for callback in context.on_batch_planned if ids is None else ():
                 callback()
             _match_ahead(context, builder, all_due)
     builder.close()
@@ -124,15 +124,15 @@ def _due(by: datetime, ids: Collection[int] | None = None) -> SelectOfScalar[Sub
 
 
 def _match_ahead(context: DigestContext, builder: DigestBuilder, all_due: SelectOfScalar[Subscriber]) -> None:
-    """Match the next shard's interests, feedback and muted words before locking any rows.
+    """Match the next batch's interests, feedback and muted words before locking any rows.
 
     Matching is slow, and would hold the locks for longer. This does nothing on SQLite, which locks no rows.
     """
     if not context.db.locks_rows:
         return
     with context.db.read() as session:
-        shard = all_due.with_only_columns(col(Subscriber.id), col(Subscriber.muted)).limit(SHARD)
-        muted = {row.id: row.muted for row in session.execute(shard)}
+        batch = all_due.with_only_columns(col(Subscriber.id), col(Subscriber.muted)).limit(BATCH_SIZE)
+        muted = {row.id: row.muted for row in session.execute(batch)}
         interests = subscribers.interests_of(session, muted)
         feedback = subscribers.feedback_for_ranking(session, muted)
     # An error that is suppressed here is raised again, and logged, when its subscriber is planned.
@@ -163,10 +163,10 @@ def preview_due(context: DigestContext, now: datetime, ids: Iterable[int] | None
         recent = paper_updates.load(session, now)
         ids = [row.id or 0 for row in session.exec(_due(now))] if ids is None else ids
     remaining = iter(ids)
-    while shard := list(itertools.islice(remaining, SHARD)):
+    while batch := list(itertools.islice(remaining, BATCH_SIZE)):
         with context.db.read() as session:
-            in_shard = select(Subscriber).where(in_array(session, col(Subscriber.id), shard))
-            rows = session.exec(in_shard.order_by(col(Subscriber.id))).all()
+            in_batch = select(Subscriber).where(in_array(session, col(Subscriber.id), batch))
+            rows = session.exec(in_batch.order_by(col(Subscriber.id))).all()
             requests = digest_requests(session, rows, builder.earliest_possible_delivery)
             addresses = {row.id: row.email for row in rows}
             updates = paper_updates.for_digests(session, recent, requests)
@@ -234,7 +234,7 @@ def _due_times(cadence: Cadence, weekday: int, hour: int, zone: str, due: dateti
     return DueTimes(schedule.edition(zone, due), due, following_due)
 
 
-def _plan_shard(
+def _plan_batch(
     context: DigestContext,
     builder: DigestBuilder,
     recent: RecentUpdates,
@@ -242,7 +242,7 @@ def _plan_shard(
     now: datetime,
     soon: datetime,
 ) -> Counter[str]:
-    """Plan the SHARD subscribers who have been due the longest. Return an empty count if there are none.
+    """Plan the next batch of subscribers, longest due first. Return an empty count if nobody is due.
 
     PostgreSQL locks their rows, and skips those that another process is planning. On SQLite, a lock would
     block every sender, so digests are composed without a lock. If the database has changed in the meantime,
@@ -280,12 +280,12 @@ def _compose(
     all_due: SelectOfScalar[Subscriber],
     soon: datetime,
 ) -> tuple[list[DigestRequest], list[Entry]]:
-    """Compose the next shard's digests, each for the subscriber's latest edition that is due.
+    """Compose the next batch's digests, each for the subscriber's latest edition that is due.
 
     Log subscribers whose row is invalid, and compose nothing for them.
     """
-    shard = all_due.with_only_columns(*_COLUMNS).limit(SHARD).with_for_update(skip_locked=True)
-    rows = _load(session, shard)
+    batch = all_due.with_only_columns(*_COLUMNS).limit(BATCH_SIZE).with_for_update(skip_locked=True)
+    rows = _load(session, batch)
     requests = digest_requests(session, rows, builder.earliest_possible_delivery)
     due_requests, all_times = list[DigestRequest](), list[DueTimes]()
     for request in requests:
@@ -323,7 +323,7 @@ def _write_down(
     now: datetime,
     soon: datetime,
 ) -> Counter[str]:
-    """Enter the shard's digests in the ledger and set its subscribers' next due time.
+    """Enter the batch's digests in the ledger and set its subscribers' next due time.
 
     Hold new editions if they need approval, and the first digests of imported subscribers.
     """

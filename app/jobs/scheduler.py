@@ -41,12 +41,12 @@ def running(app: Application) -> Iterator[BackgroundScheduler]:
             misfire_grace_time=None,  # run late rather than not at all, e.g. after a laptop was asleep
         )
     scheduler.start()
-    app.on_shard_planned.append(partial(_send_soon, app, scheduler))
+    app.on_batch_planned.append(partial(_send_soon, app, scheduler))
     try:
         yield scheduler
     finally:
         app.stopping.set()
-        app.on_shard_planned.clear()
+        app.on_batch_planned.clear()
         scheduler.shutdown(wait=True)
 
 

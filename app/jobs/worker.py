@@ -93,7 +93,7 @@ class Worker:
 
     def start(self) -> None:
         """Start taking jobs as soon as the database is reachable."""
-        self._app.on_shard_planned.append(self._send_soon)
+        self._app.on_batch_planned.append(self._send_soon)
         self._thread.start()
 
     def stop(self) -> None:
@@ -106,7 +106,7 @@ class Worker:
             with suppress(RuntimeError):  # the loop was closed in the meantime
                 self._loop.call_soon_threadsafe(self._stop_lanes)
             self._thread.join(STOP_AGAIN_SECONDS)
-        self._app.on_shard_planned.clear()
+        self._app.on_batch_planned.clear()
 
     def _stop_lanes(self) -> None:
         for lane in self._lanes.values():

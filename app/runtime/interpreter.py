@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock
 
-COLLECT_AFTER = 500_000  # new objects, instead of 700: planning a shard creates 300,000
+COLLECT_AFTER = 500_000  # new objects, instead of 700: planning a batch creates 300,000
 SWITCH_AFTER = 0.0005  # seconds, instead of 0.005
 ARENAS = 2
 _M_ARENA_MAX = -8  # from glibc's malloc.h

@@ -103,7 +103,7 @@ def test_paper_hidden_during_a_planning_run_is_left_out(app: Application) -> Non
     with app.db.write() as session:
         Editor(session, "desk", AHEAD).hide(1)
     planning._match_ahead(app.digest_context, builder, due)
-    planning._plan_shard(app.digest_context, builder, recent, due, AHEAD, AHEAD + timedelta(minutes=10))
+    planning._plan_batch(app.digest_context, builder, recent, due, AHEAD, AHEAD + timedelta(minutes=10))
     assert digests(app) == [[MORE]]
 
 

@@ -182,7 +182,7 @@ def test_updates_on_a_paper_hidden_during_a_planning_run_are_left_out(app: Appli
         builder, recent = DigestBuilder(app.digest_context, session, now), paper_updates.load(session, now)
     with app.db.write() as session:
         Editor(session, "desk", now).hide(1)
-    planning._plan_shard(app.digest_context, builder, recent, planning._due(now), now, now)
+    planning._plan_batch(app.digest_context, builder, recent, planning._due(now), now, now)
     with app.db.read() as session:
         content = session.exec(select(DigestContent).order_by(col(DigestContent.delivery_id).desc())).first()
     assert content

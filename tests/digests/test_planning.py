@@ -1,4 +1,4 @@
-"""Test planning: digests are composed ahead, by shards of readers, and sent when due."""
+"""Test planning: digests are composed ahead, by batches of readers, and sent when due."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_planned_digest_does_not_change_with_its_papers(app: Application) -> Non
 
 
 def test_unstorable_digest_affects_only_its_reader(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rest of the shard is planned, and Alice is tried again after an hour."""
+    """The rest of the batch is planned, and Alice is tried again after an hour."""
     original = DigestBuilder.digest
 
     def digest(self: DigestBuilder, reader: Subscriber, *of: object) -> object:
@@ -287,9 +287,9 @@ def test_unreadable_earlier_digest_does_not_stop_planning(app: Application) -> N
     assert planning.plan(app.digest_context, HOUR) == {"planned": 1}
 
 
-def test_shards_share_paper_snapshots(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_share_paper_snapshots(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """A paper has one snapshot a day."""
-    monkeypatch.setattr(planning, "SHARD", 2)
+    monkeypatch.setattr(planning, "BATCH_SIZE", 2)
     with app.db.write() as session:
         for number in range(5):
             factories.add_subscriber(session, f"reader{number}@example.org", ["agents"], HOUR)
@@ -304,7 +304,7 @@ def test_readers_with_the_same_rare_interest_follow_one_another(
     app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are ordered by their newest interest, however they got it."""
-    monkeypatch.setattr(planning, "SHARD", 2)
+    monkeypatch.setattr(planning, "BATCH_SIZE", 2)
     common, *rare = (Interest(text) for text in ("language agents", "bees", "wasps"))
     with app.db.write() as session:
         for number in range(6):
@@ -323,12 +323,12 @@ def test_readers_with_the_same_rare_interest_follow_one_another(
 
 
 @pytest.mark.once
-def test_shutdown_stops_planning_between_shards(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shutdown_stops_planning_between_batches(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bob stays due."""
-    monkeypatch.setattr(planning, "SHARD", 1)
+    monkeypatch.setattr(planning, "BATCH_SIZE", 1)
     with app.db.write() as session:
         factories.add_subscriber(session, "bob@example.org", ["language agents"], HOUR)
-    app.on_shard_planned.append(app.stopping.set)
+    app.on_batch_planned.append(app.stopping.set)
     assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
     with app.db.read() as session:
         assert planning.anyone_due(app.digest_context, session, AHEAD)
@@ -369,21 +369,21 @@ def test_preferences_are_loaded_once_if_nothing_changes(
 
     monkeypatch.setattr(planning, "digest_requests", count)
     assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
-    assert calls == [1, 0]  # the second shard is empty
+    assert calls == [1, 0]  # the second batch is empty
 
 
 @pytest.mark.timeout(300)
-def test_digests_of_a_shard_equal_those_planned_one_by_one(
+def test_digests_of_a_batch_equal_those_planned_one_by_one(
     app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planning shares all it can between the readers of a shard. None of this may change a digest."""
+    """Planning shares all it can between the readers of a batch. None of this may change a digest."""
     monkeypatch.setattr(app.models, "current", lambda session: sample_archive.trained_model())
     add_varied_readers(app, 24)
     whole = plan_two_days(app)
     with app.db.write() as session:
         session.execute(delete(Delivery))
         session.execute(update(Subscriber).values(next_due_at=HOUR))
-    monkeypatch.setattr(planning, "SHARD", 1)
+    monkeypatch.setattr(planning, "BATCH_SIZE", 1)
     one_by_one = plan_two_days(app)
     assert one_by_one == whole
     assert len({digest.picks for digest in whole if isinstance(digest, Digest)}) > 12

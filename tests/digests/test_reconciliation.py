@@ -87,11 +87,11 @@ def test_deleted_delivery_is_missing(app: Application, lose: Callable[[Session],
     assert result.describe_faults() == "1 digest due but missing from the ledger"
 
 
-def test_unplanned_shard_is_missing(app: Application) -> None:
+def test_unplanned_batch_is_missing(app: Application) -> None:
     """Readers are rescheduled, but no rows are written."""
     with app.db.write() as session:
-        shard = update(Subscriber).where(col(Subscriber.next_due_at) <= NOW)
-        session.execute(shard.values(next_due_at=HOUR + DAY))
+        batch = update(Subscriber).where(col(Subscriber.next_due_at) <= NOW)
+        session.execute(batch.values(next_due_at=HOUR + DAY))
     result = reconcile_at(app)
     assert (result.due, result.unplanned, result.missing, result.is_consistent) == (3, 0, 3, False)
     planning.plan(app.digest_context, HOUR + DAY)

@@ -159,17 +159,17 @@ def test_sending_during_planning(
     app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Alice's digest is sent while Bob's is still planned."""
-    monkeypatch.setattr(planning, "SHARD", 1)
+    monkeypatch.setattr(planning, "BATCH_SIZE", 1)
     monkeypatch.setattr(clock, "_ahead", now - clock.system_time())
     with app.db.write() as session:
         source = factories.add_source(session, now)
         factories.add_paper(session, source, "Agents that Plan", now.date(), now)
         for name in ("alice", "bob"):
             factories.add_subscriber(session, f"{name}@example.org", ["agents"], now)
-    shards, match_ahead = itertools.count(), planning._match_ahead
+    batches, match_ahead = itertools.count(), planning._match_ahead
 
     def wait_for_the_first(*args: Any) -> None:
-        if next(shards) == 1:
+        if next(batches) == 1:
             mail_server.wait_for(1)
         match_ahead(*args)
 

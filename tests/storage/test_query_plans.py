@@ -38,7 +38,7 @@ LARGE = ("delivery", "event", "subscriber", "digest_content")
 NEWEST = range(
     (large_ledger.DAYS - 1) * large_ledger.READERS + 1, (large_ledger.DAYS - 1) * large_ledger.READERS + 301
 )
-SHARD = range(1, 251)
+BATCH = range(1, 251)
 RESEND = UncertainPolicy.RESEND
 
 
@@ -107,12 +107,12 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "whether anybody is due": lambda s: s.execute(
         planning._due(NOW).with_only_columns(col(Subscriber.id)).limit(1)
     ).first(),
-    "a shard to plan": lambda s: s.exec(
+    "a batch to plan": lambda s: s.exec(
         planning._due(NOW).limit(250).with_for_update(skip_locked=True)
     ).all(),
     "wake": lambda s: subscribers.end_expired_pauses(s, NOW),
     "lateness": lambda s: planning.lateness(s, NOW),
-    "promised": lambda s: ledger.paper_ids_promised(s, SHARD, NOW - timedelta(days=7)),
+    "promised": lambda s: ledger.paper_ids_promised(s, BATCH, NOW - timedelta(days=7)),
     "claim": lambda s: ledger.claim(s, owner="me", now=NOW),
     "may still leave": lambda s: ledger.still_sendable(s, "sender", NOW),
     "prolong": lambda s: claims.renew_lease(s, "sender", NOW),
@@ -148,7 +148,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "prune events": lambda s: ledger.prune_events(s, NOW),
     "the editions": lambda s: ledger.editions(s, 51),
     "the next editions": lambda s: ledger.editions(s, 51, "2026-11-15"),
-    "suppressed": lambda s: suppression.reasons_for(s, [f"reader.{number}@example.org" for number in SHARD]),
+    "suppressed": lambda s: suppression.reasons_for(s, [f"reader.{number}@example.org" for number in BATCH]),
     "mail": lambda s: repository.enqueue_requested_mail(s, a_reader(s), MailKind.MANAGE, NOW),
     "schedule": lambda s: repository.reschedule(s, a_reader(s), NOW),
     "emails of a receiver today": lambda s: daily_limits.use_today(s, {"google"}, NOW),
@@ -156,13 +156,13 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "signing ahead": lambda s: ledger.lock_unsigned(s, NOW, limit=200),
     "find": lambda s: subscribers.find(s, "reader.77@example.org"),
 }
-# Small sorts: the rows of a subscriber, of a shard, or of waiting emails.
+# Small sorts: the rows of a subscriber, of a batch, or of waiting emails.
 SORTING: dict[str, Callable[[Session], object]] = {
     "warm-up": lambda s: ledger.warm_up_status(s, WarmUp(NOW.date(), 50, 2), NOW),
-    "updates": lambda s: ledger.promised_content(s, SHARD, NOW - timedelta(days=7), {1}, {NOW.date()}),
-    "silences": lambda s: ledger.skipped_since_last_digest(s, SHARD, NOW - timedelta(days=7)),
-    "wishes": lambda s: subscribers.interests_of(s, SHARD),
-    "feedback": lambda s: subscribers.feedback_for_ranking(s, SHARD),
+    "updates": lambda s: ledger.promised_content(s, BATCH, NOW - timedelta(days=7), {1}, {NOW.date()}),
+    "silences": lambda s: ledger.skipped_since_last_digest(s, BATCH, NOW - timedelta(days=7)),
+    "wishes": lambda s: subscribers.interests_of(s, BATCH),
+    "feedback": lambda s: subscribers.feedback_for_ranking(s, BATCH),
     "letters": lambda s: claims.load_claimed(s, NEWEST, ledger.SnapshotStore(), NOW),
     "history": lambda s: subscribers.history(s, 77),
     "waiting": lambda s: ledger.waiting_mails(s),

@@ -400,7 +400,7 @@ def test_feedback_is_exported_and_erased(
 def test_an_invalid_list_of_ignored_authors_is_treated_as_empty(
     app: Application, now: datetime, stored: str
 ) -> None:
-    """Planning of the shard does not fail."""
+    """Planning of the batch does not fail."""
     with app.db.write() as session:
         paper = factories.add_paper(
             session, factories.add_source(session, now), "One", now.date(), now, authors=["Ada"]

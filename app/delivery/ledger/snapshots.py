@@ -4,7 +4,7 @@
 "papers", "why", "marks", "scores", "reasons"}]}. The items of a section are stored as columns of equal
 length: "cards" contains the ids of snapshots, "why" contains indexes into "reasons", which lists each reason
 once, and "marks" contains texts, which can be keys of a cache (see `_decode_marks`). The other fields of an
-item are in its snapshot. A reason that at least MIN_SHARING subscribers in a shard receive is stored in
+item are in its snapshot. A reason that at least MIN_SHARING subscribers in a batch receive is stored in
 a separate snapshot, together with its marks. In that case, "reasons" contains the id of that snapshot, and
 the item's marks are empty. If a digest has updates on earlier papers, "updates" contains [kind, paper id,
 title, URL] for each item.
@@ -41,7 +41,7 @@ SHARED_FIELDS = tuple(field.name for field in fields(DigestItem) if field.name n
 # Snapshots omit values that equal these defaults, which saves a tenth of their size. So a default must never
 # change.
 _DEFAULTS = {field.name: field.default for field in fields(DigestItem)}
-MIN_SHARING = 5  # subscribers in a shard; for fewer, copies in their digests take less space than a snapshot
+MIN_SHARING = 5  # subscribers in a batch; for fewer, copies in their digests take less space than a snapshot
 A_DAY = timedelta(days=1)
 MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 15_000, 25_000  # for reading
 MAX_ENCODED_ITEMS = 20_000  # for storing
