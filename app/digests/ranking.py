@@ -212,8 +212,8 @@ class CandidatePool:
         return {}
 
     @cached_property
-    def has_all_vectors(self) -> bool:
-        """True if each paper in the pool has a vector, and their similarities fit into memory."""
+    def can_compare_all(self) -> bool:
+        """True if each paper in the pool has a vector, and the matrix of similarities fits into memory."""
         return self.vectors.keys() >= self.papers.keys() and len(self.matches.ids) <= MAX_COMPARED
 
     @cached_property

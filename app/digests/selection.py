@@ -74,7 +74,7 @@ def select_for_all(all_ranked: Sequence[Ranked]) -> list[Selection]:
     Most subscribers set no quotas. Their papers are selected together, because numpy takes about as long for
     one subscriber as for a hundred.
     """
-    together = [ranked for ranked in all_ranked if ranked.pool.has_all_vectors and not _has_quota(ranked)]
+    together = [ranked for ranked in all_ranked if ranked.pool.can_compare_all and not _has_quota(ranked)]
     selections = iter(_selections(together, _select_columns(together)) if together else ())
     is_together = set(map(id, together))
     return [

@@ -151,7 +151,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "suppressed": lambda s: suppression.reasons_for(s, [f"reader.{number}@example.org" for number in BATCH]),
     "mail": lambda s: repository.enqueue_requested_mail(s, a_reader(s), MailKind.MANAGE, NOW),
     "schedule": lambda s: repository.reschedule(s, a_reader(s), NOW),
-    "emails of a receiver today": lambda s: daily_limits.use_today(s, {"google"}, NOW),
+    "emails of a receiver today": lambda s: daily_limits.count_sent_today(s, {"google"}, NOW),
     "papers with updates": lambda s: updated_papers.changed_since(s, NOW - timedelta(days=60)),
     "signing ahead": lambda s: ledger.lock_unsigned(s, NOW, limit=200),
     "find": lambda s: subscribers.find(s, "reader.77@example.org"),

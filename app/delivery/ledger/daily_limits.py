@@ -56,7 +56,7 @@ def defer_excess(
         return {}
     rows = {row.id: row for row in session.execute(_recipients(session, claimed_ids))}
     receivers = {number: provider_of(row.email) for number, row in rows.items()}
-    used = use_today(session, set(receivers.values()), now) + _leased(session, exclude=receivers)
+    used = count_sent_today(session, set(receivers.values()), now) + _leased(session, exclude=receivers)
     tomorrow = _midnight(now) + timedelta(days=1)
     excess: dict[int, SkipReason] = {}
     for number in claimed_ids:
@@ -79,8 +79,8 @@ def _recipients(session: Session, ids: Collection[int]):  # type: ignore[no-unty
     return joined.where(in_array(session, col(Delivery.id), ids))
 
 
-def use_today(session: Session, receivers: Collection[str] | None, now: datetime) -> Counter[str]:
-    """Count the emails sent to each receiver on this UTC day. The query reads only an index."""
+def count_sent_today(session: Session, receivers: Collection[str] | None, now: datetime) -> Counter[str]:
+    """Count the emails sent on this UTC day to each of `receivers` (None: all). Read only an index."""
     receiver = col(Delivery.receiver)
     sent = select(receiver, func.count()).where(
         receiver.is_not(None), col(Delivery.sent_at) >= _midnight(now)
@@ -103,7 +103,7 @@ def warm_up_status(session: Session, warm_up: WarmUp | None, now: datetime) -> W
     """Return the warm-up's progress and the number of emails to each receiver, or None without a warm-up."""
     if warm_up is None:
         return None
-    sent, receiver = use_today(session, None, now), col(Delivery.receiver)
+    sent, receiver = count_sent_today(session, None, now), col(Delivery.receiver)
     deferred = select(receiver, func.count()).where(
         col(Delivery.state).in_(WAITING_STATES),
         col(Delivery.next_attempt_at) > now,
