@@ -200,7 +200,7 @@ def test_mail_is_traced_by_ids_and_not_by_addresses(
     planned, recorded = by_event["digests planned"], by_event["emails recorded"]
     assert (planned["editions"], planned["deliveries"]) == ([edition], [ids[0], ids[-1]])
     assert (recorded["editions"], sum(recorded["states"].values())) == ([edition], 3)
-    unsent = {line["delivery"]: line for line in lines if line["event"] == "mail not sent"}
+    unsent = {line["delivery"]: line for line in lines if line["event"] == "email not sent"}
     assert {number: (line["edition"], line["state"]) for number, line in unsent.items()} == {
         mails[2].id: (edition, "failed"),
         mails[3].id: (edition, "deferred"),

@@ -32,7 +32,7 @@ def log_results(
         outcome = attempt.result.outcome
         if outcome not in (SendOutcome.ACCEPTED, SendOutcome.NOT_ATTEMPTED, SendOutcome.WITHDRAWN):
             log.info(
-                "mail not sent",
+                "email not sent",
                 delivery=attempt.delivery_id,
                 edition=editions[attempt.delivery_id],
                 state=states.get(attempt.delivery_id, TAKEN_OVER),

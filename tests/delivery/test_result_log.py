@@ -23,7 +23,7 @@ def test_a_batch_and_each_failure_are_logged() -> None:
     with capture_logs() as lines:
         result_log.log_results(batch, states, {**dict.fromkeys(outcomes, "2026-11-20"), 2: "2026-11-19"})
     level = {"log_level": "info"}
-    of_mail = {**level, "event": "mail not sent"}
+    of_mail = {**level, "event": "email not sent"}
     assert lines == [
         {
             **level,
