@@ -4,7 +4,7 @@ query_language   PURE: parse interests: words, phrases, exclusions, filters
 mute_suggestions  PURE: suggest words of a paper that its reader may want to mute
 vocabulary       PURE: the words of papers in their usual spelling
 misspellings     PURE: find the most likely correction of a misspelt word
-translations     PURE: translate terms of the field into English
+translations     PURE: translate technical terms into English
 suggestions      PURE: correct interests with the archive's vocabulary, and suggest other topics
 bm25             PURE: papers as rows of term weights: BM25F, TF-IDF
 vector_space     PURE: the LSA space of an archive, and the papers that serve as examples

@@ -55,7 +55,7 @@ class SearchPage:
     searchable: int = 0  # the number of papers indexed so far, or 0 if all are
     absent_fields: tuple[str, ...] = ()  # fields that the query requires and no paper has
     hint: InterestHint | None = None  # on the first page only
-    by_author: str = ""  # a query with the filter `author:`, if the words name an author; as `hint`
+    by_author: str = ""  # a query with the filter `author:`, if the words name an author; first page only
 
 
 class ArchiveSearch:
@@ -75,8 +75,8 @@ class ArchiveSearch:
     def search(self, query: Query | None, only: PaperFilter, start: int, size: int) -> SearchPage:
         """Return a page of the papers that match `query`, best first.
 
-        If `query` is None, return a page of all papers, newest first. Raise NotReady if there is no index
-        yet, and InvalidInterest if the query has too many phrases.
+        If `query` is None, return a page of all papers, newest first. Raise NotReady if there is no
+        readable index yet, and InvalidInterest if the query has too many phrases.
         """
         if query is None:
             with self._db.read() as session:
@@ -150,7 +150,10 @@ class ArchiveSearch:
         return self._stopping.is_set() or not main_thread().is_alive()
 
     def _wait_for_index(self) -> tuple[IndexReader, CandidateRanker]:
-        """Return the index. If there is none yet, start to build it, and wait up to FIRST_INDEX_SECONDS."""
+        """Return the index. If there is none yet, start to build it, and wait up to FIRST_INDEX_SECONDS.
+
+        Raise NotReady if it cannot be used by then, or if MAX_WAITING visitors are already waiting.
+        """
         # Do not hold a session while waiting: the thread that builds the index needs one.
         self._usable.clear()
         if opened := self._open_current():
@@ -180,7 +183,7 @@ class ArchiveSearch:
                 except DamagedIndex as error:
                     self._opened = None
                     if self._updater.folder.version_in_use() == version:
-                        log.error("the search index cannot be read", error=str(error))
+                        log.error("the search index cannot be read and will be built again", error=str(error))
                         mark_damaged(version)
                         return None
                     # Another process has replaced and removed the version, so try the new one.
@@ -197,7 +200,7 @@ class ArchiveSearch:
 
     def _discard(self, reader: IndexReader) -> None:
         """Stop using a damaged version, and start to build a new one."""
-        log.error("the search index is damaged", version=reader.version.name)
+        log.error("the search index is damaged and will be built again", version=reader.version.name)
         self._opened = None
         mark_damaged(reader.version)
         self.start_refresh()

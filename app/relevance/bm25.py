@@ -2,8 +2,9 @@
 
 An impact is what a term in a paper adds to the paper's score for each interest that contains the term:
 idf · w·(k1+1) / (w+k1), where w is the term's weighted frequency in BM25F (Robertson, Zaragoza, Taylor
-2004: title ×2, k1 1.2, b 0.6). Pairs of neighbouring stems count 0.7 times as much as stems (k1 0.8). The
-score of a paper is the sum of its impacts, so a single sparse product scores many papers for many interests.
+2004), with title ×2, k1 1.2 and b 0.6. Pairs of neighbouring stems count 0.7 times as much as stems (k1 0.8).
+The score of a paper is the sum of its impacts, so a single sparse product scores many papers for many
+interests.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def with_expansions(text: Sequence[str], expansions: Expansions) -> Iterator[str
 
 
 def count_matrix(texts: Iterable[Iterable[str]], columns: Mapping[str, int]) -> sparse.csr_matrix:
-    """Return a (texts, terms) matrix of the number of occurrences. Skip terms without a column."""
+    """Return a (texts, terms) matrix of term counts. Skip terms without a column."""
     counts = indicator_matrix(texts, columns)
     counts.sum_duplicates()
     return counts

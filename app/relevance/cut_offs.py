@@ -1,4 +1,4 @@
-"""PURE. Convert agreement (see `scoring`) to relevance, relative to the cut-off for sending a paper.
+"""PURE. Convert agreement (z, see `scoring`) to relevance, relative to the cut-off for sending a paper.
 
 Interests differ in how many papers are about them, so each has its own cut-off: the z that a paper needs to
 be sent. The number of papers in a sample of the archive that are about the interest is estimated as the
@@ -19,10 +19,11 @@ from app.relevance.bm25 import Matrix
 # Measured by `benchmarks/relevance.py`; docs/benchmarks.md lists the alternatives that were tried.
 FLOOR = 0.33  # the relevance that a paper needs for a digest
 # With z' = z − cut-off + FLOOR_Z, evidence is softplus(z' − EVIDENCE_OFFSET) minus its value at
-# z' = MIN_AGREEMENT, and almost 0 if this difference is negative or z is at most MIN_AGREEMENT. Relevance is
-# 1 − exp(−evidence / EVIDENCE_SCALE). Combining relevances as 1 − Π (1 − r) adds up their evidence.
+# z' = MIN_AGREEMENT, divided by EVIDENCE_SCALE. It is almost 0 if this difference is negative or z is at most
+# MIN_AGREEMENT. Relevance is 1 − exp(−evidence), so combining relevances as 1 − Π (1 − r) adds up their
+# evidence.
 EVIDENCE_OFFSET, EVIDENCE_SCALE, MIN_AGREEMENT = 2.0, 8.0, 1.0
-WEAK_EVIDENCE = 0.001  # per unit of z: enough to order such papers, but too little to add up
+WEAK_EVIDENCE = 0.001  # per unit of z: enough to order weak matches, but too little to add up
 # The z at which relevance is FLOOR for an interest whose cut-off is not known.
 FLOOR_Z = EVIDENCE_OFFSET + math.log(
     math.expm1(math.log1p(math.exp(MIN_AGREEMENT - EVIDENCE_OFFSET)) - EVIDENCE_SCALE * math.log1p(-FLOOR))

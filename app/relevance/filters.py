@@ -84,7 +84,7 @@ class Filters:
 
     @cached_property
     def frequent_categories(self) -> list[str]:
-        """The categories of the papers, as they spell them, those with the most papers first."""
+        """Return the MAX_FREQUENT_CATEGORIES categories with the most papers, as the papers spell them."""
         counts = Counter(category for paper in self._papers for category in dict.fromkeys(paper.categories))
         return [category for category, _ in counts.most_common(MAX_FREQUENT_CATEGORIES)]
 
@@ -99,7 +99,7 @@ class Filters:
             yield "it does not contain a phrase in quotes", ~self._texts[0].containing(phrase)
         for name in dict.fromkeys(query.names):
             if belongs_together(name, self._abbreviations, self._statistics):
-                yield "it does not contain a name with a hyphen as a whole", ~self._mentioning(name)
+                yield "it does not contain a hyphenated name as a whole", ~self._mentioning(name)
         for field, values in query.required.items():
             if field in _ABSENT:
                 attribute, reason = _ABSENT[field]
@@ -194,6 +194,9 @@ def belongs_together(
 
 
 def in_categories(category: str, names: Sequence[str]) -> bool:
-    """Return True if a category is one of `names`, or a subcategory of one: `cs.CL` is in `cs`."""
+    """Return True if a category is one of `names`, or a subcategory of one: `cs.CL` is in `cs`.
+
+    `names` must be in lower case.
+    """
     own = category.casefold()
     return any(own == name or own.startswith(f"{name}.") for name in names)

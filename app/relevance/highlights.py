@@ -45,11 +45,11 @@ class Field:
     implied: Mapping[str, Sequence[int]]  # terms → the positions of the tokens that may imply them
 
     def __contains__(self, term: str) -> bool:
-        """Return True if a token is a term or may imply it."""
+        """Return True if a token is the term or may imply it."""
         return term in self._first_positions or term in self.implied
 
     def positions(self, term: str) -> list[int]:
-        """Return the positions, in order, of the tokens that are a term or may imply it."""
+        """Return the positions, in order, of the tokens that are the term or may imply it."""
         stems, positions = self.tokens.stems, list[int]()
         if (position := self._first_positions.get(term)) is not None:
             positions.append(position)
@@ -61,7 +61,7 @@ class Field:
 
     @cached_property
     def _first_positions(self) -> Mapping[str, int]:
-        """The first position of each stem. A list of all positions would take twice the memory."""
+        """Return the first position of each stem. A list of all positions would take twice the memory."""
         stems = self.tokens.stems
         return dict(zip(reversed(stems), range(len(stems) - 1, -1, -1), strict=True))
 
@@ -180,7 +180,7 @@ class PaperText:
         )
 
     def mentions(self, stem: str) -> bool:
-        """Return True if a word, a folded word, or a word within a folded word has this stem."""
+        """Return True if a word, or a word within a folded word, has this stem or implies it."""
         return any(stem in field for field in self._folded_fields) or stem in self._stems_in_folded_words
 
     def are_together(self, terms: Set[str], others: Set[str]) -> bool:

@@ -12,7 +12,7 @@ from app.relevance.model import RelevanceModel
 from app.types import PaperView
 
 MAX_INDEXES = 3  # today's candidates, those of the last few weeks, and one day that a visitor opens
-MOSTLY_SAME = 0.75  # of the papers in either of two indexes: the newer one replaces the older one
+MOSTLY_SAME = 0.75  # if two indexes share this part of their papers, the newer replaces the older one
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ class _QueryWords:
     terms: Sequence[str]  # folded
     tokens_by_term: Sequence[tuple[str, Sequence[Token]]]  # the words that each folded term stands for
     stop_words: frozenset[str]  # those that may matter beside another word, such as "use"
-    sought: str  # the interest from the first to the last word that is searched for
+    searched_text: str  # the interest from the first to the last word that is searched for
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class InterestMatches:
 
     @property
     def size(self) -> int:
-        """The approximate number of bytes in memory."""
+        """Return the approximate size in memory, in bytes."""
         arrays = self.rows.nbytes + self.relevance.nbytes + self.strength.nbytes
         arrays += self.direction.vector.nbytes if self.direction else 0
         return int(arrays) + 32 * len(self.excluded | self.organization_rows) + USUAL_REASONS_BYTES
@@ -119,7 +119,7 @@ class InterestMatches:
 
 
 class MatchCache:
-    """The recent matches of all indexes that share it, up to MAX_CACHED_BYTES. Thread-safe."""
+    """A cache of recent matches for all indexes that share it, up to MAX_CACHED_BYTES. Thread-safe."""
 
     def __init__(self) -> None:
         self._matches = LRUCache[tuple[object, Query], InterestMatches](
@@ -128,12 +128,12 @@ class MatchCache:
         self._lock = Lock()
 
     def get(self, index: object, query: Query) -> InterestMatches | None:
-        """Return the matches of a query with the index that this object identifies, or None."""
+        """Return the cached matches of a query, or None. `index` identifies the index."""
         with self._lock:
             return self._matches.get((index, query))
 
     def put(self, index: object, query: Query, matches: InterestMatches) -> None:
-        """Cache matches. Drop the ones that have not been used for the longest time."""
+        """Cache matches. If the cache is full, drop the least recently used ones."""
         with self._lock:
             self._matches[index, query] = matches
 
@@ -191,7 +191,7 @@ class MatchIndex:
 
     @property
     def texts(self) -> dict[Content, PaperText]:
-        """The papers, split into words, by content."""
+        """Return the papers, split into words, by content."""
         return {content_of(text.paper): text for text in self._texts}
 
     @cached_property
@@ -275,7 +275,7 @@ class MatchIndex:
         )
 
     def reason(self, query: Query, paper_id: int) -> CardReason:
-        """Return the reason why a paper matches an interest. Reasons are cached."""
+        """Return why a paper matches an interest. Raise KeyError if the paper is not in the index."""
         [matches] = self.matches([query])
         if paper_id not in matches.reasons:
             matches.reasons[paper_id] = self._new_reason(query, paper_id, matches)
@@ -346,7 +346,7 @@ class MatchIndex:
             if text.are_together(present, words.stop_words):
                 present |= words.stop_words
             else:
-                absent = [words.sought]
+                absent = [words.searched_text]
         if not present:  # "token" is not a form of "tokenization", but better than nothing
             present, typed = {term for term in query.terms if text.surface_form(term)}, {}
         return _WordsInPaper(frozenset(present), typed, absent)
@@ -390,8 +390,8 @@ class MatchIndex:
     def _close_stems(self, matches: InterestMatches, row: int) -> Iterator[str]:
         """Yield the stems that make a paper close to an interest, strongest first.
 
-        The cosine of a paper x and a direction q is a sum over the paper's stems t: x_t · (V_t · q). Only
-        stems that are close themselves count: see `VectorSpace.is_close`.
+        The cosine of a paper x and a direction q is a sum over the paper's stems t: x_t · (V_t · q),
+        where V is the projection. Only stems that are close themselves count: see `VectorSpace.is_close`.
         """
         if not (self._space and matches.direction):
             return

@@ -25,8 +25,8 @@ from app.text.tokenizer import content_stems
 # Increase this when an array is added or its meaning changes, or when `text.tokenizer` stems differently.
 FORMAT = 2
 MIN_PAPERS_OF_WORD = 2  # words in fewer papers are not in the vocabulary
-MIN_INFORMATION = 3.0  # nats; a title with less names no subject. A word in one of 20 papers has 3.
-MIN_KNOWN_SHARE = 0.5  # of the words in a title, for it to name a subject
+MIN_INFORMATION = 3.0  # nats; a title with less names no subject. A word that one paper in 20 contains has 3.
+MIN_KNOWN_SHARE = 0.5  # of a title's words must occur in the archive, or the title names no subject
 _FUNCTION_STEMS = frozenset(stem for word in FUNCTION_WORDS for stem in content_stems(word))
 BUNDLED_MODEL = Path(__file__).with_name("bundled_model.npz")
 
@@ -39,7 +39,7 @@ class TermStatistics:
 
     papers: int
     frequencies: Mapping[str, int]  # "stem" or "stem stem"
-    title_length: float  # mean, in words
+    title_length: float  # mean, in terms
     abstract_length: float
 
     @classmethod
@@ -60,11 +60,11 @@ class TermStatistics:
 
     @property
     def lengths(self) -> tuple[float, float]:
-        """Return the mean lengths of a title and of an abstract."""
+        """Return the mean lengths of a title and of an abstract, in terms."""
         return self.title_length, self.abstract_length
 
     def idf(self, term: str) -> float:
-        """Return Robertson's idf, never negative: ln(1 + (N − n + ½) / (n + ½))."""
+        """Return Robertson's idf of a term in n of N papers, never below 0: ln(1 + (N − n + ½) / (n + ½))."""
         frequency = min(self.frequencies.get(term, 0), self.papers)
         return math.log(1 + (self.papers - frequency + 0.5) / (frequency + 0.5))
 
@@ -106,7 +106,7 @@ class RelevanceModel:
     ) -> RelevanceModel:
         """Train a model on (title, abstract) pairs, newest first.
 
-        Terms in fewer papers than `min_frequency` are dropped. The newest papers are kept as examples.
+        Drop terms in fewer papers than `min_frequency`. Keep the newest `max_examples` papers as examples.
         """
         unfolded = [(content_stems(title), content_stems(abstract)) for title, abstract in papers]
         compounds, apart = abbreviations.find_compounds(unfolded)
@@ -168,7 +168,7 @@ class RelevanceModel:
             with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
                 if (number := arrays["format"].item()) != FORMAT:
                     raise CorruptModel(
-                        f"The model has format {number!r:.20}, but this version reads format {FORMAT}."
+                        f"The model has format {number!r:.20}, but this release reads format {FORMAT}."
                     )
                 statistics = TermStatistics.from_arrays(arrays)
                 compounds, shorts = (

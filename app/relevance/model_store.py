@@ -68,7 +68,7 @@ class TrainingResult:
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """The model in use, and the newest stored model at the time it was loaded."""
+    """The model in use. `newest` identifies the newest stored model, which may be invalid."""
 
     newest: _ModelKey | None
     key: _ModelKey | None  # None: the bundled model
@@ -132,7 +132,7 @@ class ModelStore:
                 raise CorruptModel("The stored bytes do not match their SHA-256 checksum.")
             model = RelevanceModel.decode(data)
         except CorruptModel as error:
-            log.error("model cannot be used", model=key.id, error=str(error))
+            log.error("model cannot be used; run `paperboy model train`", model=key.id, error=str(error))
             self._faults[key] = str(error)
             return None
         self._faults[key] = ""

@@ -61,7 +61,7 @@ class QueryExamples:
 
     def __init__(self, space: VectorSpace, fingerprints: Matrix, vectors: Matrix) -> None:
         self._space = space
-        self._newer_rows = np.flatnonzero(~space.contains_examples(fingerprints))
+        self._newer_rows = np.flatnonzero(~space.example_mask(fingerprints))
         self._newer_vectors = vectors[self._newer_rows]
 
     def find(self, batch: QueryBatch) -> ExampleScores:

@@ -91,7 +91,7 @@ class Query:
     names: tuple[tuple[str, ...], ...] = ()  # the words of possible names with hyphens, such as "SWE-bench"
     phrases: tuple[tuple[str, ...], ...] = ()
     excluded_phrases: tuple[tuple[str, ...], ...] = ()  # an excluded word is a phrase of one stem
-    required: FilterValues = field(default_factory=lambda: _NO_VALUES)  # one of the values of each field
+    required: FilterValues = field(default_factory=lambda: _NO_VALUES)  # papers need one value of each field
     excluded: FilterValues = field(default_factory=lambda: _NO_VALUES)
 
     def __hash__(self) -> int:  # only the fields that differ most, because queries are cache keys
@@ -218,7 +218,8 @@ def parse(text: str, noun: str = "An interest") -> Query:
     if not (query.terms or query.required):
         example = ", not only exclusions: for example “agents -robot”" if query.has_filters else ""
         raise InvalidInterest(
-            f"{noun} needs at least one word, {filter_names('or')} to look for{example}.", "interests"
+            f"{noun} needs at least one word or filter ({filter_names('or')}) to search for{example}.",
+            "interests",
         )
     return query
 
@@ -313,7 +314,7 @@ def _is_valid(text: str) -> bool:
 
 
 def _split_at_or(text: str) -> list[str]:
-    """Return the pieces of a normalised text between each OR that is not in quotes or brackets."""
+    """Split a normalised text at each OR outside quotes. Do not split a text with brackets."""
     pieces, past = list[str](), 0
     for part in _PART.finditer(text) if "(" not in text else ():
         if part.group() == "OR":

@@ -69,17 +69,17 @@ def reading_note(read: str) -> str:
 def feedback_reason(title: str, shared_words: Sequence[str], *, liked: bool) -> str:
     """Return the reason for a paper that is close to the liked or disliked paper with this title."""
     judgement = "you liked" if liked else "you asked less of"
-    return f"close to “{title}” that {judgement}{_through(shared_words)}"
+    return f"close to “{title}”, which {judgement}{_through(shared_words)}"
 
 
 def author_reason(authors: Sequence[str], liked_title: str, *, is_certain: bool = True) -> str:
     """Return the reason for a paper by authors of a liked paper. Name at most two of them.
 
-    If it is not certain that they are the same people, say only that an author has the same name.
+    If it is not certain that they are the same people, name only the first and add “perhaps”.
     """
     if is_certain:
         return f"by {' and '.join(authors[:2])}, whose “{liked_title}” you liked"
-    return f"by an author named {authors[0]}, as is one of “{liked_title}” that you liked"
+    return f"by {authors[0]}, perhaps an author of “{liked_title}”, which you liked"
 
 
 def author_and_like_reason(authors: Sequence[str], title: str, shared_words: Sequence[str]) -> str:

@@ -4,11 +4,11 @@ Both begin with a sum: words·B + P + all_words·(the paper contains all words o
 share of the words that it lacks, by idf). Each has its own `Weights`. `matching` explains B and P.
 
 The sum with AGREEMENT_WEIGHTS is the agreement z; `cut_offs` explains how it becomes relevance. Relevance
-rises slowly below the cut-off, so that many weak matches seldom add up to a paper that no interest would have
-selected. Strength is 1 − exp(−s / STRENGTH_SCALE). Here, s is the sum with STRENGTH_WEIGHTS, at least 0, plus
-TITLE_BONUS if the title contains all words. So the evidence of strength, −ln(1 − strength), is proportional
-to s, and the evidence of several interests adds up in full. Digests and the archive search share this
-module, so both rank in the same way.
+rises slowly below the cut-off, so that many weak matches seldom select a paper that no single interest would
+have selected. Strength is 1 − exp(−s / STRENGTH_SCALE). Here, s is the sum with STRENGTH_WEIGHTS, at least 0,
+plus TITLE_BONUS if the title contains all words. So the evidence of strength, −ln(1 − strength), is
+proportional to s, and the evidence of several interests adds up in full. Digests and the archive search share
+this module, so both rank in the same way.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TITLE_BONUS = 6.0  # added to the sum for strength if the title contains all wor
 STRENGTH_SCALE = 12.0  # with it, strength resembles relevance at the cut-off
 ALL_WORDS_SHARE = 0.9999  # of the idf: counts as all words, because 32-bit sums are inexact
 MIN_Z_SCORE, MAX_Z_SCORE = -3.0, 8.0  # P is clipped to this range
-SHORT_TEXT = 3  # terms; the P of so short a text counts about half, because few words say little
+SHORT_TEXT = 3  # terms; the P of a text this short counts about half, because few words say little
 # If there is no LSA space, P is estimated from the words. These numbers fit the average P of papers that
 # contain words of the interest.
 FALLBACK_WORD_WEIGHT, FALLBACK_ALL_WORDS_BONUS, FALLBACK_OFFSET = 0.5, 0.42, -0.14
@@ -137,14 +137,14 @@ class Scores:
 
     @cached_property
     def relevance(self) -> Matrix:
-        """The relevance in 0…1, from which it follows whether a paper is sent."""
+        """Return the relevance in 0…1, which decides whether a paper is sent."""
         evidence = evidence_from(self.agreement, self.cut_offs)
         evidence -= self.in_title * math.log1p(-TITLE_RELEVANCE)
         return np.asarray(-np.expm1(-evidence))
 
     @cached_property
     def strength(self) -> Matrix:
-        """The strength in 0…1 by which papers are ordered."""
+        """Return the strength in 0…1, by which papers are ordered."""
         total = np.maximum(_weighted_sum(self.words, self.meaning, self.share, STRENGTH_WEIGHTS), 0)
         total += np.float32(TITLE_BONUS) * self.in_title
         return np.asarray(-np.expm1(total / np.float32(-STRENGTH_SCALE)))

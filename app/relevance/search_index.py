@@ -2,8 +2,8 @@
 
 A version belongs to one model and contains a copy of it. On each machine, one process writes, and any number
 of processes read. Texts are committed before records, and a paper without a record is not a candidate. So a
-writer that is killed leaves a usable index. The next writer indexes the last papers again,
-or deletes their texts if the papers are gone.
+writer that is killed leaves a usable index. The next writer indexes the last papers again, or deletes their
+texts if the papers are gone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from app.text.tokenizer import stem_all, without_stopwords
 WRITER_BYTES = 60_000_000  # memory for new documents before they are written
 PAPERS_PER_COMMIT = 20_000
 _NO_DAMAGE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY)
-_OUT_OF = (errno.ENOSPC, errno.EMFILE, errno.ENFILE)  # space or file descriptors
+_EXHAUSTED = (errno.ENOSPC, errno.EMFILE, errno.ENFILE)  # disk space or file descriptors
 _DISK_FULL = os.strerror(errno.ENOSPC)
 _TABLES = """
 CREATE TABLE IF NOT EXISTS paper (id INTEGER PRIMARY KEY, version TEXT NOT NULL, record BLOB NOT NULL);
@@ -53,7 +53,7 @@ class Hits:
     """Papers that a query finds in the index, best first, and the number of papers that match it."""
 
     ids: Sequence[int]
-    total: int
+    total: int  # 0 if they were not counted
 
 
 def _connect(version: Path) -> sqlite3.Connection:
@@ -196,7 +196,7 @@ class IndexWriter:
 
 
 class IndexReader:
-    """A reader for a version of the index, as of its last commit. Thread-safe."""
+    """A reader for a version of the index, as of the last `refresh`. Thread-safe."""
 
     def __init__(self, version: Path, model: RelevanceModel) -> None:
         """Open a version that belongs to this model. Raise DamagedIndex if it cannot be read."""
@@ -268,7 +268,7 @@ def _damage_reported() -> Iterator[None]:
         yield
     except (sqlite3.DatabaseError, CorruptModel, ValueError, OSError) as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
-        if code in _NO_DAMAGE or getattr(error, "errno", None) in _OUT_OF or _DISK_FULL in str(error):
+        if code in _NO_DAMAGE or getattr(error, "errno", None) in _EXHAUSTED or _DISK_FULL in str(error):
             raise
         raise DamagedIndex(f"The search index cannot be read: {error}") from error
     except BaseException as error:

@@ -29,7 +29,7 @@ from app.text.names import words_of_name, words_of_organization
 from app.text.tokenizer import without_stopwords
 
 INDEX_FORMAT = 1  # increase this when a field is added or removed, or a field or a record changes its meaning
-MAX_PHRASES = 10  # phrases, exclusions and names in a search; each may take a tenth of a second
+MAX_PHRASES = 10  # phrases, exclusions and hyphenated names in a search; each may take a tenth of a second
 CLOSE_STEMS = 16  # stems that represent the meaning of a query
 _BREAK = "|"  # between texts, so that phrases do not span two of them; no stem contains it
 _ID_BITS = 32
@@ -161,7 +161,9 @@ class QueryBuilder:
         """
         phrases = *query.phrases, *query.names, *query.excluded_phrases
         if len(phrases) > MAX_PHRASES:
-            raise InvalidInterest(f"A search can have at most {MAX_PHRASES} phrases and exclusions.", "q")
+            raise InvalidInterest(
+                f"A search can have at most {MAX_PHRASES} phrases, exclusions and hyphenated names.", "q"
+            )
         musts = [*self._requirements(query), *self._listings(only)]
         must_nots = [*self._exclusions(query)]
         clauses = [(Occur.Must, _unscored(must)) for must in musts]

@@ -43,7 +43,7 @@ def encode(paper: PaperView, document: Document, vector: Matrix) -> bytes:
 
 @lru_cache(maxsize=200_000)
 def _term_hash(term: str) -> int:
-    """Return a 32-bit hash. Collisions are rare, because a query has only a few terms."""
+    """Return a 32-bit hash of a term. Collisions are rare, because a query has only a few terms."""
     return crc32(term.encode())
 
 

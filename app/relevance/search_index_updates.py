@@ -52,9 +52,9 @@ class IndexUpdater:
             return True
         state = read_state(version)
         is_complete, marks = _is_current(state, now), searchable_papers.marks(session)
-        return not is_complete or state["marks"] != _text(marks) or self._rebuilds(session, version, now)
+        return not is_complete or state["marks"] != _text(marks) or self._needs_rebuild(session, version, now)
 
-    def _rebuilds(self, session: Session, version: Path, now: datetime) -> bool:
+    def _needs_rebuild(self, session: Session, version: Path, now: datetime) -> bool:
         """Return whether an index with an older model should be built again."""
         state = read_state(version)
         if belongs_to(version, self._models.loaded(session).digest):
@@ -84,7 +84,7 @@ class IndexUpdater:
             raise DamagedIndex("A search could not read the index.")
         with self._db.read() as session:
             newest = self._models.loaded(session)
-            rebuild = version is None or self._rebuilds(session, version, now)
+            rebuild = version is None or self._needs_rebuild(session, version, now)
         if version and not rebuild:
             self.folder.remove_unused(version)
             self._write(version, self.model_of(version, newest), now)

@@ -14,7 +14,7 @@ MAX_NAME_WORDS = 5  # a search for more words is not one for an author
 
 
 class SearchOffers(NamedTuple):
-    """Other searches that may be meant. At most one of the two is set."""
+    """Other searches that the visitor may have meant. At most one of the two is set."""
 
     hint: InterestHint | None = None
     by_author: str = ""  # a query with the filter `author:`
@@ -39,7 +39,7 @@ def choose(
 def _author_query(query: Query, total: int) -> str:
     """Return a query for papers by the author whom plain words may name, or "" if they cannot be a name.
 
-    A single word that papers contain is no name.
+    A single word that papers contain is not treated as a name.
     """
     is_plain = query_language.plain_runs(query.text) == [(0, len(query.text))]
     words = len(query.text.split())

@@ -61,7 +61,10 @@ class CandidateRanker:
         self._names = _IndexedNames(index, self._builder, load_papers)
 
     def search(self, query: Query, only: ListingFilter, limit: int, min_relevance: float) -> RankedPapers:
-        """Return the papers that match a query and pass a filter, best first, ties newest first."""
+        """Return the papers that match a query and pass a filter, best first, ties newest first.
+
+        Raise InvalidInterest if the query has too many phrases, or DamagedIndex if the index cannot be read.
+        """
         builder = self._builder.with_filters(query, only)
         if not query.terms:
             hits = self._index.find(builder.everything(), limit, count=True, newest=True)
@@ -77,7 +80,7 @@ class CandidateRanker:
         meaning = self._meaning(query, matrices, batch, filtered=bool(builder.clauses))
         scores = [scoring.score(batch, matrices, self._model, meaning)]
         days = [papers.days]
-        # Checking a phrase in all papers near in meaning is slow, and the best papers with it are candidates.
+        # A phrase is slow to check in so many papers, and the best papers with it are candidates already.
         needs_near = not (candidates.are_all or query.phrases)
         near = builder.near(meaning.directions[0]) if meaning and needs_near else None
         if near:

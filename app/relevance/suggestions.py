@@ -40,8 +40,8 @@ class InterestHint:
     """
 
     interest: str
-    did_you_mean: str = ""  # what the interest was read as; both are searched for
-    parts: tuple[str, ...] = ()  # several interests, if it looks like them
+    did_you_mean: str = ""  # the corrected or translated interest; both are searched for
+    parts: tuple[str, ...] = ()  # the separate interests, if the text looks like several
     with_exclusion: str = ""  # the interest with NOT or a separate dash written as an exclusion
     missing_words: tuple[str, ...] = ()  # words that no recent paper contains, if nothing matches
     missing_categories: tuple[str, ...] = ()  # required categories that no recent paper is in
@@ -49,14 +49,14 @@ class InterestHint:
     is_foreign: bool = False  # the interest is in letters that papers do not use
     shorter: str = ""  # a part of the interest that matches papers, if the whole does not
     topics: tuple[str, ...] = ()  # topics of recent papers, if nothing matches
-    topics_are_near: bool = False  # True: they contain a word of the interest; False: the commonest
+    topics_are_near: bool = False  # True: each shares or nearly shares a word; False: the commonest
 
     def __bool__(self) -> bool:
         """Return True if the hint has any content."""
         return self != InterestHint(self.interest)
 
     def limited_to(self, max_parts: int) -> InterestHint:
-        """Return the hint without the parts if there are more than `max_parts`."""
+        """Return the hint, without its parts if there are more than `max_parts`."""
         return self if len(self.parts) <= max_parts else replace(self, parts=())
 
 
@@ -82,9 +82,10 @@ class InterestReader:
         return not all(map(self._is_english, WORD.findall(text)))
 
     def read(self, text: str, missing_words: Collection[str] = ()) -> str:
-        """Return an interest with its words corrected or translated, or "" if it seems correct.
+        """Return an interest with its words corrected or translated.
 
-        `missing_words` are those words of the text that occur in no paper of the index.
+        Return "" if it seems correct, or if the result would be too long. `missing_words` are those words of
+        the text that occur in no paper of the index.
         """
         text = query_language.normalize(text)
         parts, past = list[str](), 0
@@ -139,7 +140,10 @@ class InterestReader:
 
 
 def shorter_interests(text: str) -> list[str]:
-    """Return shorter versions of a text of plain words: first with one word fewer, then single words."""
+    """Return shorter versions of a text of plain words: first with one word fewer, then single words.
+
+    Return [] for texts with other syntax, a single content word, or more than MAX_WORDS_TO_SHORTEN of them.
+    """
     text = query_language.normalize(text)
     if query_language.plain_runs(text) != [(0, len(text))]:
         return []
@@ -174,7 +178,7 @@ class TopicIndex:
         ]
 
     def nearest(self, text: str) -> list[str]:
-        """Return the topics that contain a word of the text or a related word, most papers first."""
+        """Return up to MAX_TOPICS topics with a word of the text or a related word, most papers first."""
         words = content_stems(text)
         near = (
             spelling
@@ -184,7 +188,7 @@ class TopicIndex:
         return [*itertools.islice(near, MAX_TOPICS)]
 
     def commonest(self) -> list[str]:
-        """Return the topics with the most papers."""
+        """Return the MAX_TOPICS topics with the most papers."""
         return [spelling for _, spelling in self._topics[:MAX_TOPICS]]
 
     def varied(self, titles: Iterable[str]) -> list[str]:
@@ -201,7 +205,7 @@ class TopicIndex:
 def _title_runs(title: str) -> Iterable[tuple[tuple[str, ...], str]]:
     """Yield the stems and the spelling of each run of at least two words that are not stop words.
 
-    A single compound, such as “Large-Scale”, is left out, because it describes the word after it.
+    Leave out runs with a number, and single compounds, such as “Large-Scale”, which describe the next word.
     """
     for clause in _CONTENT_BREAK.split(title):
         words = [*WORD.finditer(clause)]

@@ -1,4 +1,4 @@
-"""PURE. Translate terms of the field into English: German, French, Spanish, Portuguese, Chinese and Japanese.
+"""PURE. Translate German, French, Spanish, Portuguese, Chinese and Japanese technical terms into English.
 
 Papers are in English. `translations.tsv` has a line for each English term and a column for each language;
 `|` separates alternatives. Terms in Latin letters are compared by their stems, without accents and function
@@ -79,7 +79,9 @@ class _LatinTerms:
 def translate(text: str, is_english: Callable[[str], bool]) -> str:
     """Return a text with its known foreign terms in English, or "" if it has none.
 
-    Other words are kept. `is_english` returns True for a word that English papers use.
+    If the text is in Latin letters, also return "" if these terms are fewer than half of its words. Function
+    words and other Chinese and Japanese characters are dropped; all other words are kept. `is_english`
+    returns True for a word that English papers use.
     """
     if _EAST_ASIAN.search(text):
         return _translate_east_asian(text)

@@ -18,7 +18,7 @@ MIN_DAY_SIZE = 10  # papers; on a day with fewer, "top 10%" means nothing
 def describe(paper: PaperView, votes_of_day: Sequence[int], now: datetime) -> tuple[str, str]:
     """Return two notes on a paper's votes: a full note, and a short one without the number of votes.
 
-    Both contain the recent gain if it is large, and the rank if it is high.
+    Both contain the recent gain if it is large, and the rank if it is high. Both are "" without votes.
     """
     if not paper.upvotes:
         return "", ""

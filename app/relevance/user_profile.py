@@ -6,7 +6,7 @@ terms and pairs (BM25 impacts, unit rows, minus the archive's mean) and one in t
 
 - Likes: the closeness to their centroid. Most people like several subjects, so a paper that is much closer
   to some likes than to others gains the difference between the soft maximum and the mean of its closeness
-  to each. The sum counts less if few papers were liked.
+  to the likes. The sum counts less if few papers were liked.
 - Authors of liked papers are scored separately. A name is weighted by its share of the likes on the same
   subject, and counts less if several people probably share it.
 - Dislikes: each lowers the scores of the papers close to it by as much as a single like raises them, but only
@@ -44,7 +44,8 @@ NAMESAKES = 0.2  # expected namesakes among the candidates that halve the eviden
 PAPERS_PER_AUTHOR = 3  # candidates; a name on more of them counts less: several people may have it
 CERTAIN_NAME = 0.75  # minimum weight at which a reason says that two papers have the same author
 LIKES_AGAINST_DISLIKE = 0.75  # share of the closeness to the nearest like that a dislike must exceed
-# As in `cut_offs`: evidence is softplus(agreement − EVIDENCE_OFFSET) minus its value at an agreement of 0.
+# Evidence is softplus(agreement − EVIDENCE_OFFSET) minus its value at an agreement of 0. Unlike in
+# `cut_offs`, it is divided by EVIDENCE_SCALE only where it is converted to relevance.
 EVIDENCE_OFFSET, EVIDENCE_SCALE = 4.0, 8.0
 SAMPLE_SIZE = 500  # newest examples in the archive, used to estimate mean and deviation
 MIN_RELEVANCE = 0.02  # for or against a paper; smaller values are dropped
@@ -57,7 +58,7 @@ MAX_CACHED_NAMES = 50_000  # of liked authors
 class _RatedPaper:
     """A paper with feedback, represented by numbers."""
 
-    columns: Matrix  # the non-zero entries of its unit row of terms; empty if it has no known terms
+    columns: Matrix  # of the non-zero entries in its unit row of terms; empty if it has no known terms
     terms: Matrix  # their values
     lsa: Matrix  # the paper's vector in the LSA space
     term_products: Matrix  # of its row of terms with the rows of the candidates, then of the sample
@@ -228,7 +229,8 @@ class UserProfile:
     def relevance(self) -> dict[int, float]:
         """Return relevance by paper id: in 0…1 if a candidate suits the subscriber, below 0 if it does not.
 
-        Relevance is 1 − exp(−evidence / EVIDENCE_SCALE), even if the evidence is negative.
+        Relevance is 1 − exp(−evidence / EVIDENCE_SCALE), even if the evidence is negative. Candidates whose
+        relevance is within ±MIN_RELEVANCE are left out.
         """
         evidence = (
             _evidence(self._agreement_with_likes)
@@ -356,7 +358,7 @@ def build_profile(feedback: Sequence[Feedback], candidates: Candidates) -> UserP
 def liked_authors(feedback: Iterable[Feedback]) -> list[tuple[str, int]]:
     """Return the authors of liked papers, as the first such paper spells them, and their paper counts.
 
-    The highest counts come first. On ties, authors of papers liked earlier come first.
+    The highest counts come first. On ties, authors from earlier entries of `feedback` come first.
     """
     spellings: dict[str, str] = {}
     papers = Counter[str]()

@@ -157,7 +157,7 @@ class VectorSpace:
     def impacts_with_idf(self) -> sparse.csr_matrix:
         """Return a (terms, examples) matrix: impacts as real parts, idf (0 for pairs) as imaginary parts.
 
-        So one product computes both the score of an example and the total idf of the terms that it contains.
+        One product with it computes both the score of each example and the total idf of the terms in it.
         """
         idf = np.where(self.terms.is_pair, 0, self.terms.idf).astype(np.float32)
         data = (self.impacts.data + 1j * np.repeat(idf, np.diff(self.impacts.indptr))).astype(np.complex64)
@@ -167,7 +167,7 @@ class VectorSpace:
     def _sorted_fingerprints(self) -> Matrix:
         return np.sort(self.fingerprints)
 
-    def contains_examples(self, fingerprints: Matrix) -> Matrix:
+    def example_mask(self, fingerprints: Matrix) -> Matrix:
         """Return a mask of the papers that are examples, given the fingerprints of their titles."""
         examples = self._sorted_fingerprints
         places = np.minimum(np.searchsorted(examples, fingerprints), len(examples) - 1)
@@ -175,7 +175,7 @@ class VectorSpace:
 
     @cached_property
     def sample(self) -> Matrix:
-        """Return the vectors of the newest SAMPLE_SIZE examples, as unit rows, for `z_scores`."""
+        """Return the vectors of the newest SAMPLE_SIZE examples: unit rows, in column-major order."""
         return np.asfortranarray(self.examples[:SAMPLE_SIZE])
 
     @cached_property
@@ -210,16 +210,16 @@ class VectorSpace:
     def z_scores(self, directions: Matrix, vectors: Matrix) -> Matrix:
         """Return a (directions, vectors) matrix of z-scores: standard deviations above the archive's mean.
 
-        `directions` must be unit rows. Over the whole archive, the mean and the standard deviation of q·x are
-        q·μ and √(qᵀΣq), so no sample is needed. For a few directions, this is three times as fast if
-        `vectors` is in column-major order.
+        `directions` must be unit rows. For a direction q, the mean and the standard deviation of q·x over all
+        papers x of the archive are q·μ and √(qᵀΣq), so no sample is needed. For a few directions, this is
+        three times as fast if `vectors` is in column-major order.
         """
         deviation = np.sqrt(((directions @ self.covariance) * directions).sum(1))
         difference: Matrix = directions @ vectors.T - (directions @ self.mean)[:, None]
         return np.asarray(difference / np.maximum(deviation, 1e-6)[:, None])
 
     def direction(self, vector: Matrix) -> Direction:
-        """Return a `Direction`, which computes single z-scores many times faster than `z_scores`."""
+        """Return the `Direction` of a unit vector. It computes one z-score much faster than `z_scores`."""
         deviation = np.sqrt(((vector @ self.covariance) * vector).sum())
         return Direction(vector, float(vector @ self.mean), max(float(deviation), 1e-6))
 

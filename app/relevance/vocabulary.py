@@ -58,7 +58,10 @@ class Vocabulary:
         return [f"{spelling}\t{self.papers[word]}" for word, spelling in sorted(self.spellings.items())]
 
     def with_bundled(self) -> Vocabulary:
-        """Return this vocabulary merged with the bundled one. The spellings in this one take precedence."""
+        """Return this vocabulary merged with the bundled one.
+
+        Paper counts are added. If the spellings differ, those of this vocabulary are used.
+        """
         bundled = bundled_vocabulary()
         papers = Counter(self.papers)
         papers.update(bundled.papers)

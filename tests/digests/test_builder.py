@@ -56,7 +56,7 @@ def test_likes_select_similar_papers(
         digests = dict(session.exec(rows).all())
     close = next(s for s in digests[alice]["sections"] if s["heading"] == "Close to what you liked")
     assert set(close["papers"]) == sequels
-    assert all("that you liked, through" in reason for reason in close["reasons"])
+    assert all("which you liked, through" in reason for reason in close["reasons"])
     assert {section["heading"] for section in digests[bob]["sections"]} == {"Trending now"}
     trending = {paper for section in digests[bob]["sections"] for paper in section["papers"]}
     assert trending.isdisjoint(sequels), "papers like those that a reader disliked are not sent"

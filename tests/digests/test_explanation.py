@@ -177,7 +177,7 @@ def test_excluding_dislike_is_named(app: Application, monkeypatch: pytest.Monkey
     explanation = explain(app, other)
     assert re.fullmatch(
         rf"Not sent: its relevance 0\.[0-3]\d is below the floor of 0\.33: "
-        rf"it is close to “{like.title}” that you asked less of, through .+\.",
+        rf"it is close to “{like.title}”, which you asked less of, through .+\.",
         explanation.verdict,
     )
 

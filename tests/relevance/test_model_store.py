@@ -364,7 +364,7 @@ def test_corrupt_model_falls_back_to_the_previous_one(trained_app: Application, 
         assert [zebrafish_frequency(app) for app in (trained_app, fresh, fresh)] == [MIN_PAPERS] * 3
         assert versions(fresh) == [(MIN_PAPERS + 1, False, False), (MIN_PAPERS, True, True)]
         current_model(fresh)
-    assert [entry["event"] for entry in logged] == ["model cannot be used"] * 2, (
+    assert [entry["event"] for entry in logged] == ["model cannot be used; run `paperboy model train`"] * 2, (
         "once in each of two processes"
     )
     assert pipeline.train(fresh, NOW + 2 * HOUR).model_id
@@ -393,7 +393,7 @@ def test_each_version_has_its_own_model(
         with newer.db.read() as session:
             (old,) = newer.models.versions(session)
         assert old.fault == (
-            f"The model has format {model.FORMAT - 1}, but this version reads format {model.FORMAT}."
+            f"The model has format {model.FORMAT - 1}, but this release reads format {model.FORMAT}."
         )
         pipeline.read_files(newer, papers_file(tmp_path, 1, 1), NOW + HOUR)
         assert zebrafish_frequency(newer) == MIN_PAPERS + 1

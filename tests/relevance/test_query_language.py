@@ -137,7 +137,7 @@ def test_has_filters(text: str, has_filters: bool) -> None:
         ("the of and", "at least one word"),
         ('""', "at least one word"),
         ("author:", "at least one word"),
-        ("org:", "at least one word, author:, org: or cat:"),
+        ("org:", r"at least one word or filter \(author:, org: or cat:\)"),
         ("-org:nvidia", "not only exclusions"),
         ("papers about -robots", "not only exclusions"),
         ("recent papers on -survey", "not only exclusions"),

@@ -95,7 +95,7 @@ def test_copy_of_a_disliked_paper_is_lowered() -> None:
     disliked = papers_on("quantization")[0]
     profile = profile_of([*map(feedback_on, papers_on("astronomy")[:3]), feedback_on(disliked, liked=False)])
     assert profile.relevance[disliked.id] < 0
-    assert f"close to “{disliked.title}” that you asked less of, through “" in profile.reason(disliked.id)
+    assert f"close to “{disliked.title}”, which you asked less of, through “" in profile.reason(disliked.id)
 
 
 def test_paper_without_known_words_has_no_effect() -> None:
@@ -120,7 +120,7 @@ def test_reason_quotes_common_words(liked: list[PaperView]) -> None:
     texts = {paper.id: f"{paper.title} {paper.abstract}" for paper in PAPERS}
     profile = profile_of([feedback_on(paper) for paper in liked])
     for number in [number for number, value in profile.relevance.items() if value > 0][:5]:
-        match = re.search(r"close to “(.+?)” that you liked, through (.+)$", profile.reason(number))
+        match = re.search(r"close to “(.+?)”, which you liked, through (.+)$", profile.reason(number))
         assert match
         liked_texts = [texts[paper.id] for paper in liked if paper.title == match.group(1)]
         quoted = re.findall("“(.+?)”", match.group(2))
@@ -140,7 +140,7 @@ def test_adjacent_words_are_quoted_together() -> None:
     like = Feedback("Protein folding on a budget", "A galaxy.", (), True, AT)
     together, apart = papers
     profile = profile_of([like], user_profile.Candidates(papers, model, model.space))
-    through = "close to “Protein folding on a budget” that you liked, through "
+    through = "close to “Protein folding on a budget”, which you liked, through "
     assert profile.reason(together.id) == f"{through}“Protein-Folding”"
     assert set(re.findall("“(.+?)”", profile.reason(apart.id).removeprefix(through))) == {
         "Protein",
@@ -304,7 +304,7 @@ def test_common_name_alone_selects_no_paper(name: str) -> None:
     profile = common_name_profile(name)
     assert 0 < max(profile.relevance.values()) < cut_offs.FLOOR
     number = max(profile.relevance, key=lambda paper: profile.relevance[paper])
-    assert "by an author named " in profile.reason(number)
+    assert ", perhaps an author of “" in profile.reason(number)
     assert "whose" not in profile.reason(number)
 
 

@@ -49,7 +49,7 @@ def test_a_reason_of_many_readers_is_stored_once(
 ) -> None:
     """Each digest refers to it, also if it is only restored partly from a cache."""
     shared = sample_digest.pick(1, "Bees", marks=Marks(((0, 4),), (), "by Zoë"))
-    own = sample_digest.pick(2, "Ants", reason="close to “Wasps” that you liked")
+    own = sample_digest.pick(2, "Ants", reason="close to “Wasps”, which you liked")
     alice, bob = (Digest("2026-11-20", (Section("bees", picks),)) for picks in ((shared, own), (shared,)))
     digests = [alice, *[bob] * (readers - 1)]
     contents = store(app, now, *digests)
@@ -62,7 +62,7 @@ def test_a_reason_of_many_readers_is_stored_once(
 
 def test_a_reason_of_one_reader_is_stored_with_the_digest(app: Application, now: datetime) -> None:
     """It may tell about the reader, so it is erased with the digest."""
-    own = sample_digest.pick(2, "Ants", reason="close to “Wasps” that you liked")
+    own = sample_digest.pick(2, "Ants", reason="close to “Wasps”, which you liked")
     (content,) = store(app, now, Digest("2026-11-20", (Section("", (own,)),)))
     assert reason_count(app) == 0
     assert content["sections"][0]["reasons"] == [own.reason]

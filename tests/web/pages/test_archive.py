@@ -543,7 +543,7 @@ def test_search_with_too_many_phrases(client: TestClient) -> None:
     """The form says so."""
     answer = client.get("/search", params={"q": " ".join(f'"of {word}"' for word in "abcdefghijk")})
     assert answer.status_code == 422
-    assert "A search can have at most 10 phrases and exclusions." in answer.text
+    assert "A search can have at most 10 phrases, exclusions and hyphenated names." in answer.text
 
 
 def test_search_in_an_empty_archive(client: TestClient) -> None:
@@ -559,7 +559,7 @@ def test_search_in_an_empty_archive(client: TestClient) -> None:
     ("typed", "error"),
     [
         ({"q": '"zebra'}, "A quotation mark is not closed."),
-        ({"q": "-zebra"}, "A search needs at least one word, author:, org: or cat: to look for"),
+        ({"q": "-zebra"}, "A search needs at least one word or filter (author:, org: or cat:) to search for"),
         ({"q": "z " * 151}, "A search can have at most 300 characters"),
         ({"q": "z" * 101}, "A search can&#39;t have words of more than 100 characters"),
         ({"q": "zebra", "day": "yesterday"}, "Please write the day as 2026-11-20."),

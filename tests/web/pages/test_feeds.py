@@ -349,7 +349,7 @@ def test_interest_without_matches_gives_an_empty_feed(app: Application, client: 
     ("typed", "error"),
     [
         ('"open', "A quotation mark is not closed."),
-        ("-robots", "at least one word, author:, org: or cat: to look for"),
+        ("-robots", "at least one word or filter (author:, org: or cat:) to search for"),
         ("x" * 301, "at most 300 characters"),
         ("agents\x07", "without control characters"),
         ("title:agents", "There is no filter"),
