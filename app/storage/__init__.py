@@ -4,7 +4,7 @@ models          SQLModel tables, in the order of the data flow
 database        engine, sessions, column types, bulk helpers
 compressed_json  compressed JSON
 schema          migrations, and a check that the database belongs to this release
-backup_file     write all tables and journals to a file, and restore them
+backup_file     write the tables and journals to a file, and restore them
 locks           locks with a lease, so that only one process runs a job at a time
 demo_clock      the demo's clock, which is stored in a file beside its database
 live_processes  detect which processes are alive, from locks that are released when they die

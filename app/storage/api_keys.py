@@ -69,7 +69,7 @@ def create(
     """Create a key. Return its row and the key itself, which is not stored anywhere.
 
     The key expires after `days`, or never if `days` is None, but no later than the key of its `creator`.
-    Raise InvalidInput if an argument is invalid, or Conflict if a key in use has the same name.
+    Raise InvalidInput if an argument is invalid, or Conflict if an active key has the same name.
     """
     name, unique_scopes = name.strip(), sorted(set(scopes))
     if not name or len(name) > MAX_NAME:
@@ -90,7 +90,7 @@ def _refuse_reserved(name: str) -> None:
     if name.startswith(LINK_NAME):  # such a key could be redeemed for one with all scopes
         raise InvalidInput(f"a key’s name cannot begin with “{LINK_NAME}”, which is reserved", field="name")
     if name.casefold() == COMMANDS:
-        raise InvalidInput(f"a key cannot be named “{COMMANDS}”, which stands for commands", "name")
+        raise InvalidInput(f"a key cannot be named “{COMMANDS}”: the audit log uses it for commands", "name")
     if name.casefold().endswith(BY_MAIL):
         raise InvalidInput(f"a key’s name cannot end in “{BY_MAIL}”, which is reserved", field="name")
 
@@ -168,9 +168,10 @@ def create_link(session: Session, email: str, now: datetime, expires_at: datetim
 
 
 def redeem_link(session: Session, token: str, now: datetime, expires_at: datetime) -> ApiKeyIdentity | None:
-    """Revoke a link and return a new key with an operator's scopes. The key expires at `expires_at`.
+    """Revoke a link, create a key with an operator's scopes, and return the key's identity.
 
-    Return None if the link has been used or has expired, or if the token does not belong to a link.
+    The key expires at `expires_at`. Return None if the link has been used or has expired, or if the token
+    does not belong to a link.
     """
     link = authenticate(session, token, now)
     if link is None or not link.name.startswith(LINK_NAME):
@@ -234,8 +235,8 @@ def rotate(
     row and the key itself. Raise NotFound or Conflict if the old key cannot be replaced.
     """
     old = get(session, key_id)
-    if active(session, old.name, now).id != key_id:
-        raise Conflict(f"the key {key_id} has expired or has already been replaced")
+    if (newest := active(session, old.name, now)).id != key_id:
+        raise Conflict(f"the key {key_id} has expired or has been replaced: rotate key {newest.id} instead")
     if old.name.startswith(LINK_NAME):  # the new key could be redeemed for one with all scopes
         raise NotFound(f"the key {key_id} belongs to a sign-in link, which works once")
     if old.name.endswith(BY_MAIL):  # otherwise one email would grant access for ever

@@ -78,8 +78,8 @@ _TIMES = ("pinned_until", "previously")  # the details that are times, in the IS
 def record(session: Session, actor: str, action: str, subject: object, now: datetime, **detail: Any) -> None:
     """Record a change in the transaction that makes it, so that both are committed or neither is.
 
-    Also mark the request that makes the change as carried out, if it has an idempotency key. Raise ValueError
-    if ACTIONS does not describe the action.
+    Also mark the request that makes the change as carried out, if it has an idempotency key. Raise Conflict
+    if another attempt at this request has taken over, or ValueError if ACTIONS does not describe the action.
     """
     if action not in ACTIONS:
         raise ValueError(f"ACTIONS has no description of the action “{action}”: add one")
@@ -93,7 +93,7 @@ def describe(action: str) -> str:
 
 
 def describe_details(detail: Mapping[str, Any]) -> str:
-    """Return the details of a change for display, with times to the minute. Leave out empty ones."""
+    """Return the details of a change for display, with times to the minute. Leave out empty details."""
     values = {
         name.replace("_", " "): _describe_time(value) if name in _TIMES else _describe_value(value)
         for name, value in detail.items()

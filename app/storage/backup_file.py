@@ -1,6 +1,6 @@
-"""Back up all tables and journals to one file, which can be restored to SQLite or PostgreSQL.
+"""Back up the tables and journals to one file, which can be restored to SQLite or PostgreSQL.
 
-A backup is a ZIP archive with these members:
+Sessions, locks, rate limits, workers and jobs are left out. A backup is a ZIP archive with these members:
 
     manifest.json          the release, the schema revision, the time, and rows and SHA-256 of each table
     tables/NAME.jsonl      the rows of a table: a JSON array of the column names, then one array per row
@@ -102,7 +102,7 @@ def write(db: Database, target: Path, journals: Path, now: datetime, release: st
 def read_manifest(source: Path) -> Manifest:
     """Return the description of a backup, after checking all of its checksums.
 
-    Raise InvalidInput if the file is not a backup, is damaged, or belongs to a release that is not known.
+    Raise InvalidInput if the file is not a backup, is damaged, or was made by an unsupported release.
     """
     try:
         with zipfile.ZipFile(source) as archive:

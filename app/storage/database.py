@@ -139,7 +139,7 @@ class Database:
     def __init__(self, url: str, *, create: bool = True) -> None:
         """Create the file of an SQLite database if it is missing, unless `create` is false.
 
-        With `create=False`, the database is only for reading: its presence has no effect.
+        With `create=False`, only read the database: on SQLite, its `presence` then has no effect.
         """
         self.url = make_url(url)
         self.engine = _make_engine(self.url if create else existing_file(self.url))
@@ -198,7 +198,7 @@ class Database:
 
 
 def has_changed(session: Session) -> bool:
-    """Return whether a SQLite database has changed since the transaction began to read. If not, lock it.
+    """Return whether an SQLite database has changed since the transaction began to read. If not, lock it.
 
     SQLite lets a transaction write only if nobody has written since it began to read.
     """

@@ -1,4 +1,4 @@
-"""Set the demo's clock. A file beside its database records how far it is ahead of this machine's clock.
+"""Set the demo's clock. A file beside its database records how far the clock is ahead of this machine's.
 
 Commands on that database also use the demo's clock. With this machine's clock, a command would plan digests
 for a day months after the demo's date, and the demo itself would have nothing left to plan.

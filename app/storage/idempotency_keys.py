@@ -21,14 +21,17 @@ from app.storage import live_processes
 from app.storage.database import execute_and_count, insert_or_ignore
 from app.storage.models import IdempotencyKey
 
-KEPT = timedelta(hours=24)
+LIFETIME = timedelta(hours=24)
 LEASE = timedelta(minutes=2)  # of a running request, if the death of its process cannot be detected
 UNDER_WAY = "the first request with this Idempotency-Key is still running: repeat this request in a moment"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """A stored HTTP response. The body is None if it must not be stored, or was lost or deleted."""
+    """A stored HTTP response. The body is None if it must not be stored, or was lost or deleted.
+
+    The status is None if the response was lost.
+    """
 
     status: int | None
     body: str | None
@@ -50,9 +53,10 @@ current: ContextVar[Attempt | None] = ContextVar("idempotent_attempt", default=N
 
 
 def claim(session: Session, attempt: Attempt, api_key_id: int, now: datetime) -> StoredResponse | None:
-    """Claim an idempotency key for an attempt. Return the stored response if the request was carried out.
+    """Claim an idempotency key for an attempt.
 
-    Raise InvalidInput if the key was used for another request, or Conflict if the first attempt is running.
+    Return the stored response if the request was carried out before, or None if this attempt may carry it
+    out. Raise InvalidInput if the key was used for another request, or Conflict while another attempt runs.
     """
     name = hashlib.sha256(f"{api_key_id} {attempt.key}".encode()).hexdigest()
     if presence := session.info.get("presence"):
@@ -79,7 +83,7 @@ def _new_claim(attempt: Attempt, now: datetime) -> dict[str, Any]:
         "subject": "",
         "status": None,
         "answer": None,
-        "expires_at": now + KEPT,
+        "expires_at": now + LIFETIME,
     }
 
 

@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 class JobRunRecorder:
     """The counts, rejections and errors of a run in progress. They are stored when the run ends.
 
-    During a long run, the caller also stores them with `store_counts` from time to time.
+    During a long run, the caller also stores the counts with `store_counts` from time to time.
     """
 
     id: int
@@ -54,7 +54,7 @@ class JobRunRecorder:
 
     @property
     def error(self) -> str:
-        """All errors, one per line; empty if there are none."""
+        """Return all errors, one per line, or "" if there are none."""
         return "\n".join(f"{part}: {error}" if part else error for part, error in self.failures)
 
 
@@ -83,7 +83,10 @@ def has_failed(run: JobRun, apart_from: Iterable[str] = ()) -> bool:
 
 
 def is_backing_off(session: Session, job: str, now: datetime, first: timedelta, longest: timedelta) -> bool:
-    """Return whether a job is waiting because its last runs failed. The wait doubles with each failure."""
+    """Return whether a job is waiting because its last runs failed.
+
+    The wait begins with `first` and doubles with each further failure, up to `longest`.
+    """
     newest = select(JobRun).where(JobRun.job == job).order_by(col(JobRun.id).desc()).limit(10)
     failed = list(takewhile(lambda run: run.error or run.ended_at is None, session.exec(newest).all()))
     return bool(failed) and now < failed[0].started_at + min(first * 2.0 ** (len(failed) - 1), longest)

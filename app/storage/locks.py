@@ -79,7 +79,8 @@ def acquire(
 ) -> bool:
     """Acquire a free lock, or renew the holder's own lease. Return whether the holder has the lock.
 
-    `now` is the time by the database's clock (see `clock.Timeline`).
+    A lock is not granted for an `edition` that has been completed. `now` is the time by the database's clock
+    (see `clock.Timeline`).
     """
     lease = {"holder": holder, "until": now + lasting}
     named = update(Lock).where(col(Lock.name) == name)

@@ -15,7 +15,7 @@ class RetryDelays:
     factor: int
 
     def after(self, attempts: int, number: int) -> timedelta:
-        """Return the delay after `attempts` attempts: 75 to 125 %, depending on `number`, the row's id."""
+        """Return the delay after `attempts` attempts. `number`, the row's id, varies it by up to 25 %."""
         spread: float = 0.75 + 0.5 * (number * 2654435761 % 2**32) / 2**32
         growth: int = self.factor ** min(attempts - 1, 16)
         return min(self.first * growth, self.longest) * spread

@@ -120,8 +120,8 @@ def known_revisions() -> tuple[str, ...]:
 
 def _newer_release(current: str, newest: str) -> str:
     return (
-        f"the database is at revision {current} of a newer release; this release ends at {newest}. "
-        "Start the newer release, or downgrade with it first: `paperboy migrate --to`"
+        f"the database is at revision {current} of a newer release; the newest revision of this release is "
+        f"{newest}. Start the newer release, or use it to run `paperboy migrate --to {newest}`"
     )
 
 

@@ -48,7 +48,10 @@ def new_secret() -> str:
 def add(
     session: Session, url: str, events: Iterable[str], include_addresses: bool, now: datetime
 ) -> WebhookEndpoint:
-    """Add an endpoint. Raise InvalidInput if an argument is invalid, or Conflict if the URL is in use."""
+    """Add an endpoint. Raise InvalidInput if an argument is invalid.
+
+    Raise Conflict if the URL is in use, or if there are already MAX_ENDPOINTS.
+    """
     if session.exec(select(func.count()).select_from(WebhookEndpoint)).one() >= MAX_ENDPOINTS:
         raise Conflict(f"there are already {MAX_ENDPOINTS} webhooks: remove one first")
     row = WebhookEndpoint(url="", include_addresses=include_addresses, secret=new_secret(), created_at=now)
@@ -66,7 +69,10 @@ def change(
     enabled: bool | None = None,
     now: datetime | None = None,
 ) -> None:
-    """Change an endpoint. Raise InvalidInput if a value is invalid, or Conflict if the URL is in use."""
+    """Change an endpoint. Raise InvalidInput if a value is invalid, or Conflict if the URL is in use.
+
+    `now` is needed only to disable an endpoint.
+    """
     if url is not None:
         row.url = _check_url(session, url, row.id)
     if events is not None:
@@ -227,7 +233,7 @@ def set_outcome(
 
 
 def disable_all(session: Session, reason: str, now: datetime) -> list[WebhookEndpoint]:
-    """Disable all endpoints of a database that is or has a copy, because the other one sends the events.
+    """Disable all endpoints of a database that is or has a copy, because the other database sends the events.
 
     Return the endpoints that were enabled.
     """

@@ -25,7 +25,7 @@ from app.storage.models import WorkerRow
 HEARTBEAT_SECONDS = 10.0
 LOST_AFTER = timedelta(minutes=1)  # without a heartbeat
 FORGET_AFTER = timedelta(days=1)
-NONE = (
+START_ADVICE = (
     "start `paperboy serve` with PAPERBOY_SCHEDULER=true, or `paperboy worker`; the demo needs neither, "
     "because the button on its mailboxes page sends the due emails"
 )

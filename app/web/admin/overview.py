@@ -181,7 +181,7 @@ def _page(
         ],
         statistics=statistics.get_statistics(app, operator.key, now, days=7),
         sources=sources.list_sources(app, operator.key).items,
-        fleet=workers.get_workers(app, operator.key), idle=registry.NONE,
+        fleet=workers.get_workers(app, operator.key), idle=registry.START_ADVICE,
         meanings=reconciliation.MEANINGS,
     )  # fmt: skip
 

@@ -231,12 +231,12 @@ def test_an_erasure_deletes_stored_responses(post: Post, app: Application) -> No
 def test_keys_expire_after_a_day(post: Post, app: Application, site: FastAPI) -> None:
     """Then the request is carried out again. The nightly run deletes expired keys."""
     post("/sending/pause", {"reason": "first"})
-    later = NOW + idempotency_keys.KEPT
+    later = NOW + idempotency_keys.LIFETIME
     admin_api(site).state.clock = lambda: later
     assert "idempotency-replayed" not in post("/sending/pause", {"reason": "first"}).headers
     maintenance.prune(app, later + timedelta(hours=1))
     assert len(rows(app)) == 1
-    maintenance.prune(app, later + idempotency_keys.KEPT)
+    maintenance.prune(app, later + idempotency_keys.LIFETIME)
     assert rows(app) == []
 
 
