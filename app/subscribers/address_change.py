@@ -168,7 +168,7 @@ def _move(
 ) -> None:
     """Store a subscriber's new address, and anonymise the pending sign-up that has this address.
 
-    Nobody is erased, so this is not the event "erased", which operators count and webhooks report.
+    Do not record the event "erased", which operators count and webhooks report, because nobody was erased.
     """
     if holder is not None:
         anonymize(session, holder, now)

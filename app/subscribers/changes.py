@@ -31,7 +31,8 @@ def change(session: Session, subscriber_id: int, preferences: Preferences, now: 
     """Replace a subscriber's preferences and reschedule the next digest.
 
     If anything changed, record an event with the names of the changed preferences, without their values.
-    Raise InvalidPreference, which names the first field with an invalid value.
+    Raise InvalidPreference, which names the first field with an invalid value, or Conflict if the subscriber
+    was erased.
     """
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
@@ -54,9 +55,10 @@ def follow(
     now: datetime,
     max_interests: int = ABSOLUTE_MAX_INTERESTS,
 ) -> None:
-    """Add an author to a subscriber's interests. Raise InvalidPreference if that would be too many.
+    """Add an author to a subscriber's interests.
 
-    A subscriber without interests still gets trending papers alongside the author's papers.
+    A subscriber without interests still gets trending papers alongside the author's papers. Raise
+    InvalidPreference if there would be more than `max_interests`, or if the name cannot be searched for.
     """
     preferences = preferences_of(session, get_for_update(session, subscriber_id))
     text = query_language.query_for("author", author)

@@ -153,7 +153,7 @@ def survey(file: BinaryIO, name: str = "the file") -> Contents:
     rows = read_rows(file, name)
     _, columns = next(rows, (0, None))
     if columns is None:
-        raise InvalidInput(f"{name} has no subscribers, only a line with the names of the columns")
+        raise InvalidInput(f"{name} has no subscribers: add a row for each below the names of the columns")
     ignored = tuple(column for column in columns if column and column not in (*EXPORTED, EXTRA_CELLS))
     return Contents(1 + sum(1 for _ in rows), ignored)
 
@@ -161,9 +161,8 @@ def survey(file: BinaryIO, name: str = "the file") -> Contents:
 def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, dict[str, Any]]]:
     """Yield the number and the cells of each row in a CSV file. Blank lines are skipped but counted.
 
-    The separator may be a comma, a semicolon or a tab.
-
-    Raise InvalidInput like `survey`, but only when the faulty row is reached.
+    The separator may be a comma, a semicolon or a tab. Raise InvalidInput like `survey`, but only when the
+    faulty row is reached.
     """
     file.seek(0)
     text = io.TextIOWrapper(file, "utf-8-sig", newline="")  # spreadsheet programs write a byte order mark
@@ -195,12 +194,14 @@ def _name_cells(columns: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
 
 def _check_columns(columns: Sequence[str], name: str) -> None:
     if not any(columns):
-        raise InvalidInput(f"{name} is empty, or begins with an empty line")
+        raise InvalidInput(
+            f"{name} is empty, or begins with an empty line: its first line must name the columns"
+        )
     for required in ("email", "interests"):
         if required not in columns:
             raise InvalidInput(f"{name} has no column “{required}”: its first line must name the columns")
     if len(columns) > MAX_COLUMNS:
-        raise InvalidInput(f"{name} has more than {MAX_COLUMNS} columns")
+        raise InvalidInput(f"{name} has more than {MAX_COLUMNS} columns: remove those that are not imported")
 
 
 def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> ImportedSubscriber:
@@ -210,7 +211,8 @@ def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> I
     """
     if EXTRA_CELLS in row:
         raise InvalidInput(
-            "this row has more cells than the first line has columns: quote cells that contain commas"
+            "this row has more cells than the first line has columns: put quotation marks around cells that "
+            "contain the separator"
         )
     cells = {name: _unescape((row.get(name) or "").strip()) for name in COLUMNS}
     others = _parse(cells, _OTHERS)

@@ -40,7 +40,7 @@ class SkippedRow(NamedTuple):
 
     @property
     def without_address(self) -> str:
-        """The reason without the address, because a stored address would outlive the erasure of its owner."""
+        """Return the reason without the address, which must not remain stored after its owner is erased."""
         return self.reason.replace(self.address, "this address") if self.address else self.reason
 
 
@@ -170,7 +170,7 @@ def _store_one(db: Database, new: ImportedSubscriber, now: datetime) -> bulk.Out
     except StatementError as error:
         if is_unavailable(error):
             raise
-        return PaperboyError("the database refused this row")
+        return PaperboyError("the database refused this row: check its values")
     except PaperboyError as error:
         return error
     return None

@@ -84,7 +84,7 @@ def state_at(session: Session, subscriber: Subscriber, at: datetime) -> Subscrib
     """Return a subscriber's state at a time, or None if they had not signed up yet.
 
     The state is computed from their events. If the events from that time were deleted, the subscriber counts
-    as active from their confirmation on.
+    as pending until their confirmation and as active after it.
     """
     events = select(Event.at, Event.kind).where(Event.subscriber_id == subscriber.id)
     events = events.where(col(Event.kind).in_(_STATE_AFTER)).order_by(col(Event.at), col(Event.id))

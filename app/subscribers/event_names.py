@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-# The kinds that `count_changes` counts also follow a number, as in "3 subscribed again".
+# The names of the kinds that `count_changes` counts must also fit after a number: "3 subscribed again".
 EVENTS = {
     "signed_up": "signed up",
     "signup_asked": "sign-up requested",
@@ -50,7 +50,7 @@ PREFERENCES = {
 
 
 def name_event(kind: str) -> str:
-    """Return the name of a kind of event. Unnamed kinds are spelt with spaces."""
+    """Return the name of a kind of event or, if it has none, the kind with spaces for underscores."""
     return EVENTS.get(kind, kind.replace("_", " "))
 
 

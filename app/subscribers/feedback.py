@@ -39,7 +39,7 @@ class MatchedReferences:
 
     @property
     def usable(self) -> int:
-        """The number of papers that a profile can use."""
+        """Return the number of papers that a profile can use."""
         return len(self.archived) + len(self.own)
 
 
@@ -221,7 +221,7 @@ def match_references(
     """Look up pasted papers in the archive by the same rules that decide which papers are merged.
 
     A profile can use a paper that is not in the archive if it has an abstract, or a title with an id or
-    authors, or a title whose words the archive knows.
+    authors, or a title that names a subject (see `RelevanceModel.names_subject`).
     """
     ids = [record.arxiv_id for record in pasted if record.arxiv_id]
     dois = [record.doi for record in pasted if record.doi]

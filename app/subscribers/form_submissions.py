@@ -200,8 +200,8 @@ def export(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
 def prune(session: Session, now: datetime, confirmable: timedelta) -> int:
     """Delete choices that can no longer be confirmed, and rows that no longer enforce a limit or a decline.
 
-    A row that was not processed within `GIVE_UP` never will be, so all its personal data except the hash of
-    the mailbox is deleted. Return the number of deleted rows.
+    Choices can be confirmed for `confirmable`. A row that was not processed within `GIVE_UP` never will be,
+    so all its personal data except the hash of the mailbox is deleted. Return the number of deleted rows.
     """
     _close(session, col(FormSubmission.created_at) < now - confirmable)
     late = (col(FormSubmission.created_at) < now - GIVE_UP, col(FormSubmission.processed_at).is_(None))

@@ -25,7 +25,7 @@ BETWEEN_MAILS = timedelta(hours=1)
 def may_mail(session: Session, mailbox: str, now: datetime, kind: MailKind | None = None) -> bool:
     """Return True if one more requested email may be sent to the mailbox.
 
-    If `kind` is given, only emails of this kind count. So strangers' sign-ups before the confirmation do not
+    If `kind` is given, only emails of this kind count. So confirmations that strangers requested do not
     prevent a subscriber from getting their link.
     """
     requested = (

@@ -12,7 +12,7 @@ from app.subscribers import schedule
 from app.text.in_words import count_of
 from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest
 
-# However many interests an operator adds. PAPERBOY_MAX_INTERESTS limits what subscribers add themselves.
+# The limit for operators, too. PAPERBOY_MAX_INTERESTS limits what subscribers add themselves.
 ABSOLUTE_MAX_INTERESTS = 50
 MAX_PAPERS = 30  # with more, an email would exceed the 100 kB at which mailbox providers clip it
 MAX_WEIGHT = 3.0
@@ -50,7 +50,8 @@ def problems(
 ) -> dict[str, str]:
     """Return error messages keyed by field (`interests.0` is the first interest), or {} if there are none.
 
-    `stored` contains the texts of interests that may have overlong words, because they are already stored.
+    `stored` contains the interests and muted texts that are already stored. The stricter rules for new texts
+    do not apply to them.
     """
     least, most = preferences.min_papers, preferences.max_papers
     bounds, limit = f"Choose a number from 1 to {MAX_PAPERS}.", count_of(max_interests, "interest")
@@ -114,7 +115,8 @@ def check(
 ) -> Preferences:
     """Return the preferences with interests and muted texts normalised and deduplicated.
 
-    `before` contains the stored preferences. Raise InvalidPreference, which names the first invalid field.
+    `before` contains the stored preferences: see `stored` in `problems`. Raise InvalidPreference, which names
+    the first invalid field.
     """
     stored = [*(interest.text for interest in before.interests), *before.muted] if before else []
     for field, problem in problems(preferences, max_interests, stored).items():

@@ -71,7 +71,11 @@ def require_new_links(session: Session, subscriber: Subscriber, now: datetime) -
 
 
 def request_export(session: Session, subscriber_id: int, now: datetime) -> int | None:
-    """Send a link to download the stored data. Digests lack this link, because they may be forwarded."""
+    """Send a link to download the stored data. Digests lack this link, because they may be forwarded.
+
+    Return the id of the email, or None if one was sent less than an hour ago. Raise Conflict if the
+    subscriber was erased.
+    """
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
     record_event(session, "export_asked", subscriber, now)
@@ -81,7 +85,7 @@ def request_export(session: Session, subscriber_id: int, now: datetime) -> int |
 
 
 def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int | None:
-    """Send a link to erase the subscriber. Digests lack this link, because they may be forwarded."""
+    """Send a link to erase the subscriber, like `request_export`."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
         raise Conflict("This subscriber has already been erased.")

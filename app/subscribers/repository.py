@@ -45,7 +45,7 @@ def find(session: Session, name: str) -> Subscriber:
     if name.isascii() and name.isdigit() and len(name) < 19:
         return get(session, int(name))
     if row := _with_address(session, name.strip().lower()):
-        return row  # even if it was erased: the address that replaced its own is not a valid one
+        return row  # even an erased subscriber, whose placeholder address is not valid
     email = normalize_address(name)
     if row := _with_address(session, email):
         return row
@@ -136,7 +136,10 @@ def enqueue_requested_mail(
     *,
     lifetime: timedelta = timedelta(days=1),
 ) -> int | None:
-    """Enqueue a requested email. Return None if such an email was enqueued less than an hour ago."""
+    """Enqueue a requested email, which is given up after `lifetime`, and return its id.
+
+    Return None if an email of this kind was enqueued less than an hour ago.
+    """
     if mailbox_limits.was_mailed_recently(session, subscriber, kind, now):
         return None
     # The suffix distinguishes this email from one enqueued in the same second whose links have been replaced.
@@ -151,7 +154,10 @@ def enqueue_mail(
     lifetime: timedelta,
     suffix: str = "",
 ) -> int | None:
-    """Enqueue an email in the ledger. `suffix` distinguishes emails enqueued in the same second."""
+    """Enqueue an email in the ledger and return its id, or None if the ledger already has it.
+
+    The email is given up after `lifetime`. `suffix` distinguishes emails enqueued in the same second.
+    """
     return ledger.enqueue(
         session,
         subscriber_id=subscriber.id or 0,

@@ -44,14 +44,17 @@ CONSENT_TEXT = (
     "subscription at any time with the links in every digest."
 )
 CONSENT_GIVEN_ELSEWHERE = "given to the operator"
-_READING = (State.ACTIVE, State.PAUSED)
+_SUBSCRIBED = (State.ACTIVE, State.PAUSED)
 
 
 # --- storing and processing forms
 
 
 def request_sign_up(session: Session, form: SignUp, visitor: str, now: datetime) -> int:
-    """Store a sign-up and return its id. `process` decides what to send."""
+    """Store a sign-up and return its id. `process` decides what to send.
+
+    Raise InvalidAddress or InvalidPreference if the form has an invalid value.
+    """
     email, choices = normalize_address(form.email), Choices(check(form.preferences), form.liked)
     return form_submissions.store(session, RequestKind.SIGN_UP, email, visitor, now, choices)
 
@@ -100,7 +103,7 @@ def _answer_sign_up(
 ) -> _Answer:
     """Ask the owner of the address to confirm. An active or paused subscriber gets a preferences link."""
     subscriber = _find(session, request.email)
-    if subscriber is not None and subscriber.state in _READING:
+    if subscriber is not None and subscriber.state in _SUBSCRIBED:
         return _send_manage_link(session, request, subscriber, now)
     if _refusal(session, request, now):
         record_event(session, "signup_refused", None, now)
@@ -168,7 +171,7 @@ def _send_manage_link(
 ) -> _Answer:
     if suppression.is_suppressed(session, request.email):
         return _refuse_link(session, subscriber, "the address is suppressed", now)
-    counted = MailKind.MANAGE if subscriber.state in _READING else None
+    counted = MailKind.MANAGE if subscriber.state in _SUBSCRIBED else None
     if not mailbox_limits.may_mail(session, request.mailbox, now, counted):
         return _refuse_link(session, subscriber, "too many emails were requested", now)
     delivery_id = enqueue_requested_mail(session, subscriber, MailKind.MANAGE, now)
@@ -194,7 +197,7 @@ def pending_choices(session: Session, subscriber_id: int, delivery_id: int | Non
     """
     subscriber = get(session, subscriber_id)
     request = form_submissions.find_open(session, subscriber_id, delivery_id)
-    if subscriber.state in (*_READING, State.ERASED):
+    if subscriber.state in (*_SUBSCRIBED, State.ERASED):
         return None
     # Old links must not reactivate a subscriber who left.
     if request is None and (subscriber.state is not State.PENDING or delivery_id is not None):
@@ -219,7 +222,7 @@ def confirm(
     if the sign-up is no longer valid.
     """
     subscriber = get_for_update(session, subscriber_id)
-    if subscriber.state in _READING:
+    if subscriber.state in _SUBSCRIBED:
         return subscriber
     choices = pending_choices(session, subscriber_id, delivery_id)
     if choices is None:
@@ -246,7 +249,7 @@ def decline(session: Session, subscriber_id: int, now: datetime, delivery_id: in
     if the sign-up has already expired. For an active or paused subscriber, change nothing and return False.
     """
     subscriber = get_for_update(session, subscriber_id)
-    if subscriber.state in _READING:
+    if subscriber.state in _SUBSCRIBED:
         return False
     if delivery_id is None:
         request = form_submissions.find_open(session, subscriber_id)
@@ -273,7 +276,7 @@ def allow_again(session: Session, delivery_id: int) -> None:
 
 
 def end_sign_up(session: Session, subscriber: Subscriber, now: datetime) -> None:
-    """End a sign-up without a confirmation. Keep no personal data of a subscriber who never confirmed one."""
+    """End a sign-up without a confirmation. Erase the personal data if no sign-up was ever confirmed."""
     if subscriber.state is State.PENDING and subscriber.confirmed_at is None:
         anonymize(session, subscriber, now)
     else:
@@ -310,7 +313,8 @@ def invite(
     record_event(session, "signed_up", subscriber, now)
     if send_link(session, subscriber.email, "", now, confirmable) is None:
         raise Conflict(
-            f"No confirmation was sent: the owner of {email} declined a sign-up, or too many were requested."
+            f"No confirmation was sent: the owner of {email} declined a sign-up, or too many emails to it "
+            "were requested. Try again later."
         )
     return subscriber.id or 0
 

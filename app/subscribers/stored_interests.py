@@ -90,9 +90,10 @@ def note_newest(session: Session, ids: Collection[int]) -> None:
 
 
 def forget_unused_queries(session: Session, ids: Collection[int] | None = None) -> int:
-    """Delete the texts that no subscriber uses, or only those with these ids. Return the number deleted.
+    """Delete the texts that no subscriber uses. If `ids` is given, delete only those among them.
 
-    A text that another transaction is about to use is locked (see `_query_ids`) and is not deleted.
+    A text that another transaction is about to use is locked (see `_query_ids`) and is not deleted. Return
+    the number of deleted texts.
     """
     unused = ~exists().where(col(InterestRow.query_id) == InterestQuery.id)
     candidates = select(col(InterestQuery.id)).where(unused)

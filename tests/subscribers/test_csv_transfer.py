@@ -180,7 +180,10 @@ def test_one_refused_row_does_not_lose_its_neighbours(new_database_url: Callable
     report = csv_transfer.import_file(
         db, csv_file(*(f"{name}@example.org,robotics,,,,,," for name in names)), DEFAULTS, NOW
     )
-    assert (report.added, report.rejections) == (2, [(3, "the database refused this row", "bad@example.org")])
+    assert (report.added, report.rejections) == (
+        2,
+        [(3, "the database refused this row: check its values", "bad@example.org")],
+    )
     with db.read() as session:
         assert session.exec(select(Subscriber.email).order_by(Subscriber.email)).all() == [
             "alice@example.org",
@@ -206,7 +209,7 @@ def test_values_that_cannot_be_bound_are_skipped(app: Application, monkeypatch: 
     report = csv_transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
     assert (report.added, [(item.row, item.reason) for item in report.rejections]) == (
         1,
-        [(2, "the database refused this row")],
+        [(2, "the database refused this row: check its values")],
     )
 
 
