@@ -32,7 +32,7 @@ EVENTS = {
     "complaint": "complained",
     "opt_out": "opted out",
     "refused_us": "our mail was refused",
-    "trusted_again": "suppression lifted",
+    "trusted_again": "no longer bouncing",
 }
 PREFERENCES = {
     "cadence": "how often",
