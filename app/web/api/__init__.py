@@ -3,7 +3,7 @@
 auth          keys, scopes and common parameters
 pagination    paginated lists
 problems      errors as problem+json
-etags         ETags: omit unchanged responses; refuse changes to an outdated version
+etags         ETags: omit unchanged responses; refuse changes based on an outdated version
 idempotency   the Idempotency-Key header: carry out a repeated request only once
 values        strict values: days, times, numbers, booleans
 unknown_parameters  refuse requests with parameters that the operation does not take

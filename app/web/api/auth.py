@@ -50,11 +50,15 @@ def capacity(request: Request) -> Capacity:
 def holder(
     request: Request, app: Paperboy, now: Now, needed: SecurityScopes, given: Given
 ) -> api_keys.ApiKeyIdentity:
-    """Return the holder of a request's key. Raise HTTPException (401, or 403 if the key lacks the scope)."""
+    """Return the holder of a request's key, and claim the request's idempotency key, if it has one.
+
+    Raise HTTPException (401, or 403 if the key lacks the scope), TooManyRequests if a limit is exceeded, or
+    the exceptions of `idempotency.begin`.
+    """
     caller = authenticate(request, given.credentials, now) if given else None
     if caller is None:
         challenge = 'Bearer realm="paperboy"' + (', error="invalid_token"' if given else "")
-        detail = WRONG_KEY if given else "a key is needed: Authorization: Bearer pb_…"
+        detail = WRONG_KEY if given else "a key is needed: send the header “Authorization: Bearer pb_…”"
         raise HTTPException(401, detail, {"WWW-Authenticate": challenge})
     if not caller.scopes.issuperset(needed.scopes):
         challenge = f'Bearer realm="paperboy", error="insufficient_scope", scope="{needed.scope_str}"'

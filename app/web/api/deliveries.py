@@ -36,7 +36,7 @@ class DeliveryOut(BaseModel):
     attempts: int = Field(examples=[1])
     next_attempt_at: datetime | None
     give_up_at: datetime | None = Field(
-        description="When the email is given up if it is still waiting. Dropped from sent emails at night."
+        description="The time after which the email is no longer sent. Removed from sent emails at night."
     )
     smtp_code: int | None = Field(examples=[250])
     smtp_text: str = Field(examples=["2.0.0 Ok: queued"])

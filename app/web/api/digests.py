@@ -78,7 +78,8 @@ class PreviewRequest(BaseModel):
     max_papers: Integer = Field(default=DEFAULT_MAX_PAPERS, ge=1, le=subscribers.MAX_PAPERS)
     max_trending: Annotated[int, Field(ge=0, le=subscribers.MAX_PAPERS), FROM_JSON] | None = Field(
         default=None,
-        description="Most trending papers beyond the interests. Default: PAPERBOY_DEFAULT_MAX_TRENDING.",
+        description="Maximum number of trending papers beyond the interests. "
+        "Default: PAPERBOY_DEFAULT_MAX_TRENDING.",
     )
     muted: list[Text] = Field(
         default=[],

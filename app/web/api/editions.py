@@ -59,7 +59,7 @@ class PauseOut(BaseModel):
 
     edition: str = Field(
         examples=["2026-11-20"],
-        description="An edition, * for all emails, or “first digests” of imported subscribers.",
+        description="An edition, `*` for all emails, or `first digests` for those of imported subscribers.",
     )
     reason: str
     since: datetime
@@ -170,7 +170,10 @@ def get_edition(app: Paperboy, _key: CanRead, now: Now, edition: Name) -> Editio
     with app.db.read() as session:
         current = _read_edition(app, session, now, edition)
     if current is None:
-        raise NotFound(f"no digest has ever been due for the edition {edition}")
+        days = app.settings.retention_days
+        raise NotFound(
+            f"the edition {edition} has no digests: none was due, or they were deleted after {days} days"
+        )
     return current
 
 
@@ -228,7 +231,7 @@ def hold_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> None:
 def resume_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_match: IfMatch = None) -> None:
     """Resume sending an edition, or approve it if it awaits approval.
 
-    With `If-Match`, it is approved only if it has not changed since the client read it.
+    With `If-Match`, this happens only if the edition has not changed since the client read it.
     """
     _resume_sending(app, key.name, now, edition, if_match)
 
@@ -258,8 +261,8 @@ def confirm_uncertain(app: Paperboy, key: CanSend, now: Now, edition: Name) -> C
 def retry_failed(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Retried:
     """Send the failed digests of an edition again, except to subscribers who have a later digest.
 
-    A digest stays failed if it may have arrived, or if a later digest of the same subscriber was or will be
-    sent. Therefore, nobody receives a paper twice.
+    A digest stays failed if it may have arrived, if its subscriber gets no more digests, or if a later digest
+    of the same subscriber was or will be sent. Therefore, nobody receives a paper twice.
     """
     with app.db.write() as session:
         retried = ledger.retry_failed(session, edition, now)
@@ -337,7 +340,9 @@ def _resume_sending(
         if if_match is not None:
             require_match(if_match, _read_edition(app, session, now, edition))
         if not ledger.resume(session, edition):
-            raise NotFound("nothing is paused here: sending and each edition are paused separately")
+            raise NotFound(
+                "this is not paused: all sending, first digests and each edition are paused separately"
+            )
         audit_log.record(session, actor, audit_log.SENDING_RESUMED, edition, now)
 
 

@@ -116,7 +116,7 @@ def install(api: FastAPI) -> None:
 
 
 def describe(document: dict[str, Any]) -> None:
-    """In an OpenAPI document, describe the headers and status 304 of operations that return ETags."""
+    """Add the headers and status 304 of operations that return ETags to an OpenAPI document."""
     etag = {"ETag": {"description": "The version of the representation.", "schema": {"type": "string"}}}
     versioned = {f"#/components/schemas/{each.__name__}": each for each in Versioned.__subclasses__()}
     for operations in document["paths"].values():

@@ -40,7 +40,7 @@ _PARAMETER = {
     "name": HEADER,
     "in": "header",
     "required": False,
-    "description": "A unique text, such as a UUID. If you send the request again with it within 24 hours, "
+    "description": "A unique string, such as a UUID. If you send the request again with it within 24 hours, "
     "you get the same response, and nothing is done twice.",
     "schema": {"type": "string", "pattern": f"^{_PATTERN}$"},
 }
@@ -139,7 +139,7 @@ class IdempotencyMiddleware:
         token = idempotency_keys.current.set(attempt)
         try:
             await self._app(scope, receive_hashed, send_stored)
-        except Exception:  # the server's own error response does not pass through here
+        except Exception:  # Starlette responds with 500 outside this middleware
             if not settled:
                 await run_in_threadpool(_settle, scope, attempt, 500, b"")
             raise
@@ -148,7 +148,10 @@ class IdempotencyMiddleware:
 
 
 def _settle(scope: Scope, attempt: Attempt, status: int, body: bytes) -> None:
-    """Store the response, or release the key if the request failed. If neither works, the lease expires."""
+    """Store the response, or release the key if the request failed or the response is too long to store.
+
+    If the database fails, log it. The key can be claimed again when its lease expires.
+    """
     if not attempt.name:
         return
     app: Application = scope["app"].state.paperboy

@@ -37,7 +37,7 @@ class HintOut(BaseModel):
         description="The interest that was most likely meant. Papers may match either text.",
         examples=["vision language models"],
     )
-    parts: list[str] = Field(description="The interests that it looks like, if it looks like several.")
+    parts: list[str] = Field(description="The separate interests, if this one looks like several.")
     with_exclusion: str = Field(
         description="The interest with `NOT` or a separate dash written as an exclusion.",
         examples=["robots -driving"],

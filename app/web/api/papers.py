@@ -98,7 +98,7 @@ class SourceName(BaseModel):
 
 
 class RowOut(BaseModel):
-    """One of the rows that form the paper: what sources say about one identity, such as an arXiv ID."""
+    """One of the rows that form the paper. It has the data for one identifier, such as an arXiv ID."""
 
     id: int
     title: str

@@ -45,7 +45,7 @@ def list_models(app: Paperboy, _key: CanRead) -> ModelList:
 
 @router.post("", status_code=202)
 def train(app: Paperboy, key: CanWrite, now: Now, tasks: BackgroundTasks, limits: Limited) -> ModelList:
-    """Start to train a model, unless the archive is unchanged. See /runs for the result.
+    """Start training a model, unless the archive is unchanged. See /runs for the result.
 
     The response is immediate and lists the existing models.
     """

@@ -229,7 +229,7 @@ def resume_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> Sour
 def refresh_source(
     app: Paperboy, key: CanWrite, now: Now, source_id: Id, tasks: BackgroundTasks, limits: Limited
 ) -> SourceOut:
-    """Start to poll a source now. The response is immediate. See /runs for the result."""
+    """Start polling a source now. The response is immediate. See /runs for the result."""
     limits.jobs.check()
     with app.db.write() as session:
         source = poll_schedule.sources_to_poll(session, now, source_id)[0]

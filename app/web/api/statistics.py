@@ -30,7 +30,7 @@ class DayCount(BaseModel):
 
 
 class ReceiverOut(BaseModel):
-    """A receiver during the warm-up."""
+    """The emails to one receiver during the warm-up."""
 
     model_config = ConfigDict(from_attributes=True)
     receiver: str = Field(description="A provider, or a domain.", examples=["google"])

@@ -113,7 +113,8 @@ async def import_subscribers(
     if not preview and Scope.SEND not in key.scopes:
         raise HTTPException(
             403,
-            "this key lacks the “send” scope, which an import needs because subscribers are active at once",
+            "this key lacks the “send” scope, which an import needs because subscribers are active at once: "
+            "use a key with both scopes",
         )
     with tempfile.TemporaryFile() as file:
         try:

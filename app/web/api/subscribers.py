@@ -256,7 +256,7 @@ def change_subscriber(
 ) -> SubscriberDetail:
     """Change a subscriber's preferences or address. `interests` and `muted` replace the whole lists.
 
-    A new address takes effect when it is confirmed. Until then, it is `new_address`.
+    A new address takes effect when it is confirmed. Until then, it is in `new_address`.
     """
     with app.db.write() as session:
         subscriber = subscribers.get_for_update(session, subscriber_id)
@@ -283,7 +283,9 @@ def change_address(
         return
     if Scope.SEND not in key.scopes:
         raise HTTPException(
-            403, "this key lacks the “send” scope, which is needed to set an address as confirmed"
+            403,
+            "this key lacks the “send” scope, which is needed to set an address as confirmed: use a key that "
+            "has it",
         )
     subscribers.replace_address(session, subscriber_id, email, now)
     audit_log.record(session, key.name, "subscriber.replace_address", subscriber_id, now)

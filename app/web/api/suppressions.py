@@ -102,7 +102,7 @@ def add_suppression(app: Paperboy, key: CanWrite, now: Now, body: NewSuppression
 
 @router.post("/lift", status_code=204, responses=problems.responses(404))
 def lift_suppression(app: Paperboy, key: CanSend, now: Now, body: Lifting) -> None:
-    """Lift a suppression. If the subscriber's mail bounced, restore the state before the bounces.
+    """Lift a suppression. If the subscriber's mail bounced, restore the state that they had before.
 
     The reason is stored in the audit log.
     """

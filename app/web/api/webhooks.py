@@ -206,7 +206,9 @@ def list_messages(
 
 def _require_read(key: ApiKeyIdentity) -> None:
     if Scope.READ not in key.scopes:
-        raise Conflict("this key lacks the “read” scope, which is needed to have events sent")
+        raise Conflict(
+            "this key lacks the “read” scope, which is needed to receive events: use a key that has it"
+        )
 
 
 def _record(session: Session, key: ApiKeyIdentity, change: str, row: WebhookEndpoint, now: datetime) -> None:
