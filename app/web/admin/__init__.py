@@ -1,6 +1,6 @@
 """The operators' pages, below /admin. They call the same functions as the API.
 
-sign_in         sign in with a key; sessions, scopes and form tokens
+sign_in         sign in with a key or an emailed link; sessions, scopes and form tokens
 overview        findings that need attention, recent editions, growth
 remedies        the buttons of the overview
 subscriber_files  import subscribers after a preview; export them

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from app import clock
 from app.application import Application
 from app.errors import Conflict, InvalidInput
+from app.storage import api_keys
 from app.storage.api_keys import Scope
 from app.web.admin.sign_in import Operator, Reader, Writer, admin_page, back_to
 from app.web.api import keys
@@ -29,13 +30,14 @@ def list_keys(request: Request, operator: Reader, done: str = "") -> Response:
 def create_key(
     request: Request, operator: Writer, name: Text = "", scope: Annotated[list[str] | None, Form()] = None
 ) -> Response:
-    """Create and show a key. It expires with the operator's own key, at the latest after a year."""
+    """Create and show a key. It expires after a year, or with the operator's own key if that is earlier."""
     app: Application = request.app.state.paperboy
     try:
         body = keys.NewKey(name=name, scopes=[Scope(each) for each in scope or ()])
         created = keys.create_key(app, operator.key, clock.utcnow(), body)
     except (ValidationError, ValueError):
-        return _page(request, operator, problem="A key needs a name and at least one scope.", status=422)
+        problem = f"A key needs a name of 1 to {api_keys.MAX_NAME} characters and at least one scope."
+        return _page(request, operator, problem=problem, status=422)
     except (InvalidInput, Conflict) as error:
         return _page(request, operator, problem=str(error), status=422)
     return _page(request, operator, created=created)

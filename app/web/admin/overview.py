@@ -54,7 +54,7 @@ ACTION_PAGES = {  # by the first word of the check
     "edition": ActionPage(
         "/admin/editions/{}",
         "Look at the edition",
-        "Find out whether they arrived. Then record them as sent there, or send them again.",
+        "Find out whether they arrived. Then open the edition to record them as sent or to send them again.",
     ),
     "complaints": ActionPage("/admin/deliverability#people", "See who complained"),
     "receiver": ActionPage("/admin/deliverability", "See the rates"),
@@ -63,7 +63,7 @@ ACTION_PAGES = {  # by the first word of the check
         "/admin/keys",
         "Create a key for webhooks",
         "Set PAPERBOY_BOUNCE_MAILBOX or PAPERBOY_BOUNCE_FOLDER, or let your relay send webhooks with a "
-        "key that may report bounces.",
+        "key that has the “bounces” scope.",
     ),
     "ledger": ActionPage("/admin/editions", "Look at the editions"),
     "sending": ActionPage("/admin/editions/{}", "Look at the waiting emails"),
@@ -137,7 +137,7 @@ def remedy(
 def remedy_by_sending(
     request: Request, operator: Sender, later: BackgroundTasks, action: Text = "", subject: Text = ""
 ) -> Response:
-    """Carry out the remedy of a finding, if its button needs the `send` scope."""
+    """Carry out the remedy of a finding whose button needs the `send` scope."""
     return _press(request, operator, Scope.SEND, action, subject, later)
 
 

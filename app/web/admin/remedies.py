@@ -97,7 +97,10 @@ def _train_model(on: Click) -> None:
     relevance_models.train(on.app, on.key, on.now, on.later, on.limits)
 
 
-RETRIED = "Failed digests will be sent again {timing.mails}, except where a later one was sent."
+RETRIED = (
+    "Failed digests will be sent again {timing.mails}, except those that may have arrived and those whose "
+    "subscribers have a later digest or get no more digests."
+)
 WAITING = "Waiting emails will be sent {timing.mails}."
 AFTER_THE_REASON = "Resume sending when the reason no longer applies."
 SAMPLE_FIRST = "Look at a sample first."
@@ -149,9 +152,13 @@ BUTTONS = {
         "If the key is still used, create a new one.",
     ),
     RemedyAction.ENABLE_WEBHOOK: Button(
-        "Enable it", Scope.WRITE, "The webhook is enabled.", _enable_webhook, "Find out why first."
+        "Enable it", Scope.WRITE, "The webhook is enabled.", _enable_webhook, "First find out why it failed."
     ),
     RemedyAction.TRAIN_MODEL: Button(
-        "Train a model", Scope.WRITE, "A model is being trained. Runs show the result.", _train_model, ""
+        "Train a model",
+        Scope.WRITE,
+        "A model is being trained. The Runs page shows the result.",
+        _train_model,
+        "",
     ),
 }

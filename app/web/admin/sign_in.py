@@ -183,7 +183,9 @@ def sign_in(request: Request, key: Text = "", to: Text = HOME) -> Response:
     except TooManyRequests as error:
         return _wait_page(request, _local(to), error, "sign in again")
     if caller is None or Scope.READ not in caller.scopes:
-        problem = "This key lacks the “read” scope." if caller else "This key is unknown, revoked or expired."
+        problem = "This key is unknown, revoked or expired. Copy the whole key, or use another one."
+        if caller:
+            problem = "This key lacks the “read” scope. Sign in with a key that has it."
         return _sign_in_page(request, _local(to), problem=problem)
     with app.db.write() as session:
         secret = admin_sessions.create(session, caller, now)

@@ -36,7 +36,7 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 PATH = "/admin/subscribers"
 SKIPPED_SHOWN = 200
-HOLDS = {"": None, "yes": True, "no": False}  # None: hold if no digest has ever been sent
+HOLDS = {"": None, "yes": True, "no": False}  # None: see `maintenance.import_subscribers`
 
 log = structlog.get_logger(__name__)
 

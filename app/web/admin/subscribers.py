@@ -39,7 +39,7 @@ MESSAGES = {
     "links": "New links are being sent. The earlier ones no longer work.",
     "tested": "The test digest was handed to the relay.",
     "interests": "The interests are saved. They apply from the next digest on.",
-    "address": "Links were sent to confirm the new address, first to the old one.",
+    "address": "The old address gets a link to confirm the change. After that, the new address gets one.",
     "moved": "The address was changed.",
     "erased": "Erased. Only a hash of the address is kept, so that no more mail is sent to it.",
     "confirmed": "The email is recorded as sent.",
@@ -81,7 +81,7 @@ def add_subscriber(
         )
         added = api.add_subscriber(app, operator.key, clock.utcnow(), body)
     except ValidationError:
-        problem = "Enter an address, interests, and how the person agreed."
+        problem = "Enter an address, at least one interest, and how the person gave consent."
         return _subscribers_page(request, operator, typed=typed, problem=problem)
     except (InvalidInput, Conflict) as error:
         return _subscribers_page(request, operator, typed=typed, problem=str(error))

@@ -27,7 +27,7 @@ Events = Annotated[list[str] | None, Form()]
 MESSAGES = {
     "removed": "Removed.",
     "changed": "Saved.",
-    "enabled": "Enabled. “Send failed events again” also sends the abandoned events.",
+    "enabled": "Enabled. To send the abandoned events, press “Send failed events again”.",
     "disabled": "Disabled. The webhook gets no more events.",
     "resent": "The events will be sent {timing.events}.",
     "accepted": "The test event was accepted.",

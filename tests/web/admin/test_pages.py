@@ -1045,7 +1045,9 @@ def test_keys_are_created_replaced_and_revoked(app: Application, sign_in: Callab
     page = desk.post("/admin/keys", name="Grace", scope="read").text
     (first,) = re.findall(r"<code>(pb_[\w-]+)</code>", page)
     assert first not in desk.get("/admin/keys").text
-    assert "name and at least one scope" in desk.post("/admin/keys", name="Nobody").text
+    assert (
+        "name of 1 to 100 characters and at least one scope" in desk.post("/admin/keys", name="Nobody").text
+    )
     assert "already exists" in desk.post("/admin/keys", name="Grace", scope="read").text
     refused = desk.post("/admin/keys", name="Mallory", scope="send")
     assert refused.status_code == 422
