@@ -48,7 +48,7 @@ _WITHDRAWN = ErrorPage(
 )
 _HIDDEN = ErrorPage(
     "This paper is not shown here",
-    "The operator of this service took it off these pages. You may find it at the site that published it.",
+    "The operator of this service took it off these pages. You may find it on the site that published it.",
 )
 _EMPTY_DAY = ErrorPage("No papers on this day", "On weekends and holidays, sources list few papers or none.")
 _EMPTY_WEEK = ErrorPage("No papers in this week", "")
@@ -148,7 +148,7 @@ def parse_search(form: SearchForm, sources: Sequence[str]) -> ParsedSearch:
     try:
         day = date.fromisoformat(form.day) if form.day else None
     except ValueError:
-        problems["day"] = "Please write the day as 2026-11-20."
+        problems["day"] = "Please write the day in the form 2026-11-20."
     if form.source and form.source not in sources:
         problems["source"] = "There is no source with this name."
     return ParsedSearch(query, PaperFilter(day, form.source, bool(form.code)), problems)
@@ -300,7 +300,7 @@ def _build_week(request: Request, week: Week, page_number: int) -> Response:
 def _check_page(listing: paper_cards.Day | WeekPapers, when: str, name: str) -> None:
     """Raise NotFound if a page of a listing has no papers.
 
-    `when` completes “No paper was listed …”, `name` completes “pages of …”.
+    `when` completes “No paper was listed …”, and `name` completes “pages of …”.
     """
     if not listing.total:
         raise NotFound(f"No paper was listed {when}.")
@@ -327,4 +327,4 @@ def _parse_week(name: str) -> Week:
             return week
     except (ValueError, OverflowError):
         pass
-    raise NotFound("This week does not exist. Write a week as 2026-W47.")
+    raise NotFound("This week does not exist. Write a week in the form 2026-W47.")

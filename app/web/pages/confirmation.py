@@ -51,7 +51,7 @@ def ask_confirm(request: Request, grant: Confirm) -> Response:
 
 @router.post("/confirm/{token}")
 def confirm(request: Request, grant: Confirm) -> Response:
-    """Confirm the sign-up. Redirect, so that readers can return to the page with the next steps."""
+    """Confirm the sign-up. Redirect, so that a reload shows the next steps."""
     ip, delivery_id = client_ip(request), grant.argument or None
     with db(request).write() as session:
         if subscribers.is_declined(session, grant.argument):

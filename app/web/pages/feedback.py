@@ -168,7 +168,7 @@ def remove(
     of: Annotated[FeedbackAction | None, Form()] = None,
     number: Annotated[int, Form(alias="page", ge=1)] = 1,
 ) -> Response:
-    """Remove feedback on a paper, and redirect to the list that contained the paper."""
+    """Remove feedback on a paper, or delete a private paper, whose key is `own`. Redirect to its list."""
     with db(request).write() as session:
         subscribers.remove_feedback(session, grant.subscriber_id, paper)
         if own:
@@ -182,7 +182,7 @@ def remove(
 def change_author(
     request: Request, grant: Change, follow: Text = "", aside: Text = "", again: Text = ""
 ) -> Response:
-    """Follow or ignore an author of liked papers, or stop ignoring an author."""
+    """Follow an author of liked papers, ignore an author (`aside`), or stop ignoring an author (`again`)."""
     subscriber, most = grant.subscriber_id, request.app.state.paperboy.settings.max_interests
     with db(request).write() as session:
         if follow:

@@ -204,7 +204,7 @@ def send_link(
 def _challenge(
     request: Request, action: str, email: str, proof: str, fields: Sequence[tuple[str, str]]
 ) -> Response | None:
-    """Count the form before anything is stored or sent. Return a page with a challenge if one is needed.
+    """Count a form submission before anything is stored or sent. Return a challenge page if one is needed.
 
     The page submits the form again: by script after a proof of work, or by a button after a pause.
     """

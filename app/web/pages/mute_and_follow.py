@@ -129,7 +129,7 @@ def _find_author(paper: Paper, typed: str) -> str:
     names = {normalized_name(name): name for name in reversed(paper.authors)}
     name = typed if typed in paper.authors else names.get(normalized_name(typed))
     if name is None:
-        raise InvalidInput("The paper has no author with this name.", "author")
+        raise InvalidInput("The paper has no author with this name. Choose one of its authors.", "author")
     return name
 
 

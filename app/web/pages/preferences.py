@@ -245,7 +245,10 @@ def _mail_later(
     later: BackgroundTasks,
     request_mail: Callable[[Session, int, datetime], int | None],
 ) -> None:
-    """Store an email to the subscriber, and send it after the response."""
+    """Store an email to the subscriber, and send it after the response.
+
+    `request_mail` returns the id of the delivery, or None if no email is due.
+    """
     with db(request).write() as session:
         delivery_id = request_mail(session, grant.subscriber_id, clock.utcnow())
     if delivery_id is not None:

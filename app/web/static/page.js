@@ -54,7 +54,7 @@ document.addEventListener("htmx:afterSwap", () => {
   }
 });
 
-// Add an empty line when the last one is begun. The preferences begin with one empty line.
+// Keep one empty line in the preferences. Add another when the visitor starts typing in the last line.
 for (const spare of [...document.querySelectorAll(".wishes .line:has(.what:placeholder-shown)")].slice(1)) spare.remove();
 for (const lines of document.querySelectorAll("[data-lines]")) {
   lines.addEventListener("input", (event) => {

@@ -562,7 +562,7 @@ def test_search_in_an_empty_archive(client: TestClient) -> None:
         ({"q": "-zebra"}, "A search needs at least one word or filter (author:, org: or cat:) to search for"),
         ({"q": "z " * 151}, "A search can have at most 300 characters"),
         ({"q": "z" * 101}, "A search can&#39;t have words of more than 100 characters"),
-        ({"q": "zebra", "day": "yesterday"}, "Please write the day as 2026-11-20."),
+        ({"q": "zebra", "day": "yesterday"}, "Please write the day in the form 2026-11-20."),
         ({"q": "zebra", "source": "<i>"}, "There is no source with this name."),
     ],
 )
