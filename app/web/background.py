@@ -52,7 +52,7 @@ def is_paused(request: Request) -> bool:
 def run_job(
     slots: WorkSlots, name: str, job: Callable[..., object], app: Application, **options: Any
 ) -> None:
-    """Run a requested job if a slot is free. Log errors, which the job also stores in its run."""
+    """Run a requested job, or log that no slot is free. Errors of the job are in its run and in the log."""
     try:
         with slots.take():
             job(app, clock.utcnow(), **options)

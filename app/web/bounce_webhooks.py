@@ -58,11 +58,15 @@ def _caller(
     bearer: auth.Given,
     basic: Annotated[HTTPBasicCredentials | None, Depends(_basic)],
 ) -> api_keys.ApiKeyIdentity:
-    """Return the holder of a key with the `bounces` scope. Raise HTTPException (401 or 403) otherwise."""
+    """Return the holder of a key with the `bounces` scope.
+
+    Raise HTTPException (401 or 403) if there is no such key, or TooManyRequests if a limit is exceeded.
+    """
     given = bearer.credentials if bearer else basic.password if basic else ""
     holder = auth.authenticate(request, given, now) if given else None
     if holder is None:
-        detail = auth.WRONG_KEY if given else "a key with the “bounces” scope is needed"
+        missing = "a key with the “bounces” scope is needed: send it as a bearer token or as the password"
+        detail = auth.WRONG_KEY if given else missing
         raise HTTPException(401, detail, {"WWW-Authenticate": _AUTHENTICATE})
     if Scope.BOUNCES not in holder.scopes:
         raise HTTPException(403, "this key lacks the “bounces” scope: use a key that has it")
@@ -95,7 +99,8 @@ def _verify_signature(
         raise HTTPException(403, f"the webhook signature is not valid: {error}") from None
     except SourceError as error:  # the 503 response makes the provider send the notice again
         log.warning("the signing certificate could not be fetched", provider=provider, error=str(error))
-        raise HTTPException(503, "the signing certificate could not be fetched") from None
+        detail = "the signing certificate could not be fetched: send the notice again later"
+        raise HTTPException(503, detail) from None
 
 
 @router.post("/bounces/{provider}")
@@ -107,7 +112,11 @@ def receive_bounces(
     body: Annotated[bytes, Depends(_body)],
     limits: auth.Limited,
 ) -> JSONResponse:
-    """Process a provider's notices, and return the number of notices by kind."""
+    """Process a provider's notices, and return their number by outcome.
+
+    If the request asks to confirm an Amazon SNS subscription, store the link in a job run for the operator.
+    Raise HTTPException if the signature cannot be verified, or InvalidInput if the body cannot be parsed.
+    """
     with limits.api.take():
         _verify_signature(request, provider.value, app.settings, body, now)
         if url := bounces.sns_confirmation_url(body):

@@ -27,36 +27,36 @@ RETRY_AFTER = 2  # seconds
 
 
 class WorkSlots:
-    """A fixed number of slots (`places`) for one kind of work.
+    """A fixed number of slots for one kind of work.
 
     Up to `waiting` more requests wait for a slot, each for at most `patience` seconds.
     """
 
-    def __init__(self, places: int, waiting: int = 0, patience: float = 0) -> None:
-        self._room = BoundedSemaphore(places + waiting)
-        self._places = BoundedSemaphore(places)
+    def __init__(self, slots: int, waiting: int = 0, patience: float = 0) -> None:
+        self._admitted = BoundedSemaphore(slots + waiting)
+        self._slots = BoundedSemaphore(slots)
         self._patience = patience
 
     @contextmanager
     def take(self) -> Iterator[None]:
         """Hold a slot during the block. Raise TooManyRequests if no slot becomes free in time."""
-        with _slot(self._room, 0), _slot(self._places, self._patience):
+        with _acquire(self._admitted, 0), _acquire(self._slots, self._patience):
             yield
 
     def check(self) -> None:
         """Raise TooManyRequests if no slot is free now."""
-        with _slot(self._places, 0):
+        with _acquire(self._slots, 0):
             pass
 
 
 @contextmanager
-def _slot(places: BoundedSemaphore, patience: float) -> Iterator[None]:
-    if not (places.acquire(timeout=patience) if patience else places.acquire(blocking=False)):
+def _acquire(semaphore: BoundedSemaphore, patience: float) -> Iterator[None]:
+    if not (semaphore.acquire(timeout=patience) if patience else semaphore.acquire(blocking=False)):
         raise TooManyRequests(retry_after=RETRY_AFTER)
     try:
         yield
     finally:
-        places.release()
+        semaphore.release()
 
 
 class Capacity:

@@ -1,9 +1,10 @@
 """Close slow connections at a deadline, and reserve file descriptors for sending and the database.
 
 Uvicorn has no deadline for a request that never ends, and accepts connections until the process has no
-descriptors left. After that, both pages and sending fail. This module closes connections that keep the server
-waiting beyond a deadline. At the connection limit, it closes the connection that has waited longest for its
-peer, to admit a new one. Clients that send a whole request at once can therefore always connect.
+descriptors left. After that, both pages and sending fail. This module closes connections that stay in a phase
+(`ConnectionPhase`) beyond its deadline. At the connection limit, it closes the connection that has waited
+longest for its peer, to admit a new one. Clients that send a whole request at once can therefore always
+connect.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class ConnectionPhase(Enum):
 
     HEAD = "head"  # the head of the first or the next request
     BODY = "body"  # the rest of a request
-    RESPONSE = "response"  # our own
+    RESPONSE = "response"  # our response
     READER = "reader"  # the peer to read more of the response
 
 
@@ -119,7 +120,10 @@ def protocol(most: int) -> type[GuardedProtocol]:
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit for open descriptors to the hard limit, but at most MAX_DESCRIPTORS. Return it."""
+    """Raise the soft limit on open descriptors to the hard limit or MAX_DESCRIPTORS, whichever is lower.
+
+    Return the resulting soft limit, or MAX_DESCRIPTORS if it is unlimited.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < target:
@@ -128,8 +132,8 @@ def raise_descriptor_limit() -> int:
     return soft if soft != resource.RLIM_INFINITY else MAX_DESCRIPTORS
 
 
-def places(descriptors: int, smtp_connections: int) -> tuple[int, int]:
-    """Return the connection limit and the backlog: the most connections accepted in one go."""
+def limit_and_backlog(descriptors: int, smtp_connections: int) -> tuple[int, int]:
+    """Return the connection limit, and the backlog, which is how many connections are accepted in one go."""
     free = descriptors - RESERVED - smtp_connections
     most = max(LEAST_CONNECTIONS, min(MAX_CONNECTIONS, free * 4 // 5))
     return most, min(MAX_BACKLOG, most // 4)
@@ -137,5 +141,5 @@ def places(descriptors: int, smtp_connections: int) -> tuple[int, int]:
 
 def options(settings: Settings) -> dict[str, Any]:
     """Return uvicorn's options for a guarded server, and raise the process's descriptor limit."""
-    most, backlog = places(raise_descriptor_limit(), settings.smtp_connections)
+    most, backlog = limit_and_backlog(raise_descriptor_limit(), settings.smtp_connections)
     return {"http": protocol(most), "ws": "none", "backlog": backlog}

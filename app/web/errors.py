@@ -97,13 +97,13 @@ _PAGES = {
     ),
     413: ErrorPage(
         "This is too much at once",
-        f"Pasted text may have up to {bibliography.MAX_BYTES // 1000} kB, and a file up to "
+        f"Pasted text can be up to {bibliography.MAX_BYTES // 1000} kB, and a file up to "
         f"{bibliography.MAX_FILE_BYTES // 1000} kB. Please go back and send less. Nothing was changed.",
     ),
     422: ErrorPage("Something in this request is not valid", "Please go back and check it."),
     429: ErrorPage(
         "Too many requests",
-        "We limit requests so that the service stays available for everybody and mailboxes stay safe.",
+        "We limit requests so that the service stays available and nobody gets unwanted emails.",
     ),
     500: ErrorPage(
         "Something went wrong on our side", "We have logged the error. Please try again in a little while."
@@ -115,7 +115,7 @@ _PAGES = {
 }
 
 
-RETRY_AFTER = 10  # seconds, if the database is busy
+RETRY_AFTER = 10  # seconds, if the database is busy or unreachable
 
 log = structlog.get_logger(__name__)
 

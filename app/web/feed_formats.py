@@ -124,5 +124,4 @@ def _tags(entry: FeedEntry) -> list[str]:
 
 
 def _rfc3339(at: datetime) -> str:
-    """Format a time as in RFC 3339."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

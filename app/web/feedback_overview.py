@@ -49,6 +49,6 @@ def overview(session: Session, subscriber_id: int) -> FeedbackOverview:
 
 
 def followed_authors(names: Iterable[str], interests: Iterable[Interest]) -> list[str]:
-    """Return the names of followed authors. An interest such as `author:"Ada Lovelace"` follows an author."""
+    """Return those of the authors who are followed by an interest, such as `author:"Ada Lovelace"`."""
     texts = {interest.text.casefold() for interest in interests}
     return [name for name in names if query_language.query_for("author", name).casefold() in texts]

@@ -1,7 +1,7 @@
 """Limit forms that send email. Above a limit, a form needs a proof of work or has to wait.
 
-Forms are never rejected permanently: a whole laboratory may sign up from one address, and a flood must
-not keep other visitors out. The limit for one visitor is the setting `signups_per_hour`.
+Forms are never rejected permanently: a whole laboratory may sign up from one IP address, and a flood
+must not keep other visitors out. The limit for one visitor is the setting `signups_per_hour`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class FormThrottle:
         mailbox = mailbox_hash(email)
         permit = self._puzzles.permit(proof, mailbox, now)
         if permit and not permit.admits(now):
-            return permit.challenge(now)  # sent too early: return the same challenge with a shorter pause
+            return permit.challenge(now)  # the same challenge, with the rest of its pause
         with self._db.write() as session:
             if permit and hit_counters.hit(session, f"proof {permit.nonce}", now, 2 * HOUR).hits == 1:
                 return None

@@ -53,10 +53,10 @@ class ResponseCache:
     """
 
     def __init__(
-        self, keep: timedelta = KEEP, places: WorkSlots | None = None, stale: timedelta = timedelta()
+        self, keep: timedelta = KEEP, slots: WorkSlots | None = None, stale: timedelta = timedelta()
     ) -> None:
         self._keep_for, self._stale_for = keep, stale
-        self._places = places or WorkSlots(AT_ONCE)
+        self._slots = slots or WorkSlots(AT_ONCE)
         self._waiting = 0
         self._changed = Condition()  # its lock guards the attributes below and `_waiting`
         self._responses: FIFOCache[Key, tuple[CachedResponse, datetime]] = FIFOCache(MAX_RESPONSES)
@@ -77,7 +77,7 @@ class ResponseCache:
                 # Another thread may have built the response while this one waited.
                 if fresh := self._stored(key, now - self._keep_for):
                     return fresh
-                with self._places.take():
+                with self._slots.take():
                     response = build()
                 with self._changed:
                     self._responses[key] = response, now
@@ -114,7 +114,8 @@ class ResponseCache:
 def public_page(request: Request, key: Key, make: Callable[[], Response]) -> Response:
     """Return a page that is the same for everybody, built at most once a minute.
 
-    The result of `make` must not depend on the visitor. Its exceptions are not cached.
+    The result of `make` must not depend on the visitor. Its exceptions are not cached. Building the page
+    counts towards the visitor's rate limit. Raise TooManyRequests if the limit is exceeded.
     """
     pages: ResponseCache = request.app.state.page_cache
     limits: Capacity = request.app.state.capacity

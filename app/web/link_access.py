@@ -19,7 +19,8 @@ from app.web import templating
 
 PRIVATE = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow"}
 # Links that still work for an erased subscriber. The erasure has already done what the first three ask for.
-# Confirming a change of address erases the pending sign-up that has the new address.
+# The link to confirm a new address belongs to the pending sign-up with that address, and using it erases the
+# sign-up.
 _DONE_BY_ERASING = (Purpose.ERASE, Purpose.DECLINE, Purpose.UNSUBSCRIBE, Purpose.ADDRESS)
 
 
@@ -29,7 +30,7 @@ def granted(request: Request, purpose: Purpose, token: str) -> Grant:
     grant = app.signer.verify(purpose, token, clock.utcnow())
     with app.db.read() as session:
         subscriber = session.get(Subscriber, grant.subscriber_id)
-        # The page for confirming explains a decline.
+        # After a decline, the confirmation link leads to the page that explains the decline.
         is_declined = purpose is Purpose.CONFIRM and subscribers.is_declined(session, grant.argument)
     if subscriber is None:
         raise LinkForged if grant.subscriber_id else LinkOfTest

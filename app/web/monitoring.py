@@ -41,7 +41,10 @@ CHECKED_EVERY, RATES_EVERY = timedelta(minutes=10), timedelta(minutes=1)
 
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
-    """Report that the process responds, without using a pool thread. Restart the process if it does not."""
+    """Report that the process responds. If there is no response, restart the process.
+
+    The check uses no pool thread, so that it succeeds while all threads are busy.
+    """
     return {"status": "ok"}
 
 
@@ -61,9 +64,10 @@ def readyz(request: Request) -> JSONResponse:
 
 
 def _require_operator(request: Request, now: auth.Now, given: auth.Given) -> None:
-    """Require a key, unless links point to this machine, as in a local installation.
+    """Require a key with the `read` scope, unless the base URL is on this machine.
 
     Without a key, a visitor could sign up with an address and learn from the counts whether it was known.
+    Raise HTTPException (401 or 403) if the key is missing or wrong.
     """
     app: Application = request.app.state.paperboy
     if urlsplit(app.settings.base_url).hostname not in ("127.0.0.1", "localhost", "::1"):
@@ -162,7 +166,10 @@ def _warm_up_status(warm_up: WarmUp | None, session: Session, now: datetime) -> 
 
 
 def _warm_up_metrics(status: WarmUpStatus | None) -> Iterator[Metric]:
-    """If there is a limit today, yield it and the waiting emails by receiver. Combine single domains."""
+    """Yield today's limit, if any, and the number of waiting digests by provider.
+
+    Domains that belong to no provider are counted together.
+    """
     if status is None or status.limit is None:
         return
     yield _gauge("warm_up_limit", "Maximum number of emails to each receiver today.", status.limit)

@@ -57,7 +57,7 @@ class RateLimiter:
 
 
 class VisitorLimits:
-    """The limits for each visitor by what they request, and of pasted lists for each subscriber."""
+    """Rate limits by kind of request. `pastes` is counted per subscriber, the others per visitor."""
 
     def __init__(self, settings: Settings) -> None:
         self.pages = RateLimiter(settings.pages_per_minute, MINUTE)

@@ -21,7 +21,7 @@ SMALL = 16 * 1024  # bytes; parsing them takes the event loop a few milliseconds
 MAX_FIELDS = 1000
 
 _ESCAPES = re.compile(rb"(?:%[0-9A-Fa-f]{2}){1,4000}")
-_places = anyio.CapacityLimiter(2)
+_PARSER_THREADS = anyio.CapacityLimiter(2)
 
 
 class FormRequest(Request):
@@ -43,7 +43,7 @@ class FormRequest(Request):
             if len(body) <= SMALL:
                 self._form = parse(body)
             else:
-                self._form = await anyio.to_thread.run_sync(parse, body, limiter=_places)
+                self._form = await anyio.to_thread.run_sync(parse, body, limiter=_PARSER_THREADS)
         return self._form
 
 

@@ -63,7 +63,8 @@ def headers(settings: Settings) -> dict[str, str]:
 class SecurityMiddleware:
     """ASGI middleware that adds default headers and rejects bodies that are too large.
 
-    It treats HEAD as GET; the server omits the body.
+    It treats HEAD as GET; the server omits the body. Until the response is sent, the request waits only
+    WEB_BUSY_TIMEOUT_MS for database locks.
     """
 
     def __init__(
@@ -71,9 +72,8 @@ class SecurityMiddleware:
     ) -> None:
         self._app = app
         self._common = common
-        self._uploads = (
-            uploads or {}
-        )  # size limits of the paths that authenticate first and write the body to a file
+        # Size limits of the paths that authenticate first and write the body to a file.
+        self._uploads = uploads or {}
         self._buffered = 0  # bytes of all bodies that are being received or processed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,7 +109,9 @@ class SecurityMiddleware:
                 raise HTTPException(413, "The request is too large.")
             if self._buffered > MAX_HELD_BYTES:
                 raise HTTPException(
-                    503, "The server is receiving too much data at once.", {"Retry-After": "5"}
+                    503,
+                    "The server is receiving too much data at once. Please send the request again.",
+                    {"Retry-After": "5"},
                 )
             return message
 

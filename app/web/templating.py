@@ -99,7 +99,7 @@ def page(
 def mark_title(item: DigestItem) -> MarkedTexts:
     """Mark the words of a title as in emails, but without style attributes, because the CSP forbids them.
 
-    Pages don't show the summary. If it contains words to mark, the reason therefore names all words.
+    Pages don't show the summary. If the summary contains words to mark, the reason names all words instead.
     """
     return marked_words.mark(item, replace(item, summary=""), Markup("<mark>"), Markup("</mark>"))
 

@@ -117,7 +117,7 @@ def test_slow_requests_are_closed_at_their_deadline(
 )
 def test_descriptors_are_reserved_for_the_sender(descriptors: int, smtp_connections: int, most: int) -> None:
     """Visitors must leave enough for the sender, the database and files."""
-    connections, backlog = connection_limits.places(descriptors, smtp_connections)
+    connections, backlog = connection_limits.limit_and_backlog(descriptors, smtp_connections)
     assert connections == most
     if descriptors > 128:
         assert connections + backlog + smtp_connections + connection_limits.RESERVED <= descriptors
