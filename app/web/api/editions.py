@@ -91,7 +91,7 @@ class Edition(Versioned):
 
 
 class WaitingOut(BaseModel):
-    """Unsent emails that are not digests, such as confirmations and requested links."""
+    """The unsent emails of one kind, such as confirmations. Digests are not included."""
 
     kind: MailKind = Field(examples=[MailKind.CONFIRM])
     mails: int = Field(examples=[2])

@@ -15,7 +15,7 @@ router = APIRouter(prefix="/findings", tags=["findings"])
 
 
 class RemedyOut(BaseModel):
-    """The action that resolves a finding. The first admin page has a button for it."""
+    """The action that resolves a finding. If `action` is set, the first admin page has a button for it."""
 
     model_config = ConfigDict(from_attributes=True)
     action: RemedyAction | None = Field(description="Null if an operator has to choose an action.")
@@ -30,7 +30,7 @@ class FindingOut(BaseModel):
     level: Level
     message: str = Field(
         examples=["it failed 3 times in a row: status 404"],
-        description="The problem, or what is in order. Show it after `check` and a colon.",
+        description="The problem or, at level `ok`, the state. Show it after `check` and a colon.",
     )
     fix: str = Field(description="Advice on how to resolve a warning or an error.")
     urgent: bool = Field(description="Whether operators get an alert by email.")
@@ -38,7 +38,7 @@ class FindingOut(BaseModel):
 
 
 class FindingList(BaseModel):
-    """All findings, those of the settings last."""
+    """The selected findings, those about the settings last."""
 
     items: list[FindingOut]
 

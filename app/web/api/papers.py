@@ -130,7 +130,14 @@ def list_papers(
     q: Annotated[
         str, Query(max_length=300, description="Words that must all occur in the title or abstract.")
     ] = "",
-    arxiv_id: Annotated[str | None, Query(max_length=40, examples=["2511.01234"])] = None,
+    arxiv_id: Annotated[
+        str | None,
+        Query(
+            max_length=40,
+            examples=["2511.01234"],
+            description="Only this paper. The other parameters are then ignored.",
+        ),
+    ] = None,
     source_id: AnyId = None,
     day: Annotated[Day | None, Query(description="Only papers listed on this day.")] = None,
     hidden: UrlBoolean | None = None,
@@ -158,7 +165,7 @@ def get_paper(app: Paperboy, _key: CanRead, paper_id: Id) -> PaperDetail:
 
 
 def detail(session: Session, paper_id: int) -> PaperDetail:
-    """Return everything that is stored about a paper. Raise NotFound if there is no such paper."""
+    """Return a paper with its listings, votes and merges. Raise NotFound if there is no such paper."""
     views = paper_views.by_ids(session, [paper_id])
     if not views:
         raise NotFound(f"there is no paper {paper_id}")

@@ -101,7 +101,10 @@ def _request_error(request: Request, error: Exception) -> JSONResponse:
                 for problem in islice(error.errors(), MAX_ERRORS)
             ]
             return _respond(request, 422, "the request does not match the documented schema", fields)
-    return _respond(request, 422, "the request has a value that the database cannot store")  # a DataError
+    detail = (
+        "the request has a value that the database cannot store: check for NUL characters and large numbers"
+    )
+    return _respond(request, 422, detail)  # a DataError
 
 
 def _database_error(request: Request, error: Exception) -> JSONResponse:

@@ -276,7 +276,10 @@ def change_subscriber(
 def change_address(
     session: Session, key: ApiKeyIdentity, subscriber_id: int, email: str, now: datetime, *, confirmed: bool
 ) -> None:
-    """Change an address at once if it is `confirmed`. Otherwise, ask both addresses for confirmation."""
+    """Change an address at once if it is `confirmed`. Otherwise, ask both addresses for confirmation.
+
+    Raise HTTPException (403) if it is `confirmed` but the key lacks the `send` scope.
+    """
     if not confirmed:
         subscribers.request_change_by_operator(session, subscriber_id, email, now)
         audit_log.record(session, key.name, "subscriber.request_address", subscriber_id, now)
