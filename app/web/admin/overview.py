@@ -187,7 +187,7 @@ def _page(
 
 
 def _view(finding: Finding, operator: Operator) -> FindingView:
-    """Return a finding's view. Its advice names a command only if no button or page has the same effect."""
+    """Return a finding's view. Its advice names a command only if the operator has no button or page."""
     action = finding.remedy.action if finding.remedy else None
     button, at = BUTTONS[action] if action else None, ACTION_PAGES.get(finding.check.partition(" ")[0])
     if button and not operator.may(button.scope):

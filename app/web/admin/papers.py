@@ -33,7 +33,7 @@ MESSAGES = {
     "pinned": "Pinned.",
     "unpinned": "The paper is no longer pinned.",
     "merged": "Merged. Subscribers who received one of the papers do not receive the other.",
-    "split": "Split. The two will not be merged again automatically.",
+    "split": "Split. The two papers will not be merged again automatically.",
 }
 REFUSED = (InvalidInput, NotFound, Conflict)
 
@@ -218,7 +218,7 @@ def _digests(fields: dict[str, str]) -> dict[str, str]:
 
 
 def _digest(text: str) -> str:
-    """Return a digest of a text that ignores line endings, because browsers change them."""
+    """Return a digest of a text, ignoring line endings, because browsers change them."""
     plain = "\n".join(text.strip().splitlines())
     return blake2b(plain.encode(errors="replace"), digest_size=12).hexdigest()
 

@@ -18,7 +18,7 @@ from app.web.capacity import Capacity
 
 
 class Click(NamedTuple):
-    """A button that an operator pressed."""
+    """The arguments of a button's action: who pressed it when, and the subject of the finding."""
 
     app: Application
     key: ApiKeyIdentity

@@ -137,7 +137,7 @@ def admin_page(
 ) -> Response:  # fmt: skip
     """Render an admin page, which browsers must not store.
 
-    `message` may contain fields of the `timing`, such as `{timing.polls}`.
+    `message` may contain fields of `Timing`, such as `{timing.polls}`.
     """
     message = message.format(timing=request.app.state.timing)
     values |= {"operator": operator, "problem": sentence(problem), "message": message}

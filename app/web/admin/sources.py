@@ -50,7 +50,10 @@ def add_source(
     address: Text = "",
     action: Text = "",
 ) -> Response:
-    """Add a source, or try it. `address` is a feed's URL, arXiv categories or an arXiv set."""
+    """Add a source or, if `action` is `try`, only show its newest papers.
+
+    `address` is a feed's URL, arXiv categories or an arXiv set.
+    """
     app: Application = request.app.state.paperboy
     typed = {"name": name, "kind": kind, "address": address}
     trial = None
@@ -109,7 +112,7 @@ def change_source(
     shown_name: Text = "",
     shown_address: Text = "",
 ) -> Response:
-    """Rename or reconfigure a source. Refuse the change if someone else has changed the source meanwhile."""
+    """Rename or reconfigure a source. Refuse this if the source has changed since the page was shown."""
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
     try:
