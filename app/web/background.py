@@ -30,7 +30,7 @@ def send_mails(request: Request, delivery_ids: list[int]) -> None:
 
 
 async def answer_form(request: Request, request_id: int) -> None:
-    """Process a stored form after a random delay if a slot is free. Otherwise the scheduler processes it.
+    """Process a stored form submission after a random delay. If no slot is free, the scheduler processes it.
 
     Without the delay, the visitor's next request could coincide with the sending of the email. The slower
     response would reveal that the address gets an email.

@@ -16,7 +16,7 @@ from app.web.rate_limits import KeyLimits, VisitorLimits
 
 API_REQUESTS = 8  # at once, for all keys together
 ANALYSES = 2  # at once: a backtest takes a second of CPU time and about 40 MB
-JOBS = 2  # at once: refreshes and training requested through the API
+JOBS = 2  # at once: polls, trials, training and imports that operators request
 MAILS = 4  # at once: background tasks that send email
 PASTES = 3  # at once: parsing pasted papers or building the feed of an interest may take seconds
 PREVIEWS = 3  # at once: one preview is built at a time, and the others wait

@@ -28,8 +28,8 @@ LONGEST_PAUSE = HOUR
 class FormThrottle:
     """Limits for forms. Forms sent to any process are counted together, in the database.
 
-    A visitor may send `per_visitor` forms an hour without a challenge. `attempts` sets how much work a
-    challenge takes.
+    A visitor may send `per_visitor` forms an hour without a challenge. `attempts` is the work of a challenge:
+    see `Puzzles`.
     """
 
     def __init__(

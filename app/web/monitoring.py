@@ -118,15 +118,14 @@ class _DatabaseCollector(Collector):
             by_state = select(Delivery.state, func.count()).group_by(col(Delivery.state))
             deliveries = dict.fromkeys(DeliveryState, 0) | dict(session.exec(by_state).all())
             yield _state_metric("deliveries", deliveries)
-            yield _gauge("digests_due", "Digests that were due yesterday and today.", self._ledger_state.due)
+            state = self._ledger_state
+            yield _gauge("digests_due", "Digests due in the editions from yesterday to tomorrow.", state.due)
             yield _gauge(
                 "digests_missing",
-                "Digests that were due yesterday and today but are missing from the ledger.",
-                self._ledger_state.missing,
+                "Digests due in the editions from yesterday to tomorrow, but missing from the ledger.",
+                state.missing,
             )
-            yield _gauge(
-                "digests_surplus", "Digests in the ledger that were not due.", self._ledger_state.surplus
-            )
+            yield _gauge("digests_surplus", "Digests in the ledger that were not due.", state.surplus)
             yield _gauge("papers", "Papers in the archive.", count_papers(session))
             late = planning.lateness(session, clock.utcnow()).total_seconds()
             yield _gauge(
@@ -137,7 +136,7 @@ class _DatabaseCollector(Collector):
             paused = session.exec(select(func.count()).select_from(SendingPause)).one()
             yield _gauge(
                 "sending_pauses",
-                "Sending pauses: one for each paused edition, and one if all sending is paused.",
+                "Sending pauses: one each for all sending, for first digests and for every paused edition.",
                 paused,
             )
             yield from _warm_up_metrics(self._warm_up)

@@ -109,7 +109,8 @@ class Previews:
             builder, interests = self._current_builder(now), subscribers.deduplicate(preferences.interests)
             self._matched.update(interest.text for interest in interests)
             digest = builder.preview(now.date().isoformat(), preferences)
-            max_parts = self._app.settings.max_interests - len(interests) + 1  # if one is split
+            # The number of parts for which there is room if one interest is split.
+            max_parts = self._app.settings.max_interests - len(interests) + 1
             muted = builder.interests.muted_papers(preferences.muted)
             interest_previews = tuple(
                 preview_interest(builder, interest, days, muted, max_parts) for interest in interests

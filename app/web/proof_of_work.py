@@ -59,7 +59,7 @@ class Permit:
 class Puzzles:
     """Challenges, signed and verified with keys derived from the secret keys.
 
-    `attempts` sets how much work a challenge takes.
+    `attempts` is the maximum number of keys to derive for a challenge with the usual work.
     """
 
     def __init__(self, secret_keys: Sequence[str], attempts: int = ATTEMPTS) -> None:
@@ -69,7 +69,7 @@ class Puzzles:
         self._attempts = attempts
 
     def create(self, mailbox: str, strain: float, pause: timedelta | None, now: datetime) -> Challenge:
-        """Return a challenge for a mailbox, with `strain` times the usual work.
+        """Return a challenge for a mailbox. `strain` multiplies the usual work, by 1 to MAX_WORK.
 
         If `pause` is None, the challenge always needs a solution.
         """

@@ -83,7 +83,7 @@ def _build_paper(request: Request, number: int) -> Response:
 
 @router.get("/paper/{number}/picture")
 def paper_picture(request: Request, number: str, v: str = "") -> Response:
-    """Return the stored copy of a paper's picture. The response may be cached if `v` is its version."""
+    """Return the stored copy of a paper's picture. Browsers may cache it for a week if `v` is its version."""
     app: Application = request.app.state.paperboy
     picture = None
     if app.settings.pictures:

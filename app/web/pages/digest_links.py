@@ -59,7 +59,10 @@ def mail_link(request: Request, grant: Subscription, later: BackgroundTasks) -> 
 
 @router.get("/view/{token}")
 def view(request: Request, grant: View) -> Response:
-    """Show a digest in the browser exactly as it was sent."""
+    """Show a digest in the browser, rendered from its stored content.
+
+    Raise LinkForged if the subscriber has no such email, or NotFound if its content was deleted.
+    """
     app: Application = request.app.state.paperboy
     with app.db.read() as session:
         delivery = session.get(Delivery, grant.argument)

@@ -259,7 +259,10 @@ def _mail_later(
 
 
 def _pause(request: Request, subscriber_id: int, until: str, action: str) -> None:
-    """Pause until a day, or indefinitely if `until` is empty. With the action `resume`, end the pause."""
+    """Pause until a day, or indefinitely if `until` is empty. With the action `resume`, end the pause.
+
+    Raise InvalidPreference if `until` is not a date, is in the past or is more than a year away.
+    """
     until = until.strip()
     with db(request).write() as session:
         if action == "resume":
@@ -312,7 +315,8 @@ def _preferences_page(
         stored = ledger.stored_digests(session, [delivery.id for delivery in history])
         overview = feedback_overview.overview(session, grant.subscriber_id)
         interest_reader = InterestReader(app.models.current(session))
-        max_parts = form.max_interests - len(form.rows) + 1  # if one is split
+        # The number of parts for which there is room if one interest is split.
+        max_parts = form.max_interests - len(form.rows) + 1
         links = {
             delivery.id: signed_path(app, Purpose.VIEW, subscriber, delivery.created_at, delivery.id or 0)
             for delivery in history
