@@ -75,13 +75,12 @@ def restore(
     manifest = maintenance.check_backup(file)
     rows = count_of(manifest.rows, "row")
     origin = f"{rows} from {output.format_time(manifest.created_at)}, written by release {manifest.release}"
-    if check and as_json:
-        output.print_json(
-            {"rows": manifest.rows, "backup_at": manifest.created_at, "release": manifest.release}
-        )
-        return
+    facts = {"rows": manifest.rows, "backup_at": manifest.created_at, "release": manifest.release}
     if check:
-        output.out().print(f"The backup is complete: {output.escaped(origin)}.")
+        if as_json:
+            output.print_json(facts)
+        else:
+            output.out().print(f"The backup is complete: {output.escaped(origin)}.")
         return
     db, old = Database(settings.database_url), Database(previous, create=False) if previous else None
     try:
@@ -93,8 +92,7 @@ def restore(
     if as_json:
         output.print_json(
             {
-                "rows": manifest.rows,
-                "backup_at": manifest.created_at,
+                **facts,
                 "recovered": report.recovered,
                 "waiting": report.waiting,
                 "due_since": report.due_since,
