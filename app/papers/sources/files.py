@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from app.errors import UnreadableResponse
-from app.papers import sources
-from app.papers.sources import arxiv, huggingface_pages, json_rows, jsonl
+from app.papers.sources import arxiv, huggingface_pages, json_rows, jsonl, source_types
 from app.text import dates
 from app.types import ParseResult, SourceKind
 
@@ -52,7 +51,7 @@ def parse_file(
         )
     if kind is SourceKind.PAGE:
         return ParsedFile(kind, huggingface_pages.parse(text, day, today=today))
-    parsed = sources.parse(kind, text, day or dates.day_in(name))
+    parsed = source_types.parse(kind, text, day or dates.day_in(name))
     return ParsedFile(_kind_of_rows(parsed) if kind is SourceKind.JSONL else kind, parsed)
 
 
