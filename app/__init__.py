@@ -48,6 +48,7 @@ Where to find limits, weights and intervals:
     how long and large a response may be        papers/sources/http_client.py, papers/polling.py
     pauses between requests to arXiv            papers/sources/host_rate_limits.py
     when two rows are the same paper            papers/dedupe.py, papers/title_differences.py
+    abbreviations and numbers in titles         papers/title_normalization.py
     how relevant a paper must be (FLOOR)        relevance/cut_offs.py
     what "fewer" and "more" papers mean         subscribers/preferences.py (AMOUNTS)
     weights of words and meaning, for sending

@@ -26,7 +26,8 @@ from sqlmodel import Session
 
 from app import main, pipeline
 from app.application import Application
-from app.papers import dedupe, paper_views
+from app.papers import paper_views
+from app.papers.title_normalization import title_key
 from app.relevance import matching
 from app.settings import Settings
 from app.storage import schema
@@ -62,7 +63,7 @@ def add(session: Session, source: Source, paper: dict[str, Any], listed: datetim
     """Add a paper with its votes on the morning of its listing and on the next morning."""
     day = listed.date()
     known = {"authors": paper["authors"], "first_listed_on": day, "last_listed_on": day}
-    titled = {"title": paper["title"], "title_key": dedupe.title_key(paper["title"])[:1000]}
+    titled = {"title": paper["title"], "title_key": title_key(paper["title"])[:1000]}
     row = Paper(
         **titled, **known, abstract=paper["abstract"], content_hash="", created_at=listed, updated_at=listed
     )

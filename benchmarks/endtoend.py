@@ -37,7 +37,7 @@ from app import pipeline
 from app.application import Application
 from app.delivery import ledger, presigning
 from app.digests import planning, reconciliation
-from app.papers import dedupe
+from app.papers.title_normalization import title_key
 from app.relevance import matching
 from app.storage import schema
 from app.storage.models import (
@@ -131,7 +131,7 @@ def _paper(number: int, draw: random.Random) -> dict[str, Any]:
     return {
         "arxiv_id": f"2611.{number:05}",
         "title": title,
-        "title_key": dedupe.title_key(title),
+        "title_key": title_key(title),
         "abstract": " ".join(_SENTENCES).format(**values, gain=number % 9 + 1),
         "authors": authors,
         "author_count": len(authors),

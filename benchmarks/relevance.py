@@ -27,6 +27,7 @@ import numpy as np
 
 from app.digests import ranking
 from app.papers import dedupe
+from app.papers.title_normalization import title_key
 from app.relevance import query_language, trending
 from app.relevance.cut_offs import FLOOR
 from app.relevance.matching import MatchIndex
@@ -254,7 +255,7 @@ def same_title(a: str, b: str) -> bool:
 
 def same_key(a: str, b: str) -> bool:
     """Return whether two titles have the same letters and digits (the baseline)."""
-    return dedupe.title_key(a) == dedupe.title_key(b)
+    return title_key(a) == title_key(b)
 
 
 RANKERS = ("substring", "sanity", "bm25", "frozen", "matching", "ranker")

@@ -25,13 +25,14 @@ import numpy as np
 from rapidfuzz import fuzz, process
 
 from app.papers import dedupe
+from app.papers.title_normalization import Title, title_key
 
 NEAR_TITLE = 76  # ratio of rapidfuzz from which two recorded titles are similar
 NEAR_SUBTITLE = 82
 MIN_SUBTITLE = 20  # characters
 BATCH = 1_000  # titles compared with all others at once
 RULES = {
-    "same letters and digits": lambda a, b: dedupe.title_key(a) == dedupe.title_key(b),
+    "same letters and digits": lambda a, b: title_key(a) == title_key(b),
     "same_title": dedupe.same_title,
 }
 FUNCTION_WORDS = re.compile(
@@ -90,8 +91,8 @@ def content_words(titles: Iterable[str]) -> list[str]:
 def near_pairs(titles: dict[str, str]) -> list[tuple[str, str]]:
     """Return the ids of papers with similar titles or subtitles."""
     ids = [*titles]
-    whole = [dedupe.Title(title).normalized for title in titles.values()]
-    subtitles = [dedupe.Title(title.partition(": ")[2]).normalized for title in titles.values()]
+    whole = [Title(title).normalized for title in titles.values()]
+    subtitles = [Title(title.partition(": ")[2]).normalized for title in titles.values()]
     similar = set[tuple[int, int]]()
     for queries, others, ratio in (
         (whole, whole, NEAR_TITLE),

@@ -48,6 +48,7 @@ PURE = (
     "papers.bibliography",
     "papers.dedupe",
     "papers.title_differences",
+    "papers.title_normalization",
     "papers.bylines",
     "papers.field_precedence",
     "papers.picture_encoding",

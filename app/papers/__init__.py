@@ -13,6 +13,7 @@ ingest                records → new, merged, changed, unchanged or rejected ro
 stored_rows           the stored rows that a batch of records may change, by arXiv id, DOI and title
 duplicate_candidates  find stored papers that new records may duplicate, before the archive is locked
 dedupe                PURE: decide whether two records are the same paper
+title_normalization   PURE: the words, numbers, names and abbreviations of a title, for comparison
 title_differences     PURE: decide whether words that differ between two titles indicate two papers
 field_precedence      PURE: choose the record that supplies each field of a paper; content hash
 stored_fields         the fields of a row, as sources give them and as subscribers see them

@@ -13,12 +13,12 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 
 from rapidfuzz import fuzz, process
 
-from app.papers.title_differences import differ_harmlessly, expand_abbreviations
+from app.papers.title_differences import differ_harmlessly
+from app.papers.title_normalization import PLUS, Title, normalize
 
 # Ratios are computed by rapidfuzz and range from 0 to 100.
 TITLE_RATIO = 86.0  # at or above this, two titles are nearly the same
@@ -29,129 +29,21 @@ ABSTRACT_RATIO = 60.0  # at or above this, two abstracts count as versions of on
 # ratio of at least 94, and abstracts of different papers with similar titles a ratio of at most 63.
 EQUAL_ABSTRACT_RATIO = 80.0
 MIN_RATIO = 50.0  # titles below this are not compared further
-KEY_CHARS = 1_000
-PLUS = "+"
 SHORT_KEY = 16  # characters: a shorter title, such as "Introduction", does not identify a paper by itself
 SHORT_SUBTITLE = 24  # characters: a shorter subtitle, such as "a survey", does not identify a paper
 LONG_SUBTITLE = 40  # characters: used instead of SHORT_SUBTITLE if both titles have a name before a colon
 MIN_CUT_SPACES = 5  # spaces in a title that was cut off; a title with fewer may be complete
-END_CHARS = 40  # length of the title end that is indexed to find similar titles
 # Two similar titles of one paper share at least this fraction of their letters at the beginning or the end,
 # because they differ by at most 14 % and usually in one place.
 BLOCK_SHARE = 0.4
 BLOCK_CHARS = (8, 32)  # minimum and maximum number of these letters
 
-_FORMATTING = re.compile(
-    r"\\?(?:text(?:tt|bf|it|sc|rm|sf)|math(?:bf|rm|cal|bb|it|sf|tt)|operatorname|underline|emph|boldsymbol)\s*\{"
-    r"|\\text\{"
-)
-_LATEX_NAMES = {
-    "ϕ": "phi",
-    "ϵ": "epsilon",
-    "ϑ": "theta",
-    "ς": "sigma",
-    "×": "times",
-    "∞": "infty",
-    "→": "rightarrow",
-}
-_NOT_WORD = re.compile(r"[^a-z0-9]+")
-_NUMBER = re.compile(r"\d+(?:\.\d+)*")
-_WORD = re.compile(r"[^\W_]+")
-_CAPITALS = re.compile(r"[A-Z].*[A-Z]")
-# Plus signs that belong to a name, as in "X+", "X2++" and "X$^+$". Those in "text + image" and in
-# "25+ languages" do not.
-_PLUS = re.compile(r"\+\+|\^\{?\+|[^\W\d_]\+(?![\w+])")
-_ROMAN = re.compile(r"(?:x{0,3})(?:ix|iv|v?i{0,3})")
-_RESPONSE_WORDS = {"reply", "comment", "erratum", "corrigendum", "addendum", "correction", "rebuttal"}
 _PERSON_WORD = re.compile(r"[^\W\d_]+")
-
-
-def title_key(title: str) -> str:
-    """Return the letters and digits of a title in lower case, without TeX commands and accents."""
-    return _normalize(title).replace(" ", "")[:KEY_CHARS]
-
-
-@lru_cache(maxsize=2_000)  # each title of a batch is needed several times
-def _normalize(title: str) -> str:
-    """Return a title as plain lower-case words, for comparison."""
-    text = unicodedata.normalize("NFKD", _FORMATTING.sub("", title))
-    if not text.isascii():
-        text = "".join(map(_latex_name, text))
-        # Remove combining accents. Any other character that is not a letter or digit separates two words.
-        text = "".join(char for char in text if not unicodedata.combining(char))
-    text = text.casefold()
-    if not text.isascii():
-        return " ".join("".join(char if char.isalnum() else " " for char in text).split())
-    return _NOT_WORD.sub(" ", text).strip()
-
-
-def _latex_name(char: str) -> str:
-    """Return the LaTeX name of a Greek letter or sign, or `char` if it has none.
-
-    This is needed because some sources write the sign, and others write its name.
-    """
-    name = unicodedata.name(char, "")
-    if name.startswith("GREEK") and " LETTER " in name:
-        return name.rpartition(" LETTER ")[2].partition(" ")[0].lower().replace("lamda", "lambda")
-    return _LATEX_NAMES.get(char, char)
 
 
 def same_title(a: str, b: str) -> bool:
     """Return whether two titles belong to the same paper, judging by the titles alone."""
     return _is_same_title(Title(a), Title(b))
-
-
-class Title:
-    """A title with the normalized forms that comparisons use, each computed once."""
-
-    __slots__ = ("_expanded", "_marks", "_subtitle", "key", "normalized", "text")
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.normalized = _normalize(text)
-        self.key = self.normalized.replace(" ", "")[:KEY_CHARS]
-        self._expanded = ""
-        self._marks: tuple[str, ...] | None = None
-        self._subtitle: Title | None = None
-
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """The numbers, the words such as "erratum", and one "+" for each word that ends in a plus sign.
-
-        These must be equal in two titles of the same paper.
-        """
-        if self._marks is None:
-            text = unicodedata.normalize("NFKD", self.text).casefold()
-            numbers = _NUMBER.findall(text)
-            pluses = [PLUS for _ in _PLUS.findall(text)]
-            words = self.normalized.split()
-            romans = [word for word in words if word != "i" and _ROMAN.fullmatch(word)]
-            responses = [word for word in words if word in _RESPONSE_WORDS]
-            self._marks = tuple(sorted(numbers + romans + responses + pluses))
-        return self._marks
-
-    @property
-    def expanded(self) -> str:
-        """The normalized title with abbreviations written out."""
-        self._expanded = self._expanded or expand_abbreviations(self.normalized)
-        return self._expanded
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The words with several capital letters, such as "MLLM" and "LoRA", in lower case."""
-        return frozenset(word.casefold() for word in _WORD.findall(self.text) if _CAPITALS.search(word))
-
-    @property
-    def has_headline(self) -> bool:
-        """True if the part before the first colon has several words. A hyphenated word counts as one."""
-        return len(self.text.partition(": ")[0].split()) > 1
-
-    @property
-    def subtitle(self) -> Title | None:
-        """The part after the first colon, or None."""
-        if self._subtitle is None and (subtitle := self.text.partition(": ")[2]):
-            self._subtitle = Title(subtitle)
-        return self._subtitle
 
 
 def _is_same_title(a: Title, b: Title) -> bool:
@@ -171,7 +63,7 @@ def _is_cut_off(a: Title, b: Title) -> bool:
     shorter, longer = sorted((a, b), key=lambda title: len(title.normalized))
     if not longer.normalized.startswith(shorter.normalized) or shorter.normalized.count(" ") < MIN_CUT_SPACES:
         return False
-    return _normalize(longer.text.rpartition(" ")[0]) == shorter.normalized
+    return normalize(longer.text.rpartition(" ")[0]) == shorter.normalized
 
 
 def _is_near_title(a: Title, b: Title) -> bool:
@@ -285,11 +177,6 @@ def block_ranges(title: Title) -> tuple[list[str], list[str]]:
         starts[key[:length]] = None
         ends[key[: -length - 1 : -1]] = None
     return [*starts], [*ends]
-
-
-def title_end(key: str) -> str:
-    """Return the end of a title key, reversed."""
-    return key[: -END_CHARS - 1 : -1]
 
 
 def nearest(title: Title, others: Mapping[int, Title], limit: int) -> list[int]:

@@ -17,6 +17,7 @@ from sqlalchemy import case, func, or_, text
 from sqlmodel import Session, col, select
 
 from app.papers import dedupe
+from app.papers.title_normalization import Title, title_key
 from app.storage.database import in_array
 from app.storage.models import Paper
 from app.types import PaperRecord
@@ -94,7 +95,7 @@ def find_stored(session: Session, rows: Sequence[Row], after: int = 0) -> dict[i
 
     A record with an arXiv id is compared only with papers without one.
     """
-    titles = {number: dedupe.Title(record.title) for number, record in rows}
+    titles = {number: Title(record.title) for number, record in rows}
     in_blocks: dict[int, set[int]] = {number: set() for number in titles}
     for has_id in (True, False):
         numbers = [number for number, record in rows if bool(record.arxiv_id) == has_id]
@@ -109,12 +110,15 @@ def find_stored(session: Session, rows: Sequence[Row], after: int = 0) -> dict[i
 
 def _earlier(rows: Sequence[Row]) -> list[tuple[int, list[int]]]:
     """Return each record's number with the negated numbers of the earlier records with similar titles."""
-    titles: dict[bool, dict[int, dedupe.Title]] = {True: {}, False: {}}  # keyed by “has an arXiv id”
+    titles: dict[bool, dict[int, Title]] = {
+        True: {},
+        False: {},
+    }  # keyed by “has an arXiv id”
     has_both = len({bool(record.arxiv_id) for _, record in rows}) > 1
     earlier = []
     for number, record in rows:
         has_id = bool(record.arxiv_id)
-        title = dedupe.Title(record.title) if has_both or not has_id else None
+        title = Title(record.title) if has_both or not has_id else None
         if title is None:
             earlier.append((number, list[int]()))
             continue
@@ -125,7 +129,7 @@ def _earlier(rows: Sequence[Row]) -> list[tuple[int, list[int]]]:
 
 
 def _ids_in_ranges(
-    session: Session, titles: Sequence[dedupe.Title], only_without_id: bool, after: int
+    session: Session, titles: Sequence[Title], only_without_id: bool, after: int
 ) -> list[tuple[int, set[int]]]:
     """Return indices into `titles`, each with the ids of papers whose titles begin or end like that title."""
     results = []
@@ -147,13 +151,13 @@ def _ids_in_ranges(
     return results
 
 
-def _load_titles(session: Session, ids: Collection[int]) -> dict[int, dedupe.Title]:
+def _load_titles(session: Session, ids: Collection[int]) -> dict[int, Title]:
     """Return the titles of papers as given by their sources, without edits."""
     if not ids:
         return {}
     sourced = case((col(Paper.edited_at).is_not(None), col(Paper.sourced)))
     rows = session.exec(select(Paper.id, Paper.title, sourced).where(in_array(session, col(Paper.id), ids)))
-    return {key or 0: dedupe.Title((edited or {}).get("title", title)) for key, title, edited in rows}
+    return {key or 0: Title((edited or {}).get("title", title)) for key, title, edited in rows}
 
 
 @dataclass
@@ -172,13 +176,13 @@ class _Identities:
             defaultdict(list),
         )
         titles = {record.title for record in records if not (record.arxiv_id or record.doi)}
-        ids = ids_by_title(session, {dedupe.title_key(title) for title in titles}) if titles else ()
+        ids = ids_by_title(session, {title_key(title) for title in titles}) if titles else ()
         columns = select(Paper.title, Paper.abstract, Paper.authors)
         without_id = col(Paper.arxiv_id).is_(None), col(Paper.doi).is_(None)
         same_title = columns.where(in_array(session, col(Paper.id), ids), *without_id)
         for title, abstract, authors in session.exec(same_title):
             row = dedupe.PaperIdentity(title, abstract=abstract, authors=tuple(authors))
-            identities.without_id[dedupe.title_key(title)].append(row)
+            identities.without_id[title_key(title)].append(row)
         return identities
 
     def has(self, record: PaperRecord) -> bool:
@@ -186,14 +190,14 @@ class _Identities:
             return record.arxiv_id in self.arxiv_ids
         if record.doi:
             return record.doi in self.dois
-        rows = self.without_id.get(dedupe.title_key(record.title), ())
+        rows = self.without_id.get(title_key(record.title), ())
         return any(dedupe.same_paper_reason(row, identity_of(record)) for row in rows)
 
     def add(self, record: PaperRecord) -> None:
         self.arxiv_ids.add(record.arxiv_id)
         self.dois.add(record.doi)
         if not (record.arxiv_id or record.doi):
-            self.without_id[dedupe.title_key(record.title)].append(identity_of(record))
+            self.without_id[title_key(record.title)].append(identity_of(record))
 
 
 def identity_of(record: PaperRecord) -> dedupe.PaperIdentity:

@@ -28,6 +28,7 @@ from app.papers.duplicate_candidates import (
 )
 from app.papers.merging import id_of
 from app.papers.stored_rows import StoredRows, identity_of_row
+from app.papers.title_normalization import title_end, title_key
 from app.storage.database import Database, advisory_lock, insert_many, reserve_ids
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection
@@ -188,7 +189,7 @@ class _Batch:
 
     def _separate(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
         """Return the records that share no id or title with other records or rows, and all other records."""
-        keys = {number: dedupe.title_key(record.title) for number, record in rows}
+        keys = {number: title_key(record.title) for number, record in rows}
         uses = Counter[str]()
         for number, record in rows:
             uses.update({f"arxiv {record.arxiv_id}", f"doi {record.doi}", f"title {keys[number]}"})
@@ -240,14 +241,14 @@ class _Batch:
     def _new_row(self, paper_id: int, record: PaperRecord) -> dict[str, Any]:
         """Return the columns of a new row. All other columns are null."""
         new = field_precedence.from_record(record, self.source.kind)
-        key, day = dedupe.title_key(record.title), record.listed_on
+        key, day = title_key(record.title), record.listed_on
         return {
             **new.values,
             "id": paper_id,
             "arxiv_id": record.arxiv_id or None,
             "doi": record.doi if record.doi and record.doi not in self.stored.by_doi else None,
             "title_key": key,
-            "title_end": dedupe.title_end(key),
+            "title_end": title_end(key),
             "author_count": new.author_count,
             "published_on": new.published_on,
             "content_hash": field_precedence.content_hash(new),
@@ -262,7 +263,7 @@ class _Batch:
     # --- storing one record
 
     def _store_one(self, number: int, record: PaperRecord) -> IngestSummary:
-        if not (record.arxiv_id or record.doi or dedupe.title_key(record.title)):
+        if not (record.arxiv_id or record.doi or title_key(record.title)):
             return IngestSummary(rejections=(Rejection(NO_IDENTITY, number, record.title),))
         identity = self.stored.find(record)
         new = identity is None
@@ -325,7 +326,7 @@ class _Batch:
 
     def _same_titles(self, number: int, record: PaperRecord) -> Iterator[tuple[Paper, str]]:
         """Yield the papers that match a record's title, authors and abstract, each with the reason."""
-        rows = self.stored.by_key.get(dedupe.title_key(record.title), ())
+        rows = self.stored.by_key.get(title_key(record.title), ())
         same_title = [id_of(row) for row in rows if not (row.arxiv_id and record.arxiv_id)]
         # Compare the candidates that were found before locking, and the rows stored since then.
         keys = self.candidates.by_number.get(number)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from datetime import date
 from typing import Any
 
-from app.papers import dedupe, field_precedence
+from app.papers import field_precedence
 from app.papers.field_precedence import Fields
+from app.papers.title_normalization import title_end, title_key
 from app.storage.models import Paper
 
 
@@ -48,8 +49,11 @@ def renew_hash(paper: Paper) -> bool:
     content_hash = field_precedence.content_hash(visible)
     changed = paper.content_hash != content_hash
     if changed or paper.sourced:
-        paper.content_hash, paper.title_key = content_hash, dedupe.title_key(sourced_title(paper))
-        paper.title_end = dedupe.title_end(paper.title_key)
+        paper.content_hash, paper.title_key = (
+            content_hash,
+            title_key(sourced_title(paper)),
+        )
+        paper.title_end = title_end(paper.title_key)
     return changed
 
 

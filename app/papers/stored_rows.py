@@ -12,6 +12,7 @@ from sqlmodel import Session, col, select
 from app.papers import dedupe, stored_fields
 from app.papers.duplicate_candidates import identity_of, ids_by_title
 from app.papers.merging import id_of
+from app.papers.title_normalization import title_key
 from app.storage.database import in_array
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import PaperRecord
@@ -28,7 +29,7 @@ class StoredRows:
     papers: dict[int, Paper] = field(default_factory=dict)
     by_arxiv: dict[str, Paper] = field(default_factory=dict)
     by_doi: dict[str, Paper] = field(default_factory=dict)
-    by_key: dict[str, list[Paper]] = field(default_factory=dict)  # by `dedupe.title_key`
+    by_key: dict[str, list[Paper]] = field(default_factory=dict)  # by `title_key`
     listings: dict[tuple[int, date], Listing] = field(default_factory=dict)
     votes: dict[int, list[VoteCount]] = field(default_factory=dict)
 
@@ -89,12 +90,12 @@ class StoredRows:
 
     def rows_without_id(self, record: PaperRecord) -> list[Paper]:
         """Return the rows that have the record's title but no id."""
-        rows = self.by_key.get(dedupe.title_key(record.title), ())
+        rows = self.by_key.get(title_key(record.title), ())
         return [row for row in rows if not (row.arxiv_id or row.doi)]
 
     def _known_ids(self, records: Sequence[PaperRecord]) -> set[int]:
         """Return the ids of the rows that share an arXiv id, a DOI or a title with a record."""
-        keys = {dedupe.title_key(record.title) for record in records}
+        keys = {title_key(record.title) for record in records}
         ids = set(ids_by_title(self.session, keys))
         for column, values in (
             (Paper.arxiv_id, {record.arxiv_id for record in records} - {""}),

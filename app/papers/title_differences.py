@@ -23,13 +23,6 @@ MIN_NEGATED = 6  # minimum length of a word whose meaning a prefixed "a" reverse
 # "not", "without", "beyond" and "towards", change what a title says.
 _FUNCTION_WORDS = ("a an the and", "of for in on at", "with by via using through", "to into from as")
 _GROUPS = {word: number for number, group in enumerate(_FUNCTION_WORDS) for word in group.split()}
-_ABBREVIATIONS = {
-    "rl": "reinforcement learning",
-    "llm": "large language model",
-    "llms": "large language models",
-    "vlm": "vision language model",
-    "vlms": "vision language models",
-}
 
 
 def differ_harmlessly(a: str, b: str, names: Set[str] = frozenset()) -> bool:
@@ -40,11 +33,6 @@ def differ_harmlessly(a: str, b: str, names: Set[str] = frozenset()) -> bool:
     """
     words, others = (title.split() for title in sorted((a, b)))
     return all(_is_harmless(left, right, names) for left, right in _different_runs(words, others))
-
-
-def expand_abbreviations(title: str) -> str:
-    """Return a normalized title with the most frequent abbreviations of the field written out."""
-    return " ".join(_ABBREVIATIONS.get(word, word) for word in title.split())
 
 
 def _different_runs(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:

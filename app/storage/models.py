@@ -148,7 +148,7 @@ class Paper(Row, table=True):
     doi: str | None = Field(default=None, unique=True, max_length=300)  # lower case
     title: str = Field(sa_type=Text)
     title_key: str = Field(index=True, sa_type=_bytewise(1000))
-    # The last letters of `title_key`, in reverse (see papers.dedupe).
+    # The last letters of `title_key`, in reverse (see papers.title_normalization).
     title_end: str = Field(default="", index=True, sa_type=_bytewise(40))
     abstract: str = Field(default="", sa_type=Text)
     authors: list[str] = Field(default_factory=_empty_list, sa_type=JSON)

@@ -17,6 +17,7 @@ from sqlmodel import Session, col, delete, or_, select
 
 from app.errors import InvalidInput, NotFound
 from app.papers import canonical_rows, dedupe
+from app.papers.title_normalization import title_key
 from app.relevance.model import RelevanceModel
 from app.storage.database import in_array
 from app.storage.models import FeedbackRow, Paper, PrivatePaper, Subscriber
@@ -225,7 +226,7 @@ def match_references(
     """
     ids = [record.arxiv_id for record in pasted if record.arxiv_id]
     dois = [record.doi for record in pasted if record.doi]
-    titles = [dedupe.title_key(record.title) for record in pasted if record.title]
+    titles = [title_key(record.title) for record in pasted if record.title]
     matches = or_(col(Paper.arxiv_id).in_(ids), col(Paper.doi).in_(dois), col(Paper.title_key).in_(titles))
     candidates: defaultdict[str, list[Paper]] = defaultdict(list)
     for candidate in session.exec(select(Paper).where(matches).order_by(col(Paper.id))):
@@ -237,7 +238,7 @@ def match_references(
     unknown: list[PaperRecord] = []
     for record in pasted:
         identity = _identity(record)
-        keys = filter(None, (record.arxiv_id, record.doi, dedupe.title_key(record.title)))
+        keys = filter(None, (record.arxiv_id, record.doi, title_key(record.title)))
         papers = (paper for key in keys for paper in candidates.get(key, ()))
         paper = next((each for each in papers if dedupe.same_paper_reason(identity, _identity(each))), None)
         if paper is not None:
@@ -299,4 +300,4 @@ def _identity(paper: PaperRecord | Paper) -> dedupe.PaperIdentity:
 
 
 def _title_key(title: str) -> str:
-    return dedupe.title_key(title)[:KEY_CHARS]
+    return title_key(title)[:KEY_CHARS]

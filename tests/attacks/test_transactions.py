@@ -22,7 +22,8 @@ from app import main, pipeline
 from app.application import Application
 from app.errors import SourceError
 from app.papers import dedupe, duplicate_candidates, ingest, polling, source_registry
-from app.papers.sources import FetchedPage
+from app.papers.sources.state import FetchedPage
+from app.papers.title_normalization import Title, title_end, title_key
 from app.storage import api_keys, live_processes
 from app.storage.api_keys import Scope
 from app.storage.models import Paper, Source
@@ -145,7 +146,7 @@ class ComparisonCounter:
         event.listen(app.db.engine, "commit", self._end)
         is_near_title, same_paper_reason = dedupe._is_near_title, dedupe.same_paper_reason
 
-        def compare_titles(a: dedupe.Title, b: dedupe.Title) -> bool:
+        def compare_titles(a: Title, b: Title) -> bool:
             self.titles += 1
             self.titles_locked += self.writing
             return is_near_title(a, b)
@@ -172,9 +173,9 @@ def test_similar_titles_are_compared_outside_of_the_lock(
     """100 new titles among 3,000 similar ones need no quadratic search, and none under the lock."""
     records = similar_papers(SIMILAR)
     common = {"content_hash": "", "created_at": now, "updated_at": now}
-    keys = [dedupe.title_key(record.title) for record in records[:-NEW]]
+    keys = [title_key(record.title) for record in records[:-NEW]]
     rows = [
-        {"title": record.title, "title_key": key, "title_end": dedupe.title_end(key), **common}
+        {"title": record.title, "title_key": key, "title_end": title_end(key), **common}
         for record, key in zip(records, keys, strict=False)
     ]
     with app.db.write() as session:

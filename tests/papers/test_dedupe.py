@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from app.papers import dedupe
 from app.papers import field_precedence as fields
 from app.papers.dedupe import PaperIdentity
+from app.papers.title_normalization import Title, title_end, title_key
 from app.types import PaperRecord, SourceKind
 
 LONG_TITLE = "How Birds Plan: Long-Horizon Reasoning of Pigeons in the Streets of Large Cities"
@@ -117,14 +118,14 @@ def test_a_character_may_be_a_word() -> None:
 
 def test_greek_letters_match_their_names() -> None:
     """Sources show the letter, its name in TeX, or the plain name."""
-    keys = {dedupe.title_key(f"{sign}-Bird in Flight") for sign in ("π", r"$\pi$", "pi", "Π")}
+    keys = {title_key(f"{sign}-Bird in Flight") for sign in ("π", r"$\pi$", "pi", "Π")}
     assert keys == {"pibirdinflight"}
 
 
 def test_title_key_of_non_latin_titles() -> None:
     """Papers have titles in any script."""
-    assert dedupe.title_key("鳩の計画") == "鳩の計画"
-    assert dedupe.title_key("?!") == ""
+    assert title_key("鳩の計画") == "鳩の計画"
+    assert title_key("?!") == ""
 
 
 def test_ids_take_precedence_over_titles() -> None:
@@ -177,11 +178,14 @@ def test_comparison_is_symmetric() -> None:
 def test_nearest_titles_are_ranked() -> None:
     """Titles that are not similar are left out."""
     titles = {number: f"A Study of Topic {number} in Birds of the City" for number in range(500)}
-    others = {key: dedupe.Title(title) for key, title in titles.items()}
-    others |= {900: dedupe.Title(TITLE), 901: dedupe.Title(TITLE.replace("Small", "Smaller"))}
-    assert dedupe.nearest(dedupe.Title(TITLE), others, 10) == [900, 901]
-    assert dedupe.nearest(dedupe.Title(TITLE), others, 1) == [900]
-    assert dedupe.nearest(dedupe.Title("Nothing Like Any of Them"), others, 10) == []
+    others = {key: Title(title) for key, title in titles.items()}
+    others |= {
+        900: Title(TITLE),
+        901: Title(TITLE.replace("Small", "Smaller")),
+    }
+    assert dedupe.nearest(Title(TITLE), others, 10) == [900, 901]
+    assert dedupe.nearest(Title(TITLE), others, 1) == [900]
+    assert dedupe.nearest(Title("Nothing Like Any of Them"), others, 10) == []
 
 
 @pytest.mark.parametrize(
@@ -196,9 +200,9 @@ def test_nearest_titles_are_ranked() -> None:
 )
 def test_copies_of_a_title_are_in_one_block(copy: str) -> None:
     """A copy begins or ends as the title does."""
-    key = dedupe.title_key("Pigeons That Plan in the Streets of Large Cities")
-    starts, ends = dedupe.block_ranges(dedupe.Title(copy))
-    assert key.startswith(tuple(starts)) or dedupe.title_end(key).startswith(tuple(ends))
+    key = title_key("Pigeons That Plan in the Streets of Large Cities")
+    starts, ends = dedupe.block_ranges(Title(copy))
+    assert key.startswith(tuple(starts)) or title_end(key).startswith(tuple(ends))
 
 
 RECORDS = st.builds(

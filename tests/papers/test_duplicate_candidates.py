@@ -10,6 +10,7 @@ from sqlalchemy import event
 
 from app.application import Application
 from app.papers import dedupe, duplicate_candidates, stored_fields
+from app.papers.title_normalization import Title
 from app.storage.models import Paper
 from app.types import PaperRecord
 from tests.support import factories
@@ -96,5 +97,5 @@ def test_search_uses_indexes(app: Application, paper_ids: dict[str, int], arxiv_
 
 def test_blocks_of_short_titles() -> None:
     """Titles without letters, or with few, are found by their whole key only."""
-    assert dedupe.block_ranges(dedupe.Title("?!")) == ([], [])
-    assert dedupe.block_ranges(dedupe.Title("Birds")) == ([], [])
+    assert dedupe.block_ranges(Title("?!")) == ([], [])
+    assert dedupe.block_ranges(Title("Birds")) == ([], [])

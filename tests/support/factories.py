@@ -10,8 +10,8 @@ from sqlmodel import Session, select
 from app import subscribers
 from app.application import Application
 from app.delivery import ledger
-from app.papers import dedupe
 from app.papers.picture_encoding import encode_small
+from app.papers.title_normalization import title_end, title_key
 from app.settings import Settings
 from app.storage.database import insert_or_ignore
 from app.storage.models import (
@@ -47,8 +47,8 @@ def add_paper(
     """Insert a paper with a listing and a vote count, and return its id."""
     row = Paper(
         title=title,
-        title_key=dedupe.title_key(title),
-        title_end=dedupe.title_end(dedupe.title_key(title)),
+        title_key=title_key(title),
+        title_end=title_end(title_key(title)),
         content_hash="",
         first_listed_on=listed_on,
         last_listed_on=listed_on,
