@@ -14,7 +14,10 @@ from app.storage import locks
 
 
 class Lane(StrEnum):
-    """A group of jobs. A process runs the jobs of a lane in sequence, but those of UPKEEP in parallel."""
+    """A group of jobs. `worker` runs the jobs of a lane in sequence, except those of UPKEEP.
+
+    `scheduler` ignores the lanes and runs different jobs in parallel.
+    """
 
     SEND = "send"
     PLAN = "plan"

@@ -1,8 +1,9 @@
 """Run the jobs on PostgreSQL, shared among all processes. No other file uses procrastinate.
 
-Every process defers each job at its times. The database keeps only the first copy and notifies the processes,
-and one process runs the job. A process that finds more work than it can do alone defers the same job again.
-This happens at most once per other process, so that a job that fails at once is not repeated endlessly.
+Every process defers each job at its scheduled times. The database keeps only the first copy and notifies the
+processes, and one process runs the job. A process that finds more work than it can do alone defers the same
+job again. This happens at most once per other process, so that a job that fails at once is not repeated
+endlessly.
 
 A job does not refer to particular emails: the ledger and the other tables determine what is left to do. So a
 job may be lost or run twice. If a process dies and its heartbeats stop, another process retries its jobs.
@@ -166,7 +167,7 @@ class Worker:
         except AlreadyEnqueued:
             pass
         except (ConnectorException, PostgresError) as error:
-            log.warning("could not defer a job", job=name, error=str(error))
+            log.warning("could not defer a job; it runs at its next time", job=name, error=str(error))
 
     async def _rescue(self, timestamp: int = 0) -> None:
         """Retry the jobs of processes that died. Give up on a job that may have killed its processes."""
@@ -272,7 +273,7 @@ class Worker:
             except (ConnectorException, PostgresError) as error:
                 self._note_error(error)
             except Exception:
-                log.exception("a lane failed", lane=lane.value)
+                log.exception("a lane failed; restarting it", lane=lane.value)
             if not self._app.stopping.is_set():
                 await asyncio.sleep(RESTART_SECONDS)
 
@@ -306,14 +307,14 @@ class Worker:
                 ]
                 for job in lost:
                     if job.id in missing:
-                        log.warning("a job was lost with its connection", job=job.task_name)
+                        log.warning("a job was lost with its connection; retrying it", job=job.task_name)
                         with _suppress_rescued(job.task_name):
                             await _retry(manager, job)
                 missing = {job.id for job in lost}
             except (ConnectorException, PostgresError) as error:
                 self._note_error(error)
             except Exception:
-                log.exception("could not look for lost jobs")  # the lanes continue
+                log.exception("could not look for lost jobs; trying again")  # the lanes continue
 
 
 def _is_outage(error: Exception) -> bool:
@@ -360,11 +361,11 @@ class JobShell(ProcrastinateShell):
             reason = "there is no such filter"
         except ValueError:  # the argument is not a number, or no job has this number
             reason = "there is no job with this number"
-        raise InvalidInput(f"“{line}” failed: {reason}. For help, use the command help {line.split()[0]}")
+        raise InvalidInput(f"“{line}” failed: {reason}. For help, run “help {line.split()[0]}”")
 
     def default(self, line: str) -> None:
         """Raise InvalidInput, because the command is unknown."""
-        raise InvalidInput(f"there is no command “{line}”: the command help lists all commands")
+        raise InvalidInput(f"there is no command “{line}”: run “help” to list all commands")
 
 
 def open_shell(app: Application, command: str) -> None:

@@ -137,15 +137,15 @@ def test_operators_see_workers_and_jobs(
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("list_jobs bogus=1", "“list_jobs bogus=1” failed: there is no such filter. For help, use"),
+        ("list_jobs bogus=1", "“list_jobs bogus=1” failed: there is no such filter. For help, run"),
         ("list_jobs status=faild", 'invalid input value for enum procrastinate_job_status: "faild". For'),
         ("retry 99999", "Job was not found or has an invalid status to retry (job id: 99999). For"),
         (
             "retry abc",
-            "“retry abc” failed: there is no job with this number. For help, use the command help retry.",
+            "“retry abc” failed: there is no job with this number. For help, run “help retry”.",
         ),
         ("cancel 99999", "“cancel 99999” failed: there is no job with this number."),
-        ("nosuch", "There is no command “nosuch”: the command help lists all commands."),
+        ("nosuch", "There is no command “nosuch”: run “help” to list all commands."),
     ],
 )
 def test_failed_command_of_the_job_shell(
