@@ -1,4 +1,7 @@
-"""The application context, built once at startup. Only the pipeline, the web and the CLI use it."""
+"""The application context, built once at startup.
+
+The packages from `papers` to `bounces` do not know it: they get only the parts that they need.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +48,10 @@ class Application:
 
     @cached_property
     def schema(self) -> SchemaGuard:
-        """Return the guard that refuses to run if the database belongs to another release.
+        """Return the guard against a database that belongs to another release.
 
-        Work on what leaves the service (digests, emails, events) requires it. Other jobs can be repeated.
+        Functions that prepare or send digests, emails or events call its `require` first. Other jobs do not,
+        because they can be repeated.
         """
         return SchemaGuard(self.db)
 

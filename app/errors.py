@@ -13,14 +13,14 @@ PaperboyError
 │   ├── LinkForged
 │   │   └── LinkOfTest      from a test email
 │   └── LinkExpired         its lifetime has passed
-│       └── LinkReplaced    all of the subscriber's links were replaced
+│       └── LinkReplaced    the subscriber's link epoch has changed, or the link is older than its subscriber
 ├── TooManyRequests         carries retry_after, in seconds
 ├── NotReady                data for the response is still being loaded; carries retry_after, in seconds
 ├── SchemaError             the database belongs to another release
 ├── ClockError              the clocks disagree, so planning would go wrong
 ├── CorruptModel            a stored model cannot be read; the last good one is used instead
 ├── DamagedIndex            the search index cannot be read; it is rebuilt
-├── SourceError             an entire source could not be read; carries retry_at
+├── SourceError             an entire source could not be read; carries retry_at and status
 │   └── UnreadableResponse  its response has the wrong format
 ├── ParsingTooExpensive     parsing exceeds the time or memory limit
 ├── MailboxError            the bounce mailbox cannot be read
@@ -134,7 +134,7 @@ class SourceError(PaperboyError):
         self, message: str | None = None, retry_at: datetime | None = None, status: int | None = None
     ) -> None:
         super().__init__(message)
-        self.retry_at = retry_at
+        self.retry_at = retry_at  # send no request before this time; None if the source sets no time
         self.status = status  # of the HTTP response, if there was one
 
 

@@ -24,7 +24,7 @@ backtest()            the digests that interests would have produced over recent
 preview_due()         the digests that subscribers would get now
 explain()             why a subscriber was sent a paper, or why not
 render_digest()       a digest → the rendered email
-send_test()           a digest → a test email to any address, without the ledger
+send_test()           a digest → a test email to any address, which is not recorded in the ledger
 read_bounces()        notices in the bounce mailbox and folder → events, scores, suppressions
 apply_bounces()       notices from a webhook → events, scores, suppressions
 """
@@ -64,7 +64,7 @@ from app.types import DEFAULT_MAX_PAPERS, Digest, IngestSummary, Interest, Rende
 
 log = structlog.get_logger(__name__)
 
-JOB_LEASE = timedelta(minutes=30)  # much longer than the jobs take that use it
+JOB_LEASE = timedelta(minutes=30)  # much longer than any job that uses it takes
 FIRST_DAY, LAST_DAY = date(1991, 8, 14), date(2199, 12, 31)  # limits for previews; arXiv began on FIRST_DAY
 
 
@@ -115,9 +115,10 @@ def _train_if_outgrown(app: Application, now: datetime) -> None:
 
 
 def summarise(app: Application, now: datetime) -> Counter[str]:
-    """Have a language model summarise papers that have no summary, if the settings name one.
+    """Have the configured language model summarise papers that have no summary. Return the run's counts.
 
-    Only one process does so at a time. Must not be called from a running event loop.
+    Do nothing if no model is configured. Only one process does so at a time. No job run is recorded if there
+    is nothing to summarise. Must not be called from a running event loop.
     """
     if not app.settings.summary_url:
         return Counter()
@@ -390,7 +391,10 @@ def preview_with_hints(
 
 
 def interest_hint(app: Application, text: str, now: datetime) -> InterestHint:
-    """Return a hint for the subscriber about an interest. Raise InvalidInterest if it cannot be parsed."""
+    """Return a hint about an interest. The hint is false if the interest needs none.
+
+    Raise InvalidInterest if the interest cannot be parsed.
+    """
     normal_form = query_language.parse(text).text  # raises InvalidInterest
     return _builder(app, now).interests.hint(normal_form)
 
@@ -412,7 +416,7 @@ def backtest(
 ) -> list[backtesting.BacktestedEdition]:
     """Return the digests that these interests would have produced, oldest first. Nothing is stored.
 
-    Papers first listed before `first_day` are left out. By default, that is the day of the first digest.
+    Papers first listed before `first_day` are left out. It defaults to the day of the first digest.
     """
     _check_day(now.date(), "at")
     return backtesting.run(app.digest_context, now.astimezone(UTC), interests, days, max_papers, first_day)
@@ -444,7 +448,7 @@ def render_digest(app: Application, digest: Digest, to: str, now: datetime) -> R
 
 
 def send_test(app: Application, digest: Digest, to: str, now: datetime) -> SendResult:
-    """Send a digest to any address, once and without the ledger. Return the relay's reply."""
+    """Send a digest once to any address, without recording it in the ledger. Return the relay's reply."""
     return asyncio.run(app.sender.send_test(digest, to, now))
 
 

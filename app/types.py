@@ -257,7 +257,7 @@ Spans = tuple[tuple[int, int], ...]  # (start, end) of excerpts from a text, in 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The words to mark on a paper's card, and in `rest` the reasons that the marks do not show."""
+    """The words to mark on a paper's card. `rest` gives the reasons that the marks do not show."""
 
     title: Spans = ()
     summary: Spans = ()

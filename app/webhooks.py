@@ -229,9 +229,10 @@ def sign(secrets: Sequence[str], message_id: str, now: datetime, body: bytes) ->
 
 
 def report_editions(app: Application, now: datetime) -> None:
-    """Store an event for each recent edition whose digests have all been sent, skipped or given up.
+    """Store an event for each recent edition that is complete, unless it has been stored.
 
-    An edition is complete when none of its digests is waiting and nobody is still due, in any time zone.
+    An edition is complete when none of its digests is waiting or being sent, and no subscriber in any time
+    zone is still due.
     """
     now = app.timeline(now).start
     with app.db.read() as session:

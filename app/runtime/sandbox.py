@@ -39,7 +39,8 @@ Result = TypeVar("Result")
 def run(function: Callable[Params, Result], /, *args: Params.args, **options: Params.kwargs) -> Result:
     """Call a module-level function in a child process. Return its result, or raise its exception.
 
-    Raise ParsingTooExpensive if the call exceeds SECONDS or MEGABYTES, or if no child becomes free in time.
+    Raise ParsingTooExpensive if the call exceeds SECONDS or MEGABYTES, if its result cannot be pickled, or if
+    no child is ready in time.
     """
     return _pool.run(function, args, options)  # type: ignore[no-any-return]
 
