@@ -21,7 +21,7 @@ REPEAT_AFTER = timedelta(days=1)  # a cause that was absent for longer is report
 def send_alerts(app: Application, now: datetime) -> None:
     """Send the operators one alert about all new causes. Do not repeat an alert while its cause persists.
 
-    Raise DeliveryError if the relay accepts the email for no operator. A later run tries again.
+    Raise DeliveryError if the relay accepts none of the emails. A later run tries again.
     """
     if not app.settings.admin_addresses:
         return

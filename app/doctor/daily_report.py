@@ -41,7 +41,7 @@ _STATES = (
 def send_daily_report(app: Application, now: datetime) -> None:
     """Send the report about yesterday once a day, at the configured hour or later.
 
-    Raise DeliveryError if the relay accepts the report for no operator. A later run tries again.
+    Raise DeliveryError if the relay accepts none of the emails. A later run tries again.
     """
     local = now.astimezone(ZoneInfo(app.settings.default_zone))
     if not app.settings.admin_addresses or local.hour < app.settings.report_hour:
@@ -58,7 +58,7 @@ def build(app: Application, now: datetime, day: date | None = None) -> OperatorR
     """Return the report about a UTC day; the default is yesterday. Raise InvalidInput for a future day.
 
     The findings and the states of subscribers and sources are as of `now`. Warnings about settings have a
-    section of their own and are not counted in the subject, because some are accepted for good.
+    section of their own. The subject does not count them, because operators may accept some permanently.
     """
     today = now.astimezone(UTC).date()
     day = day or today - DAY

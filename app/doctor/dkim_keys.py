@@ -21,22 +21,24 @@ from app.settings import Settings
 def check_key(setting: str) -> Iterator[Finding]:
     """Check that a DKIM key is readable only by its owner, can sign, and is long enough."""
     selector, _, name = setting.partition(":")
-    check_name, path, is_open = f"dkim key {selector}", Path(name), False
+    check_name, path, is_accessible = f"dkim key {selector}", Path(name), False
     with suppress(OSError):  # `dkim.load` reports a missing file
-        is_open = file_permissions.is_open(path)
-    if is_open:
-        yield file_permissions.readable_by_others(check_name, path, "600")
+        is_accessible = file_permissions.others_have_access(path)
+    if is_accessible:
+        yield file_permissions.access_warning(check_name, path, "600")
     try:
         (key,) = dkim.load([setting])
     except InvalidSettings as fault:
-        fix = "create a key with `paperboy key dkim dkim.pem`, and set PAPERBOY_DKIM_KEYS as it prints"
+        fix = (
+            "create a key with `paperboy key dkim dkim.pem`, and set PAPERBOY_DKIM_KEYS to the printed value"
+        )
         yield error(check_name, str(fault), fix)
         return
     if key.algorithm is dkim.Algorithm.RSA and key.bits < dkim.GOOD_BITS:
         message = f"it has {key.bits} bits: some providers ignore signatures made with such short keys"
         fix = "create a key with `paperboy key dkim new.pem --selector new`; add it to PAPERBOY_DKIM_KEYS"
         yield warning(check_name, message, fix)
-    elif not is_open:
+    elif not is_accessible:
         yield ok(check_name, f"it can sign: {key.algorithm}, {key.bits} bits")
 
 

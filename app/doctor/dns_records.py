@@ -67,12 +67,12 @@ def _check_spf(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
         yield warning("spf", message, f"publish the TXT record of {domain}: v=spf1 {terms} ~all")
         return
     if len(records) > 1:
-        message = f"{domain} has {len(records)} SPF records; receivers then ignore all of them"
+        message = f"{domain} has {len(records)} SPF records, so receivers ignore all of them"
         yield error("spf", message, "merge them into one TXT record")
         return
     result = spf.evaluate(domain, records[0], addresses, lookup)
     if result.lookups > spf.MAX_LOOKUPS:
-        message = f"the record of {domain} needs over {spf.MAX_LOOKUPS} lookups; receivers then ignore it"
+        message = f"the record of {domain} needs over {spf.MAX_LOOKUPS} lookups, so receivers ignore it"
         fix = "remove the include: of providers that you no longer use, or list networks with ip4:"
         yield error("spf", message, fix)
     elif result.errors:
@@ -134,7 +134,7 @@ def _check_dmarc(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
             f"publish the TXT record of _dmarc.{domain}: v=DMARC1; p=none; rua=mailto:postmaster@{domain}",
         )
     elif len(records) > 1:
-        message = f"{name} has {len(records)} DMARC records; receivers then ignore all of them"
+        message = f"{name} has {len(records)} DMARC records, so receivers ignore all of them"
         yield warning("dmarc", message, "keep one of them")
     else:
         tags = parse_tags(records[0])

@@ -25,8 +25,8 @@ def check(settings: Settings) -> Iterator[Finding]:
         files += [("database file", path, "600") for path in paths]
     for name, path, mode in files:
         # A folder that only its owner can enter protects its contents.
-        if path.exists() and is_open(path) and is_open(path.absolute().parent):
-            yield readable_by_others(name, path, mode)
+        if path.exists() and others_have_access(path) and others_have_access(path.absolute().parent):
+            yield access_warning(name, path, mode)
 
 
 def _check_folder(settings: Settings, name: str, needed_by: str) -> Finding:
@@ -40,13 +40,13 @@ def _check_folder(settings: Settings, name: str, needed_by: str) -> Finding:
     return ok(name, f"{folder} can be written to")
 
 
-def is_open(path: Path) -> bool:
+def others_have_access(path: Path) -> bool:
     """Return whether users other than its owner have any permission on a file or folder."""
     return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
-def readable_by_others(check_name: str, path: Path, mode: str) -> Finding:
-    """Return a warning that other users can read a file or folder, which should have `mode`."""
+def access_warning(check_name: str, path: Path, mode: str) -> Finding:
+    """Return a warning that other users can read a file or folder. The fix sets its mode to `mode`."""
     message = f"other users of this machine can read {path} ({stat.filemode(path.stat().st_mode)})"
     return warning(check_name, message, f"run `chmod {mode} {shlex.quote(str(path))}` as its owner")
 

@@ -1,4 +1,4 @@
-"""The checks that need no network, so they run at any time: for the pages, the API, alerts and reports."""
+"""The checks that need no network, so that pages, the API, alerts and reports can run them at any time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Check = Callable[[], Iterable[Finding]]
 def service_checks(
     settings: Settings, db: Database, models: model_store.ModelStore, now: datetime
 ) -> dict[str, Check]:
-    """Return the checks of what the service has recorded, and of the disk."""
+    """Return the checks of the service's records in the database, and of the disk."""
     return {
         "database": lambda: service_state.check(db, models, now),
         "disk": lambda: service_state.check_disk(db, Path(settings.journal_dir)),

@@ -68,7 +68,9 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
             yield warning(f"receiver {backoff.receiver}", message, fix)
         for rate in rates.of_last_week(session, now):
             if rate.is_excessive(rates.WARN_PERCENT):
-                fix = "find out why subscribers do not want these emails; providers refuse mail from 0.3% on"
+                fix = (
+                    "find out why subscribers do not want these emails; providers refuse mail at 0.3% or more"
+                )
                 yield warning(f"complaints {rate.receiver}", rate.describe(), fix, urgent=True)
             else:
                 yield ok(f"mail to {rate.receiver}", f"{rate.counts()} since {rate.day}")
@@ -156,7 +158,8 @@ def _check_webhooks(session: Session) -> Iterator[Finding]:
 def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
     sources = source_registry.all_sources(session)
     if not sources:
-        yield warning("sources", "there are none", "run `paperboy ingest`, or `paperboy sources add`")
+        fix = "run `paperboy sources add`; in a new database, `paperboy ingest` adds the default sources"
+        yield warning("sources", "there are none", fix)
     for source in sources:
         name, polled_at = f"source {source.name}", source.polled_at
         poll = Remedy(RemedyAction.POLL_SOURCE, str(source.id))
