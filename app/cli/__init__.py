@@ -5,7 +5,7 @@ With --json, commands print one JSON document to standard output and nothing els
 
 serve         run the web app, and by default the jobs
 worker        run the jobs without the web app
-workers       list the processes that run jobs; open the shell of the job engine
+workers       list the processes that run jobs; open procrastinate's shell
 migrate       migrate the database
 doctor        check this installation
 ingest        poll the sources, or read files

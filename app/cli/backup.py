@@ -17,7 +17,7 @@ from app.text.in_words import count_of
 
 
 def database_url(value: str | None) -> str | None:
-    """Check the URL of a database in an option."""
+    """Return the value of an option that is the URL of a database. Raise BadParameter if it is invalid."""
     try:
         return value and check_database_url(value)
     except ValueError as error:
@@ -56,8 +56,8 @@ def restore(
     previous: Annotated[
         str | None,
         typer.Option(
-            help="The URL of the old database, if it can still be read. What has become of each email since "
-            "the backup is copied from it, so emails that it has sent are not sent again.",
+            help="The URL of the old database, if it can still be read. The outcomes of emails since the "
+            "backup are copied from it, so that emails sent since then are not sent again.",
             callback=database_url,
         ),
     ] = None,
@@ -128,8 +128,8 @@ def print_report(report: RestoreReport, origin: str, *, with_previous: bool) -> 
         )
     else:
         console.print(
-            "Anyone who unsubscribed or was erased after the backup is active again, and so are keys revoked "
-            "after it. If the old database is still readable, restore again with --previous.",
+            "Anyone who unsubscribed or was erased after the backup is active again, and keys revoked after "
+            "the backup work again. If the old database is still readable, restore again with --previous.",
             soft_wrap=True,
         )
     if report.webhooks:

@@ -38,8 +38,8 @@ LEGEND = (
     "share of the words that is missing. A paper is relevant enough if its agreement reaches the interest's "
     "cut-off, or if its title has all words of the interest. "
     "Meaning: standard deviations above the average paper, reduced if the archive hardly knows the interest. "
-    "Weighted = 1 − (1 − relevance)^weight. Papers that are sent are ordered by their score, which starts "
-    "from their strength."
+    "Weighted = 1 − (1 − relevance)^weight. The papers in a digest are ordered by score: their strength, "
+    "adjusted for trend and freshness."
 )
 RANK_LEGEND = (
     " The relevance above = 1 − the product of (1 − weighted) over all interests, times (1 − profile). The "
@@ -50,7 +50,7 @@ RANK_LEGEND = (
 def explain(
     subscriber: Annotated[str, typer.Argument(help="The subscriber's address or number.")],
     paper: Annotated[
-        str, typer.Argument(help="The paper's ID, arXiv ID, DOI or URL. Default: show all emails.")
+        str, typer.Argument(help="The paper's ID, arXiv ID, DOI or URL. Default: list the latest emails.")
     ] = "",
     at: output.At = None,
     as_json: output.AsJson = False,

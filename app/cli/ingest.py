@@ -35,8 +35,8 @@ def ingest(
         date | None,
         output.day_option(
             "--day",
-            "The listing day of papers for which a file names none, such as 2026-11-20, today or yesterday. "
-            "Hugging Face's files name it. Default: the day in the file's name.",
+            "The listing day of papers for which a file gives none, such as 2026-11-20, today or yesterday. "
+            "Files from Hugging Face give it. Default: the day in the file's name.",
         ),
     ] = None,
     source: Annotated[
@@ -47,7 +47,7 @@ def ingest(
 ) -> None:
     """Poll the sources that are due, or read files. Exit code 1 if a source or file failed.
 
-    A file that is cut off is read as far as possible, and named.
+    A truncated file is read as far as possible, and its name is printed.
     """
     if not files and (as_ or day):
         raise typer.BadParameter("--as and --day apply only to files: name at least one file")
@@ -98,7 +98,7 @@ def _request_poll(app: Application, name: str | None) -> int | None:
     now = clock.utcnow()
     with app.db.write() as session:
         source = source_registry.find(session, name)
-        poll_schedule.sources_to_poll(session, now, source.id)  # raises Conflict if read from files
+        poll_schedule.sources_to_poll(session, now, source.id)  # raises Conflict if files are its only input
         audit_log.record(session, output.ACTOR, "source.refresh", source.name, now)
         return source.id
 

@@ -185,8 +185,8 @@ def open_application(
 ) -> Iterator[Application]:
     """Build the application for one command. Create its database if there is none.
 
-    `migrate` is for commands that start the service: they also upgrade an older database, which would undo a
-    downgrade if any other command did it, and show that they use the database.
+    `migrate` is for commands that start the service: they upgrade an older database, and announce that they
+    use it. Other commands raise SchemaError, because an upgrade would undo a downgrade.
     """
     settings = load_settings(needs_secret=needs_secret)
     logs.configure(settings, level=log_level)
@@ -249,7 +249,7 @@ def unknown_settings() -> Iterator[Finding]:
 
 
 def log_unknown_settings() -> None:
-    """Log the warnings about unknown settings when a process of the service starts."""
+    """Log a warning for each unknown setting. Processes of the service call this when they start."""
     for finding in unknown_settings():
         log.warning("unknown setting", problem=f"{finding.check}: {finding.message}", fix=finding.fix)
 

@@ -146,7 +146,7 @@ def unhide_paper(name: Name) -> None:
 def pin_paper(
     name: Name, days: Annotated[int, typer.Option(help="The number of days.")] = pinning.PIN_DAYS
 ) -> None:
-    """Pin a paper for some days: put it first in digests with a matching interest or trending papers."""
+    """Pin a paper for some days: it comes first in digests with a matching interest or trending papers."""
     with _editor(name) as (editor, paper_id):
         until = editor.pin(paper_id, days).pinned_until
     output.out().print(f"Paper {paper_id} is pinned until {output.format_time(until)}.")

@@ -21,7 +21,10 @@ def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port to listen on.", min=0, max=65535)] = 8000,
 ) -> None:
-    """Serve the web app and, if PAPERBOY_SCHEDULER is on, run the schedule. Migrate the database first."""
+    """Migrate the database, serve the web app and, if PAPERBOY_SCHEDULER is on, run the schedule.
+
+    Exit code 3 if the web app could not start.
+    """
     _require_free_port(host, port)
     with output.open_application(log_level=None, migrate=True) as app:
         output.log_unknown_settings()

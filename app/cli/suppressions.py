@@ -24,7 +24,9 @@ Reason = Annotated[str, typer.Option(help="The reason, which is stored.")]
 
 @suppressions.command("list")
 def list_suppressions(
-    reason: Annotated[str, typer.Option("--reason", help="Only if the reason contains this text.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", help="Only suppressions whose reason contains this text.")
+    ] = "",
     as_json: output.AsJson = False,
 ) -> None:
     """List suppressed addresses. An address that does not belong to a subscriber is shown as its hash."""

@@ -1,4 +1,4 @@
-"""webhooks: list, add, test, rotate, enable, disable, resend to and remove URLs to which events are sent."""
+"""webhooks: manage the URLs to which events are sent, and list or resend their events."""
 
 from __future__ import annotations
 

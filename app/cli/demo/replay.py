@@ -14,7 +14,10 @@ AFTERWARDS = timedelta(hours=2)  # after the last file, so that deferred emails 
 
 
 def deliver_between(app: Application, start: datetime, end: datetime) -> None:
-    """Run the send job once for each time at which an email is due between `start` and `end`. Do not wait."""
+    """Plan and send at each time at which a digest or a retry is due between `start` and `end`.
+
+    The times are simulated, so this does not wait.
+    """
     due = select(func.min(Subscriber.next_due_at)).where(Subscriber.state == SubscriberState.ACTIVE)
     sendable = col(Delivery.state).in_((DeliveryState.PENDING, DeliveryState.DEFERRED))
     retry = select(func.min(Delivery.next_attempt_at)).where(sendable)

@@ -41,7 +41,7 @@ class MailboxSummary:
     sent: int
     papers: int
     duplicates: int  # number of papers that were sent more than once; must be 0
-    last_missing: MissingDigest | None  # on the last day without a digest; None if all were sent
+    last_missing: MissingDigest | None  # the last day without a digest; None if there is none
     latest: int | None = None  # the id of the first paper in the newest email
 
 
