@@ -1,4 +1,4 @@
-"""Alembic's entry: the database is the one of the settings, or the one a caller hands over."""
+"""Run Alembic's migrations on the database that the caller passes or, by default, on that of the settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.settings import Settings
 from app.storage import models  # noqa: F401  (fills the metadata)
 from app.storage.database import Database, UtcDateTime
 
-ONE_AT_A_TIME = 73_627_001  # any number that nothing else in the database locks by
+ONE_AT_A_TIME = 73_627_001  # the key of an advisory lock: any number that no other lock has
 
 
 def _render_type(type_: str, obj: object, autogen_context: object) -> str | bool:
@@ -29,8 +29,8 @@ def run() -> None:
     database = Database(url)
     with database.engine.execution_options(paperboy_write=True).connect() as connection:
         if connection.dialect.name == "sqlite":
-            # SQLite changes a table by replacing it, while other tables refer to it. Its driver gets this
-            # statement, because within a transaction it would have no effect.
+            # SQLite changes a table by replacing it, although other tables refer to it. Execute this on a cursor
+            # of the driver, because the statement has no effect in a transaction.
             connection.connection.cursor().execute("PRAGMA foreign_keys=OFF")
         context.configure(
             connection=connection,

@@ -1,4 +1,4 @@
-"""what operators need: removed sources, alerts, edited papers, updates, idempotency keys"""
+"""features for operators: removed sources, alerts, edited papers, updates, idempotency keys"""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     _copy_shared_reasons()
-    # 0.1.0 would send hidden papers, but sends no withdrawn ones.
+    # 0.1.0 cannot hide papers. Mark hidden papers as withdrawn, so that it does not send them.
     op.execute('UPDATE paper SET withdrawn_at = hidden_at WHERE withdrawn_at IS NULL AND hidden_at IS NOT NULL')
     with op.batch_alter_table('idempotency_key', schema=None) as batch_op:
         batch_op.drop_index(batch_op.f('ix_idempotency_key_expires_at'))

@@ -13,8 +13,8 @@ down_revision = '0002'
 branch_labels = None
 depends_on = None
 
-# Jobs may be lost: the truth about every mail is in the ledger. A release with another schema of procrastinate
-# therefore drops these objects and creates them again, with this function in a revision of its own.
+# Jobs may be lost, because the ledger determines which emails are left to send. A release with another schema of
+# procrastinate can therefore drop these objects and create them again, in a revision of its own.
 _DROP = """
 DO $$
 DECLARE
@@ -52,5 +52,5 @@ def downgrade() -> None:
 
 
 def _execute(statements: str) -> None:
-    """Execute statements as they are: SQLAlchemy would take a colon or a percent sign for a parameter."""
+    """Execute statements unchanged: SQLAlchemy would interpret a colon or a percent sign as a parameter."""
     op.get_bind().connection.cursor().execute(statements)

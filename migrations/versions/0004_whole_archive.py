@@ -1,4 +1,4 @@
-"""the whole of arXiv: its back catalogue as a source, titles found by their beginning and end"""
+"""all of arXiv: its back catalogue as a source, and an index of titles by their beginning and end"""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def downgrade() -> None:
         op.execute('ALTER TABLE paper ALTER COLUMN title_key TYPE VARCHAR(1000) COLLATE "default"')
     op.drop_index('ix_listing_source_id', 'listing')
     op.drop_column('source', 'resumption_token')
-    # 0.1.0 cannot poll it. Its papers stay, and a source of files is not polled.
+    # 0.1.0 does not know this kind. Make such a source a paused one of another kind, so that its papers remain.
     op.execute("UPDATE source SET kind = 'arxiv', paused = true WHERE kind = 'arxiv_oai'")
     _replace_kinds(KINDS)
 

@@ -1,4 +1,4 @@
-"""compressed digests: their JSON as bytes, which are a third as many"""
+"""compressed digests: their JSON as compressed bytes, a third of the size"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BATCH = 1000
 
 
 def upgrade() -> None:
-    """Store plain JSON as bytes. It can be read as well as compressed JSON, so digests stay as they are."""
+    """Change the type to bytes. Existing digests remain plain JSON, which can still be read."""
     if op.get_bind().dialect.name == 'sqlite':
         with op.batch_alter_table('digest_content', schema=None) as batch_op:
             batch_op.alter_column('digest', existing_type=sa.JSON(), type_=sa.LargeBinary(), existing_nullable=False)

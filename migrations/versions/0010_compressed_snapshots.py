@@ -1,4 +1,4 @@
-"""compressed snapshots: their JSON as bytes, which are half as many"""
+"""compressed snapshots: their JSON as compressed bytes, half the size"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BATCH = 1000
 
 
 def upgrade() -> None:
-    """Store plain JSON as bytes. It can be read as well as compressed JSON, so snapshots stay as they are."""
+    """Change the type to bytes. Existing snapshots remain plain JSON, which can still be read."""
     if op.get_bind().dialect.name == 'sqlite':
         _change_type_in_sqlite(sa.JSON(), sa.LargeBinary())  # Alembic casts the values
     else:
@@ -33,7 +33,7 @@ def downgrade() -> None:
 
 
 def _change_type_in_sqlite(old: sa.types.TypeEngine, new: sa.types.TypeEngine) -> None:
-    """Change the type by copying the table. The copy must not use the ids of deleted snapshots again."""
+    """Change the type by copying the table. The copy must not reuse the ids of deleted snapshots."""
     last = op.get_bind().scalar(sa.text("SELECT seq FROM sqlite_sequence WHERE name = 'paper_snapshot'"))
     options = {'sqlite_autoincrement': True}
     with op.batch_alter_table('paper_snapshot', schema=None, table_kwargs=options) as batch_op:
