@@ -1,15 +1,16 @@
-# `make demo` and `make test` only need Python 3.11 or newer with venv. The first run installs what they use.
+# `make demo` and `make test` need only Python 3.11 or newer with venv. The first run installs their dependencies.
 
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip -qq --disable-pip-version-check
 DEMO_ARGS ?=
 SERVE_ARGS ?=
 TEST_ARGS ?=
-# Test processes: twice the cores of a small machine, because tests wait as much as they compute. Each gets few at a time.
+# The number of test processes: twice the cores of a small machine, because tests wait as much as they compute. Each
+# process takes only a few tests at a time, so that none has many left when the others are done.
 WORKERS ?= 4
 PYTEST = .venv/bin/pytest -q -n $(WORKERS) --maxschedchunk 2
 
-# The tests start many processes, which would each compile every module again where no bytecode is kept.
+# The tests start many processes. Without stored bytecode, each of them would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test check format lint types install serve lock clean
@@ -20,7 +21,7 @@ help:  ## List the commands
 demo: .venv/runtime.stamp  ## Try everything offline; DEMO_ARGS=--once ends after the summary
 	@.venv/bin/paperboy demo $(DEMO_ARGS)
 
-test: .venv/dev.stamp tools  ## Run the whole suite on SQLite, and what uses a database on a real PostgreSQL, too
+test: .venv/dev.stamp tools  ## Run all tests on SQLite, and those that use a database also on a real PostgreSQL
 	$(PYTEST) --database both $(TEST_ARGS)
 
 check: lint types test  ## Run everything that must pass before a change is proposed
@@ -43,15 +44,15 @@ install: .venv/runtime.stamp .env  ## Install the dependencies and write .env, w
 serve: install  ## Run the web app and the schedule with .env; SERVE_ARGS='--port 8001'
 	@.venv/bin/paperboy serve $(SERVE_ARGS)
 
-lock:  ## Renew the lock files from pyproject.toml (needs uv)
+lock:  ## Update the lock files from pyproject.toml (needs uv)
 	uv pip compile --quiet --upgrade pyproject.toml --extra fast --extra postgres --group build $(LOCK_ARGS) -o requirements.lock
 	uv pip compile --quiet --upgrade pyproject.toml --extra fast --extra postgres --group dev --constraints requirements.lock \
 		$(LOCK_ARGS) -o requirements-dev.lock
 
-clean:  ## Remove the files that the commands above made, except .env and var/
+clean:  ## Remove the files that the commands above created, except .env and var/
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-# With --no-strip-extras: pip before 24 takes "coverage[toml]" for another, unpinned package than "coverage".
+# --no-strip-extras: pip before 24 treats "coverage[toml]" as a different package from "coverage", which is not pinned.
 LOCK_ARGS = --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras
 
 .PHONY: tools

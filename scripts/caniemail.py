@@ -32,24 +32,25 @@ LESS = {"n": "no", "a": "partly"}  # worst first: a client has the lowest suppor
 def compact(package: Path) -> dict[str, Any]:
     """Return each feature with its title, and the clients that do not fully support it."""
     about = json.loads((package / "package.json").read_text("utf-8"))
-    told = json.loads((package / "data" / "caniemail.json").read_text("utf-8"))
+    data = json.loads((package / "data" / "caniemail.json").read_text("utf-8"))
     return {
-        "source": f"{SOURCE} as of {told['last_update_date'][:10]}, from caniemail {about['version']} (npm)",
+        "source": f"{SOURCE} as of {data['last_update_date'][:10]}, from caniemail {about['version']} (npm)",
         "licence": LICENCE,
         "clients": list(CLIENTS),
         "features": {
             each["slug"]: {"title": each["title"].strip(), "less": dict(less(each["stats"]))}
-            for each in told["data"]
+            for each in data["data"]
             if each["category"] in ("html", "css")
         },
     }
 
 
 def less(stats: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Iterator[tuple[str, str]]:
+    """Yield each client that does not fully support a feature, and its support: "no" or "partly"."""
     for client, platforms in CLIENTS.items():
         each = (platform.partition("/")[::2] for platform in platforms)
-        found = {newest(stats.get(family, {}).get(platform, {})) for family, platform in each}
-        if worst := next((support for support in LESS if support in found), ""):
+        levels = {newest(stats.get(family, {}).get(platform, {})) for family, platform in each}
+        if worst := next((support for support in LESS if support in levels), ""):
             yield client, LESS[worst]
 
 
@@ -60,11 +61,11 @@ def newest(versions: Mapping[str, str]) -> str:
 
 
 def write(package: Path) -> None:
-    """Write the file with one feature per line, so that versions can be compared."""
-    made = compact(package)
-    features = made.pop("features")
+    """Write the data to TARGET with one feature per line, so that versions can be compared."""
+    document = compact(package)
+    features = document.pop("features")
     lines = [f"{json.dumps(slug)}: {json.dumps(each, ensure_ascii=False)}" for slug, each in features.items()]
-    head = json.dumps(made, ensure_ascii=False, indent=1).removesuffix("\n}")
+    head = json.dumps(document, ensure_ascii=False, indent=1).removesuffix("\n}")
     TARGET.write_text(head + ',\n "features": {\n  ' + ",\n  ".join(lines) + "\n }\n}\n", encoding="utf-8")
 
 

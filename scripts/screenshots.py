@@ -41,7 +41,7 @@ Look = Callable[[Page], object]  # opens a page for its screenshot
 
 
 @contextmanager
-def lived_through() -> Iterator[tuple[Application, str]]:
+def serve_replayed_sample() -> Iterator[tuple[Application, str]]:
     """Serve an application that has replayed the ten days of the sample. Yield it and its URL."""
     bound = running_app.bind_free_port()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -67,9 +67,9 @@ def looks(app: Application, url: str, now: datetime) -> dict[str, Look]:
         digests = [
             row for row in subscribers.history(session, alice.id or 0) if row.state == DeliveryState.SENT
         ]
-        kept = ledger.stored_digests(session, [row.id for row in digests])
-    papers = {number: ledger.paper_ids(digest) for number, digest in kept.items()}
-    richest = max(digests, key=lambda row: _richness(kept[row.id or 0])).id or 0
+        stored = ledger.stored_digests(session, [row.id for row in digests])
+    papers = {number: ledger.paper_ids(digest) for number, digest in stored.items()}
+    richest = max(digests, key=lambda row: _richness(stored[row.id or 0])).id or 0
     with app.db.write() as session:
         for place, paper in enumerate(papers[richest][:4]):
             subscribers.set_feedback(session, alice.id or 0, paper, place < 3, now)
@@ -105,8 +105,8 @@ def looks(app: Application, url: str, now: datetime) -> dict[str, Look]:
 
 def _richness(stored: Mapping[str, Any]) -> tuple[bool, int]:
     """Return a sort key that prefers digests with papers for exactly two interests, then those with many."""
-    wished = [section for section in stored["sections"] if section["interest"]]
-    return len(wished) == 2, len(ledger.paper_ids(stored))
+    matched = [section for section in stored["sections"] if section["interest"]]
+    return len(matched) == 2, len(ledger.paper_ids(stored))
 
 
 def take(browser: Browser, name: str, look: Look, folder: Path) -> None:
@@ -122,7 +122,9 @@ def take(browser: Browser, name: str, look: Look, folder: Path) -> None:
             page = context.new_page()
             look(page)
             file = folder / f"{name}-{size}-{scheme}.png"
-            if name not in LONG[size]:  # in a window as high as the page, nothing sticks to its edge
+            if (
+                name not in LONG[size]
+            ):  # make the window as high as the page, so that nothing sticks to its edge
                 whole = page.evaluate("document.documentElement.scrollHeight")
                 page.set_viewport_size({"width": width, "height": whole})
             page.screenshot(path=file)
@@ -139,10 +141,10 @@ def _type_interests(page: Page, url: str) -> None:
 def run(folder: Path) -> int:
     executable = running_app.find_chromium()
     if executable is None:
-        print("No Chromium was found. Set PAPERBOY_CHROMIUM to where yours is.", file=sys.stderr)
+        print("No Chromium was found. Set PAPERBOY_CHROMIUM to its path.", file=sys.stderr)
         return 1
     folder.mkdir(parents=True, exist_ok=True)
-    with lived_through() as (app, url), running_app.launch_browser(executable) as browser:
+    with serve_replayed_sample() as (app, url), running_app.launch_browser(executable) as browser:
         for name, look in looks(app, url, clock.utcnow()).items():
             take(browser, name, look, folder)
     return 0

@@ -55,7 +55,7 @@ def drawing() -> str:
 def run(target: Path) -> int:
     executable = running_app.find_chromium()
     if executable is None:
-        print("No Chromium was found. Set PAPERBOY_CHROMIUM to where yours is.", file=sys.stderr)
+        print("No Chromium was found. Set PAPERBOY_CHROMIUM to its path.", file=sys.stderr)
         return 1
     with running_app.launch_browser(executable) as browser:
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")

@@ -29,7 +29,7 @@ def run_ensure_tools(
 def test_offline_reports_missing_programs(tmp_path: Path) -> None:
     result = run_ensure_tools(tmp_path, REQUIRE_BROWSER="", REQUIRE_SPAMASSASSIN="0")
     assert result.returncode == 0
-    assert result.stderr.count("the tests that ask it will be skipped") == 2
+    assert result.stderr.count("the tests that need it will be skipped") == 2
 
 
 def test_other_package_is_installed_if_the_first_cannot(tmp_path: Path) -> None:
