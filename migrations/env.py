@@ -29,8 +29,8 @@ def run() -> None:
     database = Database(url)
     with database.engine.execution_options(paperboy_write=True).connect() as connection:
         if connection.dialect.name == "sqlite":
-            # SQLite changes a table by replacing it, although other tables refer to it. Execute this on a cursor
-            # of the driver, because the statement has no effect in a transaction.
+            # SQLite changes a table by replacing it while other tables refer to it. Use the driver's cursor,
+            # because the statement has no effect in a transaction.
             connection.connection.cursor().execute("PRAGMA foreign_keys=OFF")
         context.configure(
             connection=connection,

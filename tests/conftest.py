@@ -35,13 +35,13 @@ from tests.support.compiled_templates import sharing
 from tests.support.mail_server import MailServer
 from tests.support.postgres_server import PostgresServer, run_postgres
 
-# No test fails because the machine is busy.
+# Without a deadline, no test fails because the machine is busy.
 hypothesis.settings.register_profile("paperboy", deadline=None)
 hypothesis.settings.load_profile("paperboy")
 
 SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 SECRET = "f4b1c79ad0e34e0b8a6d2a5c9b7e8f10"
-# Tests in these files and folders take long or mostly wait, and begin in this share of the run.
+# Tests in these files and folders take long or mostly wait. They begin after this share of the run.
 SPREAD = {
     0.0: ("browser",),  # first and in a row, because they share a browser
     0.35: (
@@ -52,8 +52,8 @@ SPREAD = {
 DATABASES = ("sqlite", "postgres")
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)  # a Friday
 COLLECT_AFTER = 10_000  # new objects
-MAX_STATEMENTS = 3000  # that a test process keeps compiled
-MIN_PAPERS = 300  # in tests that train a model, an archive of this size trains its own
+MAX_STATEMENTS = 3000  # compiled SQL statements that a test process keeps
+MIN_PAPERS = 300  # the size of an archive that trains its own model, in tests that use `trained_early`
 
 
 def pytest_configure() -> None:
@@ -66,7 +66,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test on both databases if that is wanted and its result could depend on the kind of database."""
+    """Choose the databases of a test whose result could depend on the kind of database.
+
+    A test that is marked `postgres` runs on PostgreSQL only. With `--database both`, other tests run on both,
+    except those that are marked `once`.
+    """
     if "database_kind" not in metafunc.fixturenames:
         return
     if metafunc.definition.get_closest_marker("postgres"):
@@ -82,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     _spread(items)
     if SHARED_DATA.is_dir():
         return
-    missing = pytest.mark.skip(reason="the recorded answers of real services are not on this machine")
+    missing = pytest.mark.skip(reason="the recorded responses of real services are not on this machine")
     for item in items:
         if "realdata" in item.keywords:
             item.add_marker(missing)
@@ -132,19 +136,19 @@ def shared_commands_and_keys() -> Iterator[None]:
 
 
 def _configure_for_tests(connection: Any, _record: object) -> None:
-    """Return rows last to first where no order is asked for, because PostgreSQL promises no order, either.
+    """Configure a connection to SQLite: do not wait for the disk, and reverse rows that have no ORDER BY.
 
-    Do not wait for the disk: no database of a test outlives the machine.
+    Test databases need not survive a power cut. PostgreSQL guarantees no order without ORDER BY, either.
     """
     for pragma in ("reverse_unordered_selects = ON", "synchronous = OFF"):
         connection.execute(f"PRAGMA {pragma}").close()
 
 
 class SharedStatements:
-    """Keep compiled SQL for all engines of a test process: compiling takes up to a third of a test.
+    """Keep compiled SQL for all engines of a test process: compiling takes up to a third of a test's time.
 
-    The statements belong to the dialect of the engine that compiled them, so engines share that, too, and
-    only the first asks the server for its version and types.
+    The statements belong to the dialect of the engine that compiled them, so engines share the dialect, too.
+    Only the first engine queries the server for its version and types.
     """
 
     def __init__(self) -> None:
@@ -163,7 +167,7 @@ class SharedStatements:
         return engine
 
     def begin(self, url: str) -> None:
-        """Let all further engines share with one for this database, which knows the version of its server."""
+        """Make the engine whose dialect and statements all later engines share. Connect it to `url` once."""
         db = database.Database(url)
         with db.read() as session:
             session.connection()
@@ -183,7 +187,7 @@ def compiled_statements() -> Iterator[SharedStatements]:
 
 @pytest.fixture
 def trained_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train models in archives of MIN_PAPERS papers, as training on more takes seconds."""
+    """Train models in archives of MIN_PAPERS papers, because training on more takes seconds."""
     monkeypatch.setattr(model_store, "MIN_PAPERS", MIN_PAPERS)
 
 
@@ -229,14 +233,15 @@ def database_url(
 ) -> Iterator[str]:
     """Return the URL of a migrated and empty database.
 
-    On PostgreSQL, tests share one, which is emptied after each test: creating one takes thirty times as long.
-    On SQLite, the file is deleted after the test, before the system writes it to the disk.
+    On PostgreSQL, tests share one database, which is emptied after each test, because creating one takes
+    thirty times as long. On SQLite, the file is deleted after the test, before the system writes it to the
+    disk.
     """
     if database_kind == "sqlite":
         url = new_database_url()
         yield url
         file = Path(url.removeprefix("sqlite:///"))
-        if file.is_file():  # tests also put a folder in its place, or delete it
+        if file.is_file():  # some tests delete it or put a folder in its place
             file.unlink()
         return
     server: PostgresServer = request.getfixturevalue("postgres")
@@ -253,7 +258,7 @@ def mail_server() -> Iterator[MailServer]:
 
 @pytest.fixture(scope="session")
 def common_settings() -> Settings:
-    """Load and check the settings of all tests once: it takes as long as a short test."""
+    """Load and check the settings of all tests once, because this takes as long as a short test."""
     return Settings(
         _env_file=None,
         secret_keys=(SECRET,),
@@ -292,7 +297,7 @@ def now() -> datetime:
 
 @pytest.fixture
 def no_retries() -> Iterator[None]:
-    """Ask a server once only, instead of again after a pause."""
+    """Send each request only once, instead of retrying failed requests."""
     stamina.set_testing(True, attempts=1)
     yield
     stamina.set_testing(False)
@@ -300,7 +305,7 @@ def no_retries() -> Iterator[None]:
 
 @pytest.fixture
 def live_server(settings: Settings) -> Iterator[running_app.Live]:
-    """Serve the real application on a free local port. Its links lead there."""
+    """Serve the real application on a free local port, with the server's URL as its base URL."""
     bound = running_app.bind_free_port()
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
     application = main.build(settings.model_copy(update={"base_url": url}))

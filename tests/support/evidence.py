@@ -16,7 +16,7 @@ def add_interest(
     excluded: frozenset[int] = frozenset(),
     strength: Mapping[int, float] | None = None,
 ) -> None:
-    """Add an interest with its relevance and strength by paper. By default, they are the same numbers."""
+    """Add an interest with its relevance and strength by paper. By default, the strength is the relevance."""
     columns = np.array([matrix.columns[number] for number in relevance], np.intp)
     strength = relevance if strength is None else strength
     strengths = np.array([strength[number] for number in relevance])

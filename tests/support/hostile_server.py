@@ -23,9 +23,8 @@ class HostileServer:
         self.paths: list[str] = []
         self.hosts: list[str] = []
         self.trickling = threading.Event()  # set while a client waits for an endless response
-        self.enough: Callable[[], bool] = lambda: (
-            False
-        )  # called before each byte; return True to close the connection
+        # Called before each byte. Return True to close the connection.
+        self.enough: Callable[[], bool] = lambda: False
         self._ended = threading.Event()
         owner = self
 

@@ -8,7 +8,7 @@ import httpx
 
 
 class FakeHttpServer:
-    """Return the given answers in order, repeat the last one, and record the requests."""
+    """Return or raise the given answers in order, repeat the last one, and record the requests."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         self.answers = list(answers)

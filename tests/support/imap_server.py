@@ -13,7 +13,7 @@ from pymap.backend.dict import DictBackend
 from pymap.imap import IMAPServer
 from pysasl.hashing import BuiltinHash
 
-USER, PASSWORD = "bounces", "p@ss/word"  # as difficult in a URL as a good password
+USER, PASSWORD = "bounces", "p@ss/word"  # with characters that must be percent-encoded in a URL
 
 
 class ImapServer:

@@ -72,10 +72,10 @@ def fill(engine: Engine, readers: int = READERS, days: int = DAYS) -> None:
     if postgres:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.exec_driver_sql("VACUUM (ANALYZE) delivery, digest_content, event, subscriber")
-    engine.dispose()  # with the settings of its connections
+    engine.dispose()  # close the pooled connections, which still have the settings above
 
 
-# Without foreign keys and the disk: they would take most of the time.
+# Do not check foreign keys or wait for the disk, which would take most of the time.
 _FAST_POSTGRES = (
     "SET session_replication_role = replica",
     "SET synchronous_commit = off",

@@ -9,7 +9,7 @@ from typing import Self
 
 
 class QuietHandler:
-    """Writes nothing to standard error. To be combined with BaseHTTPRequestHandler."""
+    """A mixin for BaseHTTPRequestHandler that writes nothing to standard error."""
 
     def log_message(self, *_: object) -> None:
         pass

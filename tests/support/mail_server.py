@@ -48,10 +48,10 @@ class MailServer:
         self, password: str | None = None, tls: ssl.SSLContext | None = None, *, tls_at_once: bool = False
     ) -> None:
         self.port = 0
-        self.messages: list[Received] = []  # those that got the reply 250
-        self.swallowed: list[Received] = []  # those that got another reply at the end, or none
+        self.messages: list[Received] = []  # emails that got the reply 250
+        self.swallowed: list[Received] = []  # emails that got another reply after their content, or none
         self.connections = 0
-        self.encrypted = 0  # how many of the emails came over TLS
+        self.encrypted = 0  # number of emails received over TLS
         self.password = password
         self.passwords: list[str] = []  # the passwords that clients sent
         self.tls = tls
@@ -73,7 +73,10 @@ class MailServer:
         times: int = 10**6,
         first: Callable[[], object] = lambda: None,
     ) -> None:
-        """At a stage (see STAGES), call `first` and answer with `reply`, for one recipient or for all."""
+        """Call `first` and send `reply` the next `times` times that a stage (see STAGES) is reached.
+
+        If `to` is given, only commands for this recipient count.
+        """
         assert stage in STAGES
         self._rules.append(_Rule(stage, reply, to, times, first))
 
@@ -85,7 +88,7 @@ class MailServer:
         times: int = 10**6,
         first: Callable[[], object] = lambda: None,
     ) -> None:
-        """At a stage, call `first` and close the connection without a reply."""
+        """Call `first` and close the connection, instead of replying. The parameters are those of `reply`."""
         self.reply(stage, "", to=to, times=times, first=first)
 
     def allow_connections(self, most: int) -> None:
@@ -95,7 +98,9 @@ class MailServer:
     def wait_for(self, count: int) -> list[Received]:
         """Wait for `count` emails and return them. Some emails are sent in the background."""
         with self._arrived:
-            assert self._arrived.wait_for(lambda: len(self.messages) >= count, 20), "the email did not come"
+            assert self._arrived.wait_for(lambda: len(self.messages) >= count, 20), (
+                "the emails did not arrive"
+            )
             return list(self.messages)
 
     def clear_rules(self) -> None:

@@ -1,4 +1,4 @@
-"""Another process that uses a database, for tests of what must not happen in the meantime."""
+"""Run another process that uses a database, for tests of operations that must refuse to run meanwhile."""
 
 from __future__ import annotations
 

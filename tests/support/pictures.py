@@ -29,7 +29,7 @@ def encode(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
 
 
 class PictureServer(LocalWebServer):
-    """Use as a context manager. `answers` maps paths to status, headers and body. Others have a figure."""
+    """Use as a context manager. `answers` maps paths to status, headers and body; others return a figure."""
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}

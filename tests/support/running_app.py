@@ -50,7 +50,7 @@ def bind_free_port() -> socket.socket:
 
 @contextmanager
 def serve(site: FastAPI, bound: socket.socket, **options: Any) -> Iterator[None]:
-    """Serve the application in a thread until the end of the block. Yields once it accepts requests."""
+    """Serve the application in a thread until the end of the block. Yield once it accepts requests."""
     server = uvicorn.Server(
         # No log config of its own: it would outlive the server and change the logs of other tests.
         uvicorn.Config(site, log_config=None, access_log=False, proxy_headers=False, ws="none", **options)

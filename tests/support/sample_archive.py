@@ -8,7 +8,7 @@ from functools import cache
 from app.relevance.model import RelevanceModel
 from app.types import PaperView
 
-EACH = 16  # papers of a subject
+EACH = 16  # papers per subject
 SUBJECTS = {
     "reinforcement learning": "policy reward actor critic bandit offline trajectory episode exploration "
     "control horizon locomotion simulator regret Bellman rollouts",

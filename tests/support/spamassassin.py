@@ -39,7 +39,7 @@ def score_mails(mails: Sequence[Received], at: datetime, folder: Path) -> list[V
     """Score each email as delivered to a mailbox, all in one process because it takes seconds to start."""
     program = shutil.which("spamassassin")
     if program is None:
-        missing = "no SpamAssassin on this machine: scripts/ensure-tools installs it where it may"
+        missing = "SpamAssassin is not installed: run scripts/ensure-tools as root to install it"
         if os.environ.get("PAPERBOY_REQUIRE_SPAMASSASSIN") == "1":
             pytest.fail(missing)
         pytest.skip(missing)

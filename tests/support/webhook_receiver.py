@@ -1,4 +1,4 @@
-"""A local web server that receives webhooks, verifies them, and answers as it is told."""
+"""A local web server that receives webhooks, verifies them, and returns a configured response."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Received:
 
 
 class WebhookReceiver(LocalWebServer):
-    """Use as a context manager. It answers with `status`, and `headers`, and records all requests."""
+    """Use as a context manager. It responds with `status` and `headers`, and records all requests."""
 
     def __init__(self, status: int = 204) -> None:
         self.status, self.headers, self.answer = status, dict[str, str](), b""

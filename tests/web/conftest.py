@@ -26,7 +26,7 @@ Link = Callable[..., str]
 
 @pytest.fixture
 def client(app: Application) -> Iterator[TestClient]:
-    """Return a browser of a visitor. Internal errors give an error page, as in production."""
+    """Return a visitor's browser. Internal errors give an error page, as in production."""
     site = main.create_app(app)
     with TestClient(site, base_url="https://paperboy.test", raise_server_exceptions=False) as browser:
         yield browser
