@@ -1,12 +1,13 @@
-"""Measure the import of a large file of papers: papers a second, CPU and peak memory, on both databases.
+"""Measure the import of a large file of papers: papers per second, CPU and peak memory, on both databases.
 
     python -m benchmarks.backfill ../shared [--papers 50000] [--before FOLDER] [--before-papers 4000] [--json]
 
 The papers are synthesised when it runs: each has the words of a recorded title, and sentences of recorded
 abstracts with their formulas. One in twenty repeats an earlier title with a typing error, without its name
-or without its last word, and half of these have no arXiv id, so that titles decide. `import` reads the file
-into an empty archive, and `again` reads it a second time. Meanwhile another process writes a row ten times a
-second, as a sign-up does, and `writer_ms` is its longest wait. The CPU includes PostgreSQL's own.
+or without its last word. Half of these have no arXiv id, so that only their titles can match. `import` reads
+the file into an empty archive, and `again` reads it a second time. Meanwhile another process writes a row ten
+times a second, as a sign-up does, and `writer_ms` is its longest wait. The CPU time includes that of
+PostgreSQL.
 
 `--before` names a checkout of an earlier release, which imports the first papers of the same file in turn.
 """
@@ -85,7 +86,7 @@ def change(title: str, rng: random.Random) -> str:
 
 
 def import_file(url: str, path: Path) -> dict[str, Any]:
-    """Import a file twice with the release on the path. Return the costs of this process and the counts."""
+    """Import a file twice with the release on the Python path. Return this process's costs and the counts."""
     from app import main
     from app.papers import polling
     from app.settings import Settings
@@ -138,7 +139,7 @@ def measure(checkout: Path, kind: str, path: Path, papers: int) -> dict[str, Any
 
 
 class Writer(threading.Thread):
-    """Write a row ten times a second, and note the longest wait."""
+    """Write a row ten times a second, and record the longest wait."""
 
     def __init__(self, url: str) -> None:
         super().__init__()

@@ -143,7 +143,7 @@ def prepare(settings: dict[str, Any], mails: int) -> None:
 
 
 def measure_round(db: Database, fleet: Fleet, server: int) -> dict[str, float]:
-    """Send all emails of the ledger once, and return µs an email of workers and server, and seconds."""
+    """Send all emails of the ledger once. Return the seconds, and the CPU µs per email by kind of process."""
     with db.write() as session:
         session.execute(_RESET)
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -195,7 +195,7 @@ def _summarize(measured: list[dict[str, float]]) -> dict[str, float]:
 
 
 def measure_jobs(db: Database, settings: dict[str, Any], server: int) -> list[dict[str, Any]]:
-    """Return the CPU of a job that does nothing, and what that is an email if each job sends one batch."""
+    """Return the CPU µs of a job that does nothing, and its share per email if each job sends one batch."""
     with run_fleet("procrastinate", 1, settings) as fleet:
         before, database_before = fleet.cpu(), scale.server_cpu(server)
         deferred = text("SELECT last_value FROM procrastinate_jobs_id_seq")

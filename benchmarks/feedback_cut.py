@@ -1,16 +1,17 @@
-"""Measure whether a reader's feedback should also move the cut-off of the interest that it came by.
+"""Measure whether feedback on a paper should also move the cut-off of the interest that the paper matched.
 
     python -m benchmarks.feedback_cut ../shared
 
 A simulated reader has one interest of `judged_interests.json`, likes some of the relevant papers that are
 sent on eight days and dislikes some of the irrelevant ones. The table shows what is sent on the other two
-days; each day is once among these. A weight, which moves the cut-off, is computed by one of two rules:
+days. Over all folds, each day is one of these once. A weight, which moves the cut-off, is computed by one of
+two rules:
 
 - rate: from the share of liked papers among the rated ones, with a Beta prior
 - logistic: from a logistic regression of likes on evidence, with a normal prior for the cut-off
 
-Both rules have the settings that are best for the tuning half in the product. The baselines are the product,
-whose profile learns from the same feedback, and the interest without a profile.
+Both rules use the settings with which the product does best on the tuning half. The baselines are the product
+as it is, whose profile learns from the same feedback, and the interest without a profile.
 """
 
 from __future__ import annotations

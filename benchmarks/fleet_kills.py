@@ -121,7 +121,7 @@ def _is_running(process: int) -> bool:
 
 
 def run(arguments: argparse.Namespace, folder: Path) -> list[str]:
-    """Run the whole, print the tally, and return what was wrong."""
+    """Run the benchmark, print the tally, and return the problems."""
     chance = random.Random(arguments.seed)  # noqa: S311 - no secret
     (folder / "relay").mkdir()
     with (
@@ -212,7 +212,7 @@ def _count_sent(app: Application) -> int:
 
 
 def _count(app: Application, condition: str) -> int:
-    """Count deliveries. While PostgreSQL starts again, wait."""
+    """Return the number of deliveries that meet an SQL condition. Wait while PostgreSQL is restarting."""
     while True:
         try:
             with app.db.read() as session:
@@ -225,23 +225,27 @@ def _count(app: Application, condition: str) -> int:
 def _check(app: Application, relay: RelayProcess, names: list[str], fleet: Fleet) -> list[str]:
     copies, ledger = relay.copies(), checks.rows(app)
     received = Counter(len(copies.get(name, [])) for name in names)
-    doubtful = {name for name, row in ledger.items() if row.possibly_delivered}
+    flagged = {name for name, row in ledger.items() if row.possibly_delivered}
     doubled = {name for name, mails in copies.items() if len(mails) > 1}
     left = _open_work(app)
     print(f"emails received per reader: {dict(sorted(received.items()))}")
     print(f"states: {dict(Counter(str(row.state) for row in ledger.values()))}")
-    print(f"recorded as possibly delivered: {len(doubtful)}; received twice: {len(doubled)}")
+    print(f"recorded as possibly delivered: {len(flagged)}; received twice: {len(doubled)}")
     print(f"left to send, and jobs left running: {left}")
     lost = [name for name in names if name not in copies and ledger[name].state != "uncertain"]
     bound = fleet.kills * CONNECTIONS + 2 * CONNECTIONS * len(fleet.processes)
     return [
         *([f"{len(lost)} readers received nothing, such as {lost[0]}"] if lost else []),
         *(
-            [f"{len(doubled - doubtful)} readers received two emails for no reason"]
-            if doubled - doubtful
+            [f"{len(doubled - flagged)} readers received two emails for no reason"]
+            if doubled - flagged
             else []
         ),
-        *([f"{len(doubtful)} emails are doubtful, more than {bound}"] if len(doubtful) > bound else []),
+        *(
+            [f"{len(flagged)} emails are possibly delivered; at most {bound} may be"]
+            if len(flagged) > bound
+            else []
+        ),
         *([f"left over: {left}"] if left != (0, 0) else []),
         *([f"protocol errors: {relay.state()['complaints'][:3]}"] if relay.state()["complaints"] else []),
     ]
@@ -255,7 +259,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     with tempfile.TemporaryDirectory(prefix="paperboy-fleet-") as folder:
         problems = run(parser.parse_args(), Path(folder))
-    print("\n".join(problems) or "Everybody received one digest, or it is recorded as doubtful.")
+    print("\n".join(problems) or "Everybody received one digest, or it is recorded as possibly delivered.")
     raise SystemExit(1 if problems else 0)
 
 

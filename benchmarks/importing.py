@@ -26,7 +26,7 @@ from tests.conftest import NOW
 from tests.support.page_weight import generate_text
 
 SHARED_INTERESTS = 3000
-OWN_SHARE = 0.1  # of the interests are nobody else's
+OWN_SHARE = 0.1  # share of the interests that only one subscriber has
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo", "Asia/Kolkata")
 
 

@@ -245,7 +245,7 @@ def _selected(ranker: Taste, pool: list[Paper], likes: list[Paper]) -> set[int]:
 def show_feedback_effect(evaluation: ModuleType, data: Path) -> None:
     """Print how far one like and one dislike move the relevance that an interest gives to other papers.
 
-    Rated are papers that the interest, the heading of a reading list, selects from the papers of a week.
+    The rated papers are some that the interest (the heading of a reading list) selects from those of a week.
     """
     papers = evaluation.load_papers(data)
     topics = json.loads((data / "topics/interests.json").read_text())

@@ -154,4 +154,4 @@ def await_port(port: int, alive: Callable[[], bool]) -> None:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.01)
-    raise RuntimeError(f"nobody listens on port {port}")
+    raise RuntimeError(f"nothing listens on port {port}")

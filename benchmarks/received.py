@@ -4,7 +4,7 @@
 
 Ten readers get their digests of the last three recorded days over SMTP, signed by RSA and Ed25519. dkimpy and
 SpamAssassin are required. Mail::DKIM (Perl), rspamd (`rspamc`, with a daemon on port 11334) and the Nu Html
-Checker (`npm pack vnu-jar`) are used if they are there. The sending domain is not in the DNS, for which
+Checker (`npm pack vnu-jar`) are used if they are installed. The sending domain is not in the DNS, for which
 rspamd gives points.
 """
 
@@ -89,7 +89,7 @@ def verify(mail: bytes, records: Mapping[str, str]) -> Counter[str]:
 
 
 def judge_elsewhere(command: Sequence[str | Path]) -> str:
-    """Return the output of another program, or why there is none."""
+    """Return the output of another program, or the reason why there is none."""
     try:
         done = subprocess.run([*command], capture_output=True, text=True, timeout=300)  # noqa: S603
     except OSError as error:

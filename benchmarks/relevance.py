@@ -102,7 +102,7 @@ class Archive:
         return trending.trends([*self._views.values()], datetime(2026, 11, 21, tzinfo=UTC))
 
     def scores(self, interests: Sequence[str], papers: Sequence[Paper]) -> Scores:
-        """Return the scores for a reader with these interests of papers that were added with `show`."""
+        """Return the scores of papers for a reader with these interests. `show` must have added the papers."""
         rows = [self._views[paper["id"]].id for paper in papers]
         relevance, strength = np.zeros((2, len(self._views)))
         for matches in self._index.matches([query_language.parse(text) for text in interests]):
@@ -115,12 +115,12 @@ class Archive:
         return [1 + ranking.TREND * self._trends[self._views[paper["id"]].id].score for paper in papers]
 
 
-# By archive and call, so that rankers that use different scores match once.
+# Keyed by archive and call, so that rankers that use different scores share one match.
 _matched: dict[tuple[Any, ...], Scores] = {}
 
 
 class Ranker:
-    """A ranker by the order of a digest or, if not `in_order`, by the relevance that decides what is sent."""
+    """Rank papers as in a digest or, if not `in_order`, by the relevance that decides which ones are sent."""
 
     def __init__(self, history: Sequence[Paper], grows: bool = True, in_order: bool = True) -> None:
         self._archive, self._in_order = Archive(history, grows), in_order

@@ -138,7 +138,7 @@ def _paper(number: int, draw: random.Random) -> dict[str, Any]:
 
 @cache
 def _words_of(topic: str) -> list[str]:
-    """Return the made-up words of a topic, or those that any paper may use: a model needs a vocabulary."""
+    """Return the made-up words of a topic. If it is "", return the words that papers on any topic use."""
     draw = random.Random(topic)  # noqa: S311 - no secret
     syllables = [first + vowel for first in "bcdfghklmnprstvz" for vowel in "aeiou"]
     count = VOCABULARY_OF_TOPIC if topic else VOCABULARY

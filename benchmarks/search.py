@@ -3,7 +3,7 @@
     python -m benchmarks.search ../shared --papers 10000 100000 1000000
 
 The queries are the judged interests of the other benchmarks. The archive is that of the folder; beyond its
-papers, new ones are made of the sentences of a paper and its nearest neighbours. Time is that of a search
+papers, new ones are made from the sentences of a paper and its nearest neighbours. Time is that of a search
 without the database, as wall time and as CPU time, because others may use the machine. Each index is
 searched in a process of its own, whose memory is shown with all libraries and the model.
 
@@ -261,7 +261,9 @@ def main() -> None:
     parser.add_argument("shared", type=Path)
     parser.add_argument("--papers", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--exhaustive", type=int, default=0)
-    parser.add_argument("--folder", type=Path, help="keep the indexes here, and use those that are there")
+    parser.add_argument(
+        "--folder", type=Path, help="a folder in which to keep the indexes; existing ones are used"
+    )
     parser.add_argument("--measure", choices=("disk", "memory"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:

@@ -5,8 +5,8 @@
 
 Each engine indexes the same folded stems, and finds the 500 best papers for the judged interests, by any of
 their words. PostgreSQL comes from a wheel. For meaning, the 300 nearest vectors of 200 dimensions are found,
-for the directions of the interests; the share of the truly nearest 300 is shown. Times are of one thread, in
-milliseconds of CPU time. That of PostgreSQL, which has processes of its own, is wall time.
+for the directions of the interests; the share of the truly nearest 300 is shown. Times are milliseconds of
+CPU time of one thread. For PostgreSQL, which has processes of its own, they are wall-clock time.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ seeing the results of any system (`judged_interests.json`). Half of the interest
 tuning; the other half decides. The models are trained on the papers listed before `BEFORE`. The baselines are
 one floor for all interests, and BM25 with the cut that is best for the tuning half.
 
-40 more interests, on six other days, were judged by two judges apart (`judged_twice.json`). Nothing was tuned
-to them.
+40 more interests, on six other days, were judged independently by two judges (`judged_twice.json`). Nothing
+was tuned to them.
 
 The order of papers was not tuned to any of these judgements.
 """
@@ -93,11 +93,11 @@ def permutations(text: str) -> list[str]:
 
 
 def paraphrases(text: str) -> list[str]:
-    """Return an interest with little words, in the other number, and with LLM written out."""
+    """Return other wordings of an interest: with function words, in the other number, with LLM spelled out."""
     *first, last = text.split()
     forms = [f"using {text}", f"for {text}", " ".join([*first, other_number(last)])]
     if first and all(map(content_stems, first)):
-        forms += [f"{last} {little} {' '.join(first)}" for little in ("for", "in", "using")]
+        forms += [f"{last} {word} {' '.join(first)}" for word in ("for", "in", "using")]
     if "LLM" in text:
         forms += [text.replace("LLM", f"large language {word}") for word in ("model", "models")]
         forms.append(f"{text.replace('LLM', '').strip()} in large language models")
@@ -290,7 +290,7 @@ def show_disagreement(first: Half, second: Half) -> None:
 
 
 def show_weights(halves: Sequence[Half], model: RelevanceModel) -> None:
-    """Print what the amounts on the preferences page send, by the weights that they stand for."""
+    """Print what is sent for each amount on the preferences page, which stands for a weight."""
     print(f"\n{'amount':26} {'half':10} precision  recall  macro-F1  papers a day")
     for weight, name in subscribers.AMOUNTS.items():
         for half in halves:

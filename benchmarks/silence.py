@@ -1,11 +1,12 @@
-"""Measure when a source is reported as silent: false alerts, and days with papers that are missed before one.
+"""Measure how well silent sources are reported: false alerts, and days with papers missed before an alert.
 
     python -m benchmarks.silence HF_PAPERS.jsonl.xz
 
 The sources are the recorded days of Hugging Face Daily Papers, and three simulated ones: the announcements of
 arXiv with its holidays, a weekly list that leaves out one week in 17, and a source with papers on 15 % of all
-days. The baseline is the longest gap of the last 90 days and two more. A false alert is one while the source
-still lists papers. The delay is that of a source that ends on a day: how many days with papers are missed.
+days. The baseline is the longest gap of the last 90 days and two more. A false alert is an alert while the
+source still lists papers. The delay is the number of days with papers that are missed, after a source has
+stopped, before the alert.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ CLOSED = {
 
 
 def exceeds_longest_gap(days: Sequence[date], today: date) -> bool:
-    """Return whether a source is silent by the baseline."""
+    """Return whether a source counts as silent by the baseline."""
     if len(days) < silent_sources.MIN_DAYS:
         return False
     longest = max(later - day for day, later in itertools.pairwise(days))
@@ -42,7 +43,7 @@ def exceeds_longest_gap(days: Sequence[date], today: date) -> bool:
 
 
 def false_alerts(rule: Rule, days: Sequence[date]) -> int:
-    """Count the alerts in the mornings, before the papers of the day."""
+    """Return the number of mornings on which a source becomes silent. The day's papers are not listed yet."""
     mornings = [days[0] + number * DAY for number in range((days[-1] - days[0]).days + 1)]
     silent = [rule(recent(days, morning), morning) for morning in mornings]
     return sum(later and not before for before, later in itertools.pairwise(silent))

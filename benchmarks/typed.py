@@ -76,7 +76,7 @@ def read_as(reader: InterestReader, text: str, known: set[str]) -> str:
 
 
 def print_recall(reader: InterestReader, pairs: Sequence[str], edits: int, rng: random.Random) -> None:
-    """Print how many misspelt pairs are read as they were, as something else, and as typed."""
+    """Print how many misspelt pairs are read as the original, as something else, and as typed."""
     counts = {"right": 0, "wrong": 0, "missed": 0}
     for pair in pairs:
         words = pair.lower().split()

@@ -1,4 +1,4 @@
-"""Synthetic digests like those that a service sends in the morning, and ledgers of them. They never vary.
+"""Create digests like those that a service sends in the morning, and ledgers of them, the same in each run.
 
 There are 60 papers and 40 interests. A reader has three interests and gets five papers for each, so an email
 has 15 of 400 possible cards. A card is a paper with the reason why it matches an interest. Scores differ
