@@ -102,7 +102,7 @@ class Archive:
         return trending.trends([*self._views.values()], datetime(2026, 11, 21, tzinfo=UTC))
 
     def scores(self, interests: Sequence[str], papers: Sequence[Paper]) -> Scores:
-        """Return the scores of papers for a reader with these interests. `show` must have added the papers."""
+        """Return the scores of papers for a reader with these interests. `show` must have added them."""
         rows = [self._views[paper["id"]].id for paper in papers]
         relevance, strength = np.zeros((2, len(self._views)))
         for matches in self._index.matches([query_language.parse(text) for text in interests]):

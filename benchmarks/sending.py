@@ -306,7 +306,7 @@ def show(result: dict[str, Any]) -> None:
     print("{cores} cores ({processor}), Python {python}, load {load:.1f}".format(**result["machine"]))
     for kind, apart in result["noise"].items():
         print(f"smtp-source's own rates, {kind}: quartiles {apart:.0%} of the median apart")
-    print(f"\n{'':32} {'emails a second':25} {'µs of processor: sender':>24} {'sink':>6}")
+    print(f"\n{'':32} {'emails a second':25} {'CPU µs: sender':>24} {'sink':>6}")
     for name, rate in result["rates"].items():
         cpu = result["cpu_us"][name]
         span = "{median:8.0f} ({min:.0f}–{max:.0f})".format(**rate)
@@ -319,7 +319,7 @@ def show(result: dict[str, Any]) -> None:
         print(f"{of:32} {span:25} {wanted:>10} {result['repetitions'][name]:6}")
     if result["missing"]:
         print(result["missing"])
-    print("\nµs of processor an email, by part")
+    print("\nCPU µs per email, by part")
     for name, cost in result["parts_us"].items():
         print(f"{name:52} {cost:10.1f}")
 

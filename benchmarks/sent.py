@@ -93,7 +93,7 @@ def permutations(text: str) -> list[str]:
 
 
 def paraphrases(text: str) -> list[str]:
-    """Return other wordings of an interest: with function words, in the other number, with LLM spelled out."""
+    """Return other wordings of an interest: with function words, in the other number, LLM spelled out."""
     *first, last = text.split()
     forms = [f"using {text}", f"for {text}", " ".join([*first, other_number(last)])]
     if first and all(map(content_stems, first)):
