@@ -56,7 +56,10 @@ _OPEN = (DeliveryState.PENDING, DeliveryState.CLAIMED, DeliveryState.COMMITTING,
 
 
 def check_url(settings: Settings, url: str) -> None:
-    """Raise InvalidInput for a URL with a private host or http://, unless the settings allow its host."""
+    """Raise InvalidInput if a URL is malformed, or if it needs permission that the settings do not give.
+
+    A private host or http:// needs permission. `webhook_endpoints` checks the rest of the URL.
+    """
     try:
         parts = urlsplit(url.strip())
         host = (parts.hostname or "").lower()

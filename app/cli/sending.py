@@ -253,7 +253,10 @@ def _check_one_given(delivery: int | None, edition: str) -> None:
 
 @sending.command()
 def resend(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
-    """Resend an uncertain email, or all of an edition, with the same Message-ID and content."""
+    """Resend an uncertain email, or all uncertain emails of an edition.
+
+    They have the same Message-ID and content as before.
+    """
     now = clock.utcnow()
     _check_one_given(delivery, edition)
     with output.open_application(needs_secret=False) as app, app.db.write() as session:

@@ -9,7 +9,7 @@ from enum import StrEnum
 class Level(StrEnum):
     OK = "ok"
     WARNING = "warning"  # the service works, but not as well as it should
-    ERROR = "error"  # messages are not sent, or are sent incorrectly
+    ERROR = "error"  # a part of the service does not work, so that, for example, no mail is sent
 
 
 class RemedyAction(StrEnum):
