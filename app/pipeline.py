@@ -416,7 +416,7 @@ def backtest(
 ) -> list[backtesting.BacktestedEdition]:
     """Return the digests that these interests would have produced, oldest first. Nothing is stored.
 
-    Papers first listed before `first_day` are left out. It defaults to the day of the first digest.
+    Papers first listed before `first_day` are left out. `first_day` defaults to the day of the first digest.
     """
     _check_day(now.date(), "at")
     return backtesting.run(app.digest_context, now.astimezone(UTC), interests, days, max_papers, first_day)

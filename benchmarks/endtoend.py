@@ -354,10 +354,8 @@ def show(result: dict[str, Any]) -> None:
             print(f"{stage['name']:24}{stage['seconds']:10.1f}{stage['cpu']:10.1f}{each:12.0f}")
         print(f"peak memory: {morning['peak']} MB; the ledger: {morning['reconciliation']}")
     cheap, ratio = result["cpu_us_a_mail"], result["times_as_cheap"]
-    print(
-        f"\nCPU time per email, all stages: {cheap['paperboy']:.0f} µs. The naive stack, which does not match,"
-    )
-    print(f"compose or record: {cheap['naive']:.0f} µs, {ratio:.1f} times as much")
+    print(f"\nCPU time per email, all stages: {cheap['paperboy']:.0f} µs. The naive stack, which does not")
+    print(f"match, compose or record: {cheap['naive']:.0f} µs, {ratio:.1f} times as much")
 
 
 def main() -> None:
