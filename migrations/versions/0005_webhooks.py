@@ -1,4 +1,4 @@
-"""webhooks: events for the URLs of operators"""
+"""webhooks: events for the URLs that operators registered"""
 
 from __future__ import annotations
 
