@@ -199,7 +199,7 @@ def test_ingest_keeps_the_days_in_a_file(run: Run, app: Application, papers_file
     with app.db.read() as session:
         assert [day.isoformat() for day, _ in listing_days.latest(session, limit=5)] == ["2026-11-20"]
     described = " ".join(run("ingest", "--help").stdout.replace("│", " ").split())
-    assert "of papers for which a file names none" in described
+    assert "of papers for which a file gives none" in described
 
 
 @pytest.mark.parametrize(
