@@ -61,7 +61,7 @@ class ErrorPage:
     offer_link: bool = False  # whether the page offers to request a new link
 
 
-_LINK_PAGES: dict[type[PaperboyError], ErrorPage] = {
+_PAGES_OF_ERRORS: dict[type[PaperboyError], ErrorPage] = {
     LinkForged: ErrorPage(
         "This link does not work",
         "It is incomplete, or it is meant for another page. If you copied it from an email, make sure that "
@@ -78,6 +78,10 @@ _LINK_PAGES: dict[type[PaperboyError], ErrorPage] = {
         "It was replaced by a newer link, or it is no longer needed. Open the link in our latest email, or "
         "request a new one.",
         offer_link=True,
+    ),
+    NotReady: ErrorPage(
+        "The service is starting",
+        "This takes a few seconds. Please try again in a moment.",
     ),
 }
 _PAGES = {
@@ -108,10 +112,7 @@ _PAGES = {
     500: ErrorPage(
         "Something went wrong on our side", "We have logged the error. Please try again in a little while."
     ),
-    503: ErrorPage(
-        "The service is starting",
-        "This takes a few seconds. Please try again in a moment.",
-    ),
+    503: ErrorPage("We can’t do this right now", "Nothing was changed."),
 }
 
 
@@ -174,7 +175,7 @@ def _request_error(request: Request, error: Exception) -> Response:
                 return _busy(request, 429, error.retry_after, "Too many requests")
             if isinstance(error, TooManyRequests):
                 detail = please_wait(error, "try again").removeprefix("Too many requests. ")
-            return _respond(request, status_of(error), detail, headers, _LINK_PAGES.get(type(error)))
+            return _respond(request, status_of(error), detail, headers, _PAGES_OF_ERRORS.get(type(error)))
         case HTTPException():
             is_default = error.detail == HTTPStatus(error.status_code).phrase
             detail = "" if is_default else str(error.detail)
