@@ -20,7 +20,7 @@ from app.storage import audit_log
 from app.storage.models import SendingPause
 from app.subscribers import event_names
 from app.text import dates
-from app.text.in_words import count_of
+from app.text.in_words import count_of, sentence
 from app.types import MailKind
 
 sending = typer.Typer(
@@ -151,7 +151,8 @@ def show_sample(
             rows = ledger.draw_waiting(session, edition, size)
         digests = ledger.restored_digests(session, [row.id for row in rows], app.snapshots)
         emails = {row.id: subscribers.get(session, row.subscriber_id).email for row in rows}
-        reason = "" if rows else _reason_for_no_sample(session, edition, clock.utcnow())
+        days = app.settings.retention_days
+        reason = "" if rows else _reason_for_no_sample(session, edition, days, clock.utcnow())
     drawn = [(row, digest) for row in rows if (digest := digests.get(row.id or 0))]
     if as_json:
         objects = [
@@ -174,7 +175,7 @@ def show_sample(
     output.table(["mail", "subscriber", "due", "paper"], cells)
 
 
-def _reason_for_no_sample(session: Session, edition: str | None, now: datetime) -> str:
+def _reason_for_no_sample(session: Session, edition: str | None, retention_days: int, now: datetime) -> str:
     """Return the reason why no digest of an edition is waiting or, if it is None, no first digest is held."""
     if edition is None and ledger.is_paused(session, ledger.FIRST_DIGESTS):
         preview = "To see the digests before they are due: paperboy send --dry-run --all"
@@ -190,7 +191,7 @@ def _reason_for_no_sample(session: Session, edition: str | None, now: datetime) 
         return f"There is no edition “{edition}”: an edition is a day, such as 2026-11-20."
     if now < datetime.combine(day, time(), UTC) + EDITION_ENDS:
         return f"No digest of the edition {edition} has been planned yet."
-    return f"No digest was due on {edition}."
+    return sentence(ledger.describe_lack_of_digests(edition, retention_days))
 
 
 @sending.command()
@@ -240,7 +241,7 @@ def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 202
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not any(ledger.digest_totals_by_edition(session, [edition])[edition].values()):
-            raise NotFound(f"no digest has ever been due for the edition {edition}")
+            raise NotFound(ledger.describe_lack_of_digests(edition, app.settings.retention_days))
         ended = ledger.cancel(session, edition)
         audit_log.record(session, output.ACTOR, "edition.cancel", edition, now, ended=ended)
     output.out().print(f"{count_of(ended, 'email')} of the edition {output.escaped(edition)} cancelled.")

@@ -59,6 +59,12 @@ def digest_totals_by_edition(session: Session, names: Collection[str]) -> dict[s
     return totals_by_edition
 
 
+def describe_lack_of_digests(edition: str, retention_days: int) -> str:
+    """Return an error message for an edition without digests, which may have been deleted."""
+    causes = f"none was due, or they were deleted after {retention_days} days"
+    return f"the edition {edition} has no digests: {causes}"
+
+
 def digest_totals_since(session: Session, since: datetime) -> dict[State, int]:
     """Count the digests that were due at or after `since`, by state."""
     state = col(Delivery.state)
