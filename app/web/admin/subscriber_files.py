@@ -119,7 +119,8 @@ def _import(
             maintenance.import_subscribers(app, file, actor, clock.utcnow(), hold=hold, run_id=run_id)
     except Exception as error:
         log.exception("import failed", run=run_id)
-        job_runs.abort(app.db, run_id, clock.utcnow(), f"the file was not imported: {error}")
+        message = f"the import may be incomplete, so import the file again: {error}"
+        job_runs.abort(app.db, run_id, clock.utcnow(), message)
 
 
 def _folder(request: Request) -> Path:

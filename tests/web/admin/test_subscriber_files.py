@@ -15,7 +15,7 @@ from app import clock, maintenance, subscribers
 from app.application import Application
 from app.delivery import ledger
 from app.errors import NotFound
-from app.storage import uploads
+from app.storage import job_runs, uploads
 from app.storage.api_keys import Scope
 from app.storage.models import AuditEntry, JobRun, Subscriber
 from tests.web.admin.conftest import Desk
@@ -112,6 +112,21 @@ def test_running_import_shows_its_progress(app: Application, sign_in: Callable[.
     page = sign_in().get("/admin/runs/1").text
     assert "Rows done: 500 of 9000." in page
     assert '<meta http-equiv="refresh" content="3">' in page
+
+
+def test_interrupted_import_may_be_incomplete(
+    app: Application, sign_in: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run of an import whose outcome could not be stored does not claim that nothing was imported."""
+
+    def fail(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(job_runs, "_finish", fail)
+    desk = sign_in()
+    run = desk.post(upload(desk).headers["location"]).headers["location"]
+    assert len(emails(app)) == 2
+    assert "may be incomplete, so import the file again: the disk is full" in desk.get(run).text
 
 
 def test_file_belongs_to_one_session(app: Application, sign_in: Callable[..., Desk]) -> None:
