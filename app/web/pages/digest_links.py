@@ -61,16 +61,16 @@ def mail_link(request: Request, grant: Subscription, later: BackgroundTasks) -> 
 def view(request: Request, grant: View) -> Response:
     """Show a digest in the browser, rendered from its stored content.
 
-    Raise LinkForged if the subscriber has no such email, or NotFound if its content was deleted.
+    Raise LinkForged if it is the email of another subscriber, or NotFound if the digest was deleted.
     """
     app: Application = request.app.state.paperboy
     with app.db.read() as session:
         delivery = session.get(Delivery, grant.argument)
         subscribers.get(session, grant.subscriber_id)
-        if delivery is None or delivery.subscriber_id != grant.subscriber_id:
+        if delivery is not None and delivery.subscriber_id != grant.subscriber_id:
             raise LinkForged
-        (mail,) = ledger.mail_requests(session, [delivery.id or 0], app.snapshots)
-        if not (mail.digest and mail.digest.edition):
+        mail = next(iter(ledger.mail_requests(session, [grant.argument], app.snapshots)), None)
+        if not (mail and mail.digest and mail.digest.edition):
             raise NotFound("This digest is no longer stored.")
     html = app.renderer.render(mail).html
     return HTMLResponse(html, headers={**PRIVATE, "Content-Security-Policy": MAIL_CSP})

@@ -579,12 +579,13 @@ def test_digest_page_shows_the_mailed_digest(
 def test_digests_of_other_subscribers_are_not_found(
     app: Application, client: TestClient, alice: int, pending: int, link: Link
 ) -> None:
-    """Unknown ids and emails that are not digests are not found either."""
+    """Deleted digests and emails that are not digests are not found either."""
     with app.db.write() as session:
         delivery_id = add_digest(session, alice)
         confirmation = session.exec(select(Delivery.id).where(Delivery.subscriber_id == pending)).one() or 0
     assert client.get(link(Purpose.VIEW, pending, argument=delivery_id)).status_code == 403
-    assert client.get(link(Purpose.VIEW, alice, argument=4711)).status_code == 403
+    deleted = client.get(link(Purpose.VIEW, alice, argument=4711))
+    assert (deleted.status_code, "This digest is no longer stored." in deleted.text) == (404, True)
     assert client.get(link(Purpose.VIEW, pending, argument=confirmation)).status_code == 404
 
 
