@@ -195,10 +195,7 @@ def open_application(
         if fault := schema.revision_fault(app.db):
             current, _ = schema.revisions(app.db)
             if current in schema.known_revisions() and not migrate:
-                raise SchemaError(
-                    f"{fault}: start the service, or run `paperboy migrate`. If you have downgraded the "
-                    "database, install the older release"
-                )
+                raise SchemaError(str(fault))
             schema.migrate(settings.database_url)
             with app.db.write() as session:
                 source_registry.seed(session, settings.arxiv_categories, clock.utcnow())

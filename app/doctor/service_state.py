@@ -40,8 +40,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
     """Check the database. Check its records only if the database is reachable and up to date."""
     url = db.url.render_as_string(hide_password=True)
     try:
-        revision_fault = schema.revision_fault(db)
-        table_fault = "" if revision_fault else schema.table_fault(db)
+        schema_fault = schema.revision_fault(db) or schema.table_fault(db)
     except SQLAlchemyError as fault:
         message = str(fault).partition("\n")[0]
         fix = (
@@ -49,12 +48,8 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
         )
         yield error("database", f"{url}: {message}", fix)
         return
-    if revision_fault:
-        yield error("database", f"{url}: {revision_fault}", "run `paperboy migrate`")
-        return
-    if table_fault:
-        fix = "undo the change to the tables, or restore a backup; until then, no mail is sent"
-        yield error("database", f"{url}: {table_fault}", fix)
+    if schema_fault:
+        yield error("database", f"{url}: {schema_fault.message}", schema_fault.fix)
         return
     yield ok("database", f"{url} is reachable and up to date")
     with db.read() as session:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 
 from alembic import command
@@ -37,6 +38,17 @@ _INDEXES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaFault:
+    """A difference between the schemas of a database and of this release, and how to resolve it."""
+
+    message: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.message}: {self.fix}"
+
+
 def migrate(url: str, revision: str = "head") -> None:
     """Upgrade or downgrade a database to a revision in `migrations/`.
 
@@ -52,7 +64,7 @@ def migrate(url: str, revision: str = "head") -> None:
         db.dispose()
     revisions_of_release = known_revisions()
     if current and current not in revisions_of_release:
-        raise SchemaError(_newer_release(current, newest))
+        raise SchemaError(str(_newer_release(current, newest)))
     if revision not in ("head", "base", *revisions_of_release):
         raise SchemaError(
             f"there is no revision {revision}; this release has {', '.join(revisions_of_release)}"
@@ -70,18 +82,22 @@ def revisions(db: Database) -> tuple[str | None, str]:
     return current, known_revisions()[0]
 
 
-def revision_fault(db: Database) -> str:
-    """Return a message if the database's revision does not match this release, otherwise ""."""
+def revision_fault(db: Database) -> SchemaFault | None:
+    """Return a fault if the database's revision does not match this release."""
     current, newest = revisions(db)
     if current == newest:
-        return ""
+        return None
     if current and current not in known_revisions():
         return _newer_release(current, newest)
-    return f"the database is at revision {current or 'none'}; this release needs {newest}"
+    return SchemaFault(
+        f"the database is at revision {current or 'none'}; this release needs {newest}",
+        "start the service, or run `paperboy migrate`; if you have downgraded the database, install the "
+        "older release",
+    )
 
 
-def table_fault(db: Database) -> str:
-    """Return a message if the tables differ from the models of this release, otherwise "".
+def table_fault(db: Database) -> SchemaFault | None:
+    """Return a fault if the tables differ from the models of this release.
 
     Columns and indexes are compared by name, and columns also by whether they may be empty. Tables and
     indexes that an operator added do not matter.
@@ -89,10 +105,13 @@ def table_fault(db: Database) -> str:
     with db.engine.connect() as connection:
         differences = list(_differences(connection))
     if not differences:
-        return ""
+        return None
     named = ", ".join(differences[:MAX_NAMED])
     others = f" and {len(differences) - MAX_NAMED} more" if len(differences) > MAX_NAMED else ""
-    return f"the tables do not match this release: {named}{others}"
+    return SchemaFault(
+        f"the tables do not match this release ({named}{others})",
+        "undo the change to the tables, or restore a backup; until then, no mail is sent",
+    )
 
 
 class SchemaGuard:
@@ -108,7 +127,7 @@ class SchemaGuard:
         if self._verified == current == newest:
             return
         if fault := revision_fault(self._db) or table_fault(self._db):
-            raise SchemaError(fault)
+            raise SchemaError(str(fault))
         self._verified = newest
 
 
@@ -118,10 +137,11 @@ def known_revisions() -> tuple[str, ...]:
     return tuple(script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions())
 
 
-def _newer_release(current: str, newest: str) -> str:
-    return (
+def _newer_release(current: str, newest: str) -> SchemaFault:
+    return SchemaFault(
         f"the database is at revision {current} of a newer release; the newest revision of this release is "
-        f"{newest}. Start the newer release, or use it to run `paperboy migrate --to {newest}`"
+        f"{newest}",
+        f"start the newer release, or use it to run `paperboy migrate --to {newest}`",
     )
 
 

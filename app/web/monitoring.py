@@ -59,7 +59,7 @@ def readyz(request: Request) -> JSONResponse:
     except SQLAlchemyError:
         return JSONResponse({"status": "unavailable", "database": "unreachable"}, 503)
     if fault:
-        return JSONResponse({"status": "unavailable", "database": fault}, 503)
+        return JSONResponse({"status": "unavailable", "database": fault.message}, 503)
     return JSONResponse({"status": "ok", "database": "ok", "failed_jobs": failed})
 
 

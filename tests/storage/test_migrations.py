@@ -203,7 +203,7 @@ def test_killed_migration_changes_nothing(database_url: str, tmp_path: Path, tab
     db = Database(database_url)
     assert (schema.revisions(db)[0], tables_of(database_url)) == ("0001", before)
     schema.migrate(database_url)
-    assert (schema.revision_fault(db), schema.table_fault(db)) == ("", "")
+    assert (schema.revision_fault(db), schema.table_fault(db)) == (None, None)
     db.dispose()
     with engine.connect() as connection:
         assert connection.scalars(text("SELECT name FROM lock")).all() == ["a row"]

@@ -34,6 +34,7 @@ RELEASES = ROOT / "tests" / "data" / "releases"
 RELEASED = {"0.1.0": "0001"}
 RESTORED_AT = datetime(2026, 4, 1, 7, tzinfo=UTC)
 HASHES = {"0001": "3f1aece9990bfc16c945ea199cf510c8a0d0a6795d8308cccb043ad25e6ee35b"}
+UNDO = "undo the change to the tables, or restore a backup"
 Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -133,20 +134,24 @@ def test_upgraded_service_sends_no_paper_again(upgraded: main.Application, mail_
 
 
 @pytest.mark.parametrize(
-    ("statement", "fault"),
+    ("statement", "fault", "fix"),
     [
-        ("UPDATE alembic_version SET version_num = '9999'", "revision 9999 of a newer release"),
-        ("DELETE FROM alembic_version", "revision none; this release needs"),
-        ("DROP TABLE private_paper", "table private_paper is missing"),
-        ("ALTER TABLE source DROP COLUMN last_error", "column source.last_error is missing"),
-        ("ALTER TABLE source ADD COLUMN colour TEXT", "column source.colour is unknown"),
-        ("DROP INDEX ix_delivery_due", "index ix_delivery_due is missing"),
+        (
+            "UPDATE alembic_version SET version_num = '9999'",
+            "revision 9999 of a newer release",
+            "start the newer release",
+        ),
+        ("DELETE FROM alembic_version", "revision none; this release needs", "run `paperboy migrate`"),
+        ("DROP TABLE private_paper", "table private_paper is missing", UNDO),
+        ("ALTER TABLE source DROP COLUMN last_error", "column source.last_error is missing", UNDO),
+        ("ALTER TABLE source ADD COLUMN colour TEXT", "column source.colour is unknown", UNDO),
+        ("DROP INDEX ix_delivery_due", "index ix_delivery_due is missing", UNDO),
     ],
 )
 def test_foreign_schema_sends_nothing(
-    statement: str, fault: str, new_database_url: Callable[[], str], settings: Settings
+    statement: str, fault: str, fix: str, new_database_url: Callable[[], str], settings: Settings
 ) -> None:
-    """Neither a process that starts nor one that already runs sends, and each says why."""
+    """Neither a process that starts nor one that already runs sends, and each says why and what to do."""
     app = main.build(settings.model_copy(update={"database_url": new_database_url()}))
     now = datetime(2026, 4, 1, 20, tzinfo=UTC)
     try:
@@ -155,11 +160,12 @@ def test_foreign_schema_sends_nothing(
             session.execute(text(statement))
         running = app if "alembic_version" in statement else main.build(app.settings)
         for stage in (pipeline.send, pipeline.plan, pipeline.plan_and_send, pipeline.send_now):
-            with pytest.raises(SchemaError, match=fault):
+            with pytest.raises(SchemaError, match=f"{fault}.*: .*{fix}"):
                 stage(running, now)
         running.db.dispose()
         findings = list(service_state.check(app.db, app.models, now))
         assert [(finding.level, fault in finding.message) for finding in findings] == [(Level.ERROR, True)]
+        assert fix in findings[0].fix
     finally:
         app.db.dispose()
 
@@ -167,4 +173,4 @@ def test_foreign_schema_sends_nothing(
 def test_own_tables_of_an_operator_do_not_matter(app: main.Application) -> None:
     with app.db.write() as session:
         session.execute(text("CREATE TABLE notes (id INTEGER)"))
-    assert schema.table_fault(app.db) == ""
+    assert schema.table_fault(app.db) is None
