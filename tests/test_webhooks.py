@@ -295,7 +295,7 @@ def test_endpoint_is_disabled_after_three_days(
         stored = session.exec(select(WebhookEndpoint)).one()
         with pytest.raises(Conflict):
             webhook_endpoints.resend_failed(session, stored, at)
-        webhook_endpoints.change(session, stored, enabled=True)
+        webhook_endpoints.change(session, stored, enabled=True, now=at)
         assert webhook_endpoints.resend_failed(session, stored, at) == 1
     assert webhooks.send_events(app, at) == {"accepted": 1}
     assert not any(

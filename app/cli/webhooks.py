@@ -110,8 +110,8 @@ def messages(
 @webhooks.command()
 def enable(number: Number) -> None:
     """Enable a webhook again. `resend` sends the abandoned events again."""
-    with _changing(number, "enable") as (session, row, _now):
-        webhook_endpoints.change(session, row, enabled=True)
+    with _changing(number, "enable") as (session, row, now):
+        webhook_endpoints.change(session, row, enabled=True, now=now)
     output.out().print(f"Webhook {number} is enabled.")
 
 

@@ -55,7 +55,7 @@ def add(
     if session.exec(select(func.count()).select_from(WebhookEndpoint)).one() >= MAX_ENDPOINTS:
         raise Conflict(f"there are already {MAX_ENDPOINTS} webhooks: remove one first")
     row = WebhookEndpoint(url="", include_addresses=include_addresses, secret=new_secret(), created_at=now)
-    change(session, row, url=url, events=events)
+    change(session, row, url=url, events=events, now=now)
     return row
 
 
@@ -67,12 +67,9 @@ def change(
     events: Iterable[str] | None = None,
     include_addresses: bool | None = None,
     enabled: bool | None = None,
-    now: datetime | None = None,
+    now: datetime,
 ) -> None:
-    """Change an endpoint. Raise InvalidInput if a value is invalid, or Conflict if the URL is in use.
-
-    `now` is needed only to disable an endpoint.
-    """
+    """Change an endpoint. Raise InvalidInput if a value is invalid, or Conflict if the URL is in use."""
     if url is not None:
         row.url = _check_url(session, url, row.id)
     if events is not None:
@@ -85,7 +82,7 @@ def change(
         row.disabled_at, row.error = None, ""
     session.add(row)
     session.flush()
-    if enabled is False and row.disabled_at is None and now is not None:
+    if enabled is False and row.disabled_at is None:
         _disable(session, row, now)
 
 
