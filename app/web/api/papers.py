@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from sqlmodel import Session, col, select
 
-from app.errors import NotFound
+from app.errors import InvalidInput, NotFound
 from app.papers import archive_lists, editing, listings, merging, paper_views
 from app.storage import audit_log
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
@@ -135,7 +135,8 @@ def list_papers(
         Query(
             max_length=40,
             examples=["2511.01234"],
-            description="Only this paper. The other parameters are then ignored.",
+            description="Only this paper. It cannot be combined with `q`, `source_id`, `day`, `hidden` or "
+            "`pinned`.",
         ),
     ] = None,
     source_id: AnyId = None,
@@ -144,6 +145,10 @@ def list_papers(
     pinned: UrlBoolean | None = None,
 ) -> Page[PaperOut]:
     """List the papers, most recently added first. Hidden papers are included unless `hidden` is false."""
+    filters = {"q": q or None, "source_id": source_id, "day": day, "hidden": hidden, "pinned": pinned}
+    others = " or ".join(f"“{name}”" for name, value in filters.items() if value is not None)
+    if arxiv_id is not None and others:
+        raise InvalidInput(f"“arxiv_id” cannot be combined with {others}", "arxiv_id")
     with app.db.read() as session:
         if arxiv_id is not None:
             ids = session.exec(select(Paper.id).where(Paper.arxiv_id == arxiv_id)).all()

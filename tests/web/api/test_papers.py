@@ -45,6 +45,16 @@ def test_papers_can_be_filtered_by_words_day_and_source(paper_ids: dict[str, int
     )
 
 
+def test_arxiv_id_is_not_combined_with_filters(call: Call) -> None:
+    """The problem names the parameters. An empty `q` is no filter."""
+    refused = call("GET", "/papers?arxiv_id=2511.01234&q=agents&hidden=false&limit=5")
+    assert refused.status_code == 422
+    (error,) = refused.json()["errors"]
+    assert error["pointer"] == "/query/arxiv_id"
+    assert error["detail"] == "“arxiv_id” cannot be combined with “q” or “hidden”."
+    assert call("GET", "/papers?arxiv_id=2511.01234&q=&limit=5").status_code == 200
+
+
 @pytest.mark.parametrize("q", ["'; DROP TABLE paper; --", '" OR 1=1', "\x00", "\\", "é" * 300])
 def test_search_words_are_not_interpreted_as_sql(q: str, paper_ids: dict[str, int], call: Call) -> None:
     assert call("GET", "/papers", params={"q": q}).status_code in (200, 422)
