@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time, timedelta
 from functools import partial
 from typing import Any
@@ -153,6 +153,7 @@ class _Batch:
     def store(self, rows: Sequence[Row]) -> IngestSummary:
         """Load the rows that the records may change, and store the records."""
         self.load(rows)
+        rows = [(number, self._with_past_listing(record)) for number, record in rows]
         plain, others = self._separate(rows)
         summary = self._insert(plain)
         summary += sum((self._store_one(*row) for row in others), IngestSummary(rows=len(others)))
@@ -165,6 +166,21 @@ class _Batch:
         near = {key for number, _ in rows for key in self.candidates.by_number.get(number, ()) if key > 0}
         self.stored = StoredRows(self.session, self.source)
         self.stored.load([record for _, record in rows], near)
+
+    def _with_past_listing(self, record: PaperRecord) -> PaperRecord:
+        """Return a record with its listing day corrected if that is later than tomorrow.
+
+        Journals, for example, name the month of an issue. Instead, use the first day on which the source
+        listed the paper, which is today if the paper is new to the source.
+        """
+        today = self.now.date()
+        latest = today + timedelta(days=1)  # it may be tomorrow where the source is
+        if record.listed_on is None or record.listed_on <= latest:
+            return record
+        row = self.stored.find(record)
+        days = self.stored.listing_days(row) if row else ()
+        day = min((day for day in days if day <= latest), default=today)
+        return replace(record, listed_on=day, as_of=record.as_of and min(record.as_of, day))
 
     def find_paper(self, number: int, record: PaperRecord) -> int | None:
         """Return the id of the stored paper that a record belongs to, or None if the paper is new."""

@@ -235,6 +235,31 @@ def test_votes_of_a_file_count_from_the_end_of_its_day(app: Application, now: da
     assert ends == [datetime(2026, 11, 20, tzinfo=UTC), now]
 
 
+@pytest.mark.parametrize("arxiv_id", ["2611.00001", ""])
+def test_listing_in_the_future_is_dated_the_first_poll(
+    app: Application, now: datetime, arxiv_id: str
+) -> None:
+    """Journals name the month of an issue. Later polls add no listing until that day."""
+    issued = now.date() + timedelta(days=40)
+    entry = replace(PIGEONS, arxiv_id=arxiv_id, listed_on=issued, as_of=issued, upvotes=None)
+    for days in (0, 1, 2, 7):
+        store(app, now + timedelta(days=days), entry, entry, kind=SourceKind.FEED)
+    [paper] = papers(app)
+    assert (paper.first_listed_on, paper.last_listed_on) == (now.date(), now.date())
+    assert paper.versions["title"] == f"0.{now.date()}.1"
+    with app.db.read() as session:
+        assert [row.listed_on for row in session.exec(select(Listing))] == [now.date()]
+    store(app, now + timedelta(days=39), entry, kind=SourceKind.FEED)
+    assert papers(app)[0].last_listed_on == issued
+
+
+def test_listing_of_tomorrow_is_stored(app: Application, now: datetime) -> None:
+    """It may be tomorrow where the source is."""
+    tomorrow = now.date() + timedelta(days=1)
+    store(app, now, replace(PIGEONS, listed_on=tomorrow))
+    assert papers(app)[0].first_listed_on == tomorrow
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_result_does_not_depend_on_the_order(app: Application, now: datetime, seed: int) -> None:
     """Fields, listings and votes are the same in any order."""

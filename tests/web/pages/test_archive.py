@@ -580,7 +580,7 @@ def test_invalid_search_shows_an_error(client: TestClient, typed: dict[str, str]
 
 def test_week_page_is_sorted_by_votes(app: Application, client: TestClient) -> None:
     """It links its days, Monday to Sunday, and the neighbouring weeks."""
-    monday, sunday = date(2026, 11, 16), date(2026, 11, 22)
+    monday, sunday = date(2026, 11, 9), date(2026, 11, 15)
     add_papers(
         app,
         record(1, monday, upvotes=3),
@@ -588,15 +588,15 @@ def test_week_page_is_sorted_by_votes(app: Application, client: TestClient) -> N
         record(3, monday - timedelta(days=1), upvotes=500),
         record(4, sunday + timedelta(days=9), upvotes=500),
     )
-    page = client.get("/week/2026-W47").text
-    assert "16 to 22 November 2026, 2 papers, most votes first" in page
+    page = client.get("/week/2026-W46").text
+    assert "9 to 15 November 2026, 2 papers, most votes first" in page
     assert page.index("On the Number 2") < page.index("On the Number 1")
     assert "On the Number 3" not in page
-    assert 'href="/day/2026-11-16">Monday</a>' in page
-    assert 'rel="prev" href="/week/2026-W46"' in page
-    assert 'rel="next" href="/week/2026-W49"' in page
-    assert '<link rel="canonical" href="https://paperboy.test/week/2026-W47">' in page
-    assert 'href="/week/2026-W47">Week 47</a>' in client.get("/day/2026-11-16").text
+    assert 'href="/day/2026-11-09">Monday</a>' in page
+    assert 'rel="prev" href="/week/2026-W45"' in page
+    assert 'rel="next" href="/week/2026-W48"' in page
+    assert '<link rel="canonical" href="https://paperboy.test/week/2026-W46">' in page
+    assert 'href="/week/2026-W46">Week 46</a>' in client.get("/day/2026-11-09").text
 
 
 def test_votes_of_several_sources_are_added(app: Application, client: TestClient) -> None:
