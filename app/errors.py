@@ -7,6 +7,7 @@ PaperboyError
 │   ├── InvalidPreference
 │   └── InvalidSettings     raised at startup
 ├── NotFound
+│   └── DigestDeleted       its retention period has passed
 ├── Conflict                the request contradicts the current state
 ├── PreconditionFailed      the request is for a version other than the current one
 ├── LinkError               a signed link that does not work
@@ -67,6 +68,10 @@ class InvalidSettings(InvalidInput):
 
 class NotFound(PaperboyError):
     """There is no such thing."""
+
+
+class DigestDeleted(NotFound):
+    """This digest is no longer stored."""
 
 
 class Conflict(PaperboyError):

@@ -19,6 +19,7 @@ from starlette.routing import Match
 
 from app.errors import (
     Conflict,
+    DigestDeleted,
     InvalidInput,
     LinkExpired,
     LinkForged,
@@ -78,6 +79,10 @@ _PAGES_OF_ERRORS: dict[type[PaperboyError], ErrorPage] = {
         "It was replaced by a newer link, or it is no longer needed. Open the link in our latest email, or "
         "request a new one.",
         offer_link=True,
+    ),
+    DigestDeleted: ErrorPage(
+        "This digest is no longer stored",
+        "Old digests are deleted. Their papers are still in the archive.",
     ),
     NotReady: ErrorPage(
         "The service is starting",
@@ -167,7 +172,9 @@ def install(site: FastAPI) -> None:
 def _request_error(request: Request, error: Exception) -> Response:
     match error:
         case PaperboyError():
-            detail = str(error) if isinstance(error, (InvalidInput, NotFound, Conflict)) else ""
+            error_page = _PAGES_OF_ERRORS.get(type(error))
+            has_detail = error_page is None and isinstance(error, (InvalidInput, NotFound, Conflict))
+            detail = str(error) if has_detail else ""
             headers = None
             if isinstance(error, (TooManyRequests, NotReady)):
                 headers = {"Retry-After": str(error.retry_after)}
@@ -175,7 +182,7 @@ def _request_error(request: Request, error: Exception) -> Response:
                 return _busy(request, 429, error.retry_after, "Too many requests")
             if isinstance(error, TooManyRequests):
                 detail = please_wait(error, "try again").removeprefix("Too many requests. ")
-            return _respond(request, status_of(error), detail, headers, _PAGES_OF_ERRORS.get(type(error)))
+            return _respond(request, status_of(error), detail, headers, error_page)
         case HTTPException():
             is_default = error.detail == HTTPStatus(error.status_code).phrase
             detail = "" if is_default else str(error.detail)
