@@ -24,6 +24,7 @@ from app.storage.database import execute_and_count, insert_many_or_ignore
 from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage, WebhookState
 
 MAX_ENDPOINTS = 20
+MAX_URL = 2000  # characters
 OVERLAP = timedelta(days=1)  # the previous secret also signs for this long after a rotation
 TEST = "webhook.test"
 DISABLED = "the endpoint was disabled"
@@ -89,7 +90,9 @@ def change(
 def _check_url(session: Session, url: str, own_id: int | None) -> str:
     """Check a URL's syntax and return it without surrounding spaces. Each request checks the host."""
     url = url.strip()
-    if not re.fullmatch(r"https?://[^/?#@\s]+([/?][!-\"$-~]*)?", url, re.ASCII) or len(url) > 2000:
+    if len(url) > MAX_URL:
+        raise InvalidInput(f"a webhook's URL must have at most {MAX_URL} characters", "url")
+    if not re.fullmatch(r"https?://[^/?#@\s]+([/?][!-\"$-~]*)?", url, re.ASCII):
         raise InvalidInput(
             "a webhook's URL must begin with https:// and contain no user name, password or #", "url"
         )

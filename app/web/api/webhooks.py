@@ -22,7 +22,9 @@ from app.web.api.pagination import Page, Paging, newest_first
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
-Url = Annotated[str, Field(max_length=2000, examples=["https://crm.example.org/hooks/paperboy"])]
+Url = Annotated[
+    str, Field(max_length=webhook_endpoints.MAX_URL, examples=["https://crm.example.org/hooks/paperboy"])
+]
 Events = Annotated[list[WebhookEvent], Field(min_length=1, max_length=len(WebhookEvent))]
 Addresses = Annotated[
     bool, Field(description="Whether events about a subscriber contain their address, as `email`.")
