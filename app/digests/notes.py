@@ -18,7 +18,7 @@ NOTHING_MATCHED = "Nothing new matched your interests, so here is what is trendi
 
 def too_few_papers(count: int, request: RankingRequest) -> str:
     """Return the reason for holding back a digest that is smaller than the subscriber's minimum."""
-    return f"fewer papers ({count}) than the minimum ({request.min_papers}), kept for the next digest"
+    return f"only {count} of the required {request.min_papers} papers, kept for the next digest"
 
 
 def nothing_matched(edition: str, ranked: Ranked, considered: int) -> str:
