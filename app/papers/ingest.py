@@ -153,7 +153,7 @@ class _Batch:
     def store(self, rows: Sequence[Row]) -> IngestSummary:
         """Load the rows that the records may change, and store the records."""
         self.load(rows)
-        rows = [(number, self._with_past_listing(record)) for number, record in rows]
+        rows = [(number, self._with_real_listing(record)) for number, record in rows]
         plain, others = self._separate(rows)
         summary = self._insert(plain)
         summary += sum((self._store_one(*row) for row in others), IngestSummary(rows=len(others)))
@@ -167,20 +167,22 @@ class _Batch:
         self.stored = StoredRows(self.session, self.source)
         self.stored.load([record for _, record in rows], near)
 
-    def _with_past_listing(self, record: PaperRecord) -> PaperRecord:
-        """Return a record with its listing day corrected if that is later than tomorrow.
+    def _with_real_listing(self, record: PaperRecord) -> PaperRecord:
+        """Return a record with its listing day corrected if that is later than tomorrow, or only assumed.
 
-        Journals, for example, name the month of an issue. Instead, use the first day on which the source
-        listed the paper, which is today if the paper is new to the source.
+        Journals, for example, name the month of an issue, and some feeds name no day. Instead, use the first
+        day on which the source listed the paper, which is today if the paper is new to the source.
         """
         today = self.now.date()
         latest = today + timedelta(days=1)  # it may be tomorrow where the source is
-        if record.listed_on is None or record.listed_on <= latest:
+        is_assumed = self.polled and record.is_undated
+        if record.listed_on is None or (record.listed_on <= latest and not is_assumed):
             return record
         row = self.stored.find(record)
         days = self.stored.listing_days(row) if row else ()
         day = min((day for day in days if day <= latest), default=today)
-        return replace(record, listed_on=day, as_of=record.as_of and min(record.as_of, day))
+        as_of = record.as_of if is_assumed else record.as_of and min(record.as_of, day)
+        return replace(record, listed_on=day, as_of=as_of)
 
     def find_paper(self, number: int, record: PaperRecord) -> int | None:
         """Return the id of the stored paper that a record belongs to, or None if the paper is new."""

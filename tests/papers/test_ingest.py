@@ -253,6 +253,20 @@ def test_listing_in_the_future_is_dated_the_first_poll(
     assert papers(app)[0].last_listed_on == issued
 
 
+def test_undated_entry_is_listed_once(app: Application, now: datetime) -> None:
+    """A feed without dates is dated the day of its first poll. A file has the day that its reader names."""
+    for days in (0, 1, 7):
+        at = now + timedelta(days=days)
+        read = {"listed_on": at.date(), "as_of": at.date(), "is_undated": True}
+        entry = replace(PAGE, **read, abstract=f"{days} birds.")
+        store(app, at, entry, kind=SourceKind.FEED, polled=True)
+    [paper] = papers(app)
+    assert (paper.first_listed_on, paper.last_listed_on) == (now.date(), now.date())
+    assert paper.abstract == "7 birds."
+    store(app, at, entry, kind=SourceKind.FEED)
+    assert papers(app)[0].last_listed_on == at.date()
+
+
 def test_listing_of_tomorrow_is_stored(app: Application, now: datetime) -> None:
     """It may be tomorrow where the source is."""
     tomorrow = now.date() + timedelta(days=1)

@@ -113,7 +113,8 @@ def _record(number: int, entry: Any, day: date | None) -> PaperRecord | Rejectio
         # dict.get avoids feedparser's lookup, which replaces a missing date with the other date and warns.
         moment = dict.get(entry, "published_parsed") or dict.get(entry, "updated_parsed") or (0, 0, 0)
         parsed_day = dates.utc_day("{:04}-{:02}-{:02}".format(*moment[:3]))
-        published_on = dates.utc_day(entry.get("published")) or parsed_day or day
+        published_on = dates.utc_day(entry.get("published")) or parsed_day
+        day = published_on or day
         announce_type = sanitize.one_line(entry.get("arxiv_announce_type")) or "new"
         return PaperRecord(
             title=title,
@@ -125,8 +126,9 @@ def _record(number: int, entry: Any, day: date | None) -> PaperRecord | Rejectio
             author_count=len(people),
             categories=sanitize.words([tag.get("term") for tag in entry.get("tags", ())]) if arxiv_id else (),
             url=sanitize.url(entry.get("link")),
-            listed_on=published_on if announce_type in arxiv.LISTED_TYPES else None,
-            as_of=published_on,
+            listed_on=day if announce_type in arxiv.LISTED_TYPES else None,
+            is_undated=published_on is None,
+            as_of=day,
         )
     except Exception as error:  # feedparser gave a field an unexpected type
         return Rejection(BROKEN_ENTRY, number, type(error).__name__)
