@@ -11,7 +11,10 @@ _ARXIV_OLD = r"[a-z][a-z-]*(?:\.[A-Za-z]{2})?/\d{7}"
 _ARXIV_ID = re.compile(rf"(?:^|[/:.\s])({_ARXIV_NEW}|{_ARXIV_OLD})(?:v(\d{{1,3}}))?(?=$|[\s?#.,;)]|\.pdf)")
 _BARE_ARXIV_ID = re.compile(rf"({_ARXIV_NEW}|{_ARXIV_OLD})(?:v(\d{{1,3}}))?")
 _ARXIV_PLACE = re.compile(r"arxiv", re.IGNORECASE)
-_DOI = re.compile(r"\b(10\.\d{4,9}/[^\s\"<>?#]+)", re.IGNORECASE)
+# Wiley's DOIs of the 1990s contain a page in angle brackets (a SICI, ANSI/NISO Z39.56). Otherwise, "<" begins
+# markup.
+_SICI = r"\(sici\)(?:(?!</)[^\s\"])+"
+_DOI = re.compile(rf"\b(10\.\d{{4,9}}/(?:{_SICI}|[^\s\"<>?#]+))", re.IGNORECASE)
 _ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.IGNORECASE)
 
 

@@ -1,0 +1,29 @@
+"""Test finding DOIs in texts and URLs."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.text import identifiers
+
+
+@pytest.mark.parametrize(
+    ("value", "doi"),
+    [
+        ("https://doi.org/10.1234/Pigeons.1?from=feed", "10.1234/pigeons.1"),
+        ("doi:10.1234/pigeons.1.", "10.1234/pigeons.1"),
+        ("<b>10.1234/pigeons.1</b>", "10.1234/pigeons.1"),
+        (
+            "10.1002/(SICI)1097-0258(19980815)17:15/16<1661::AID-SIM968>3.0.CO;2-2",
+            "10.1002/(sici)1097-0258(19980815)17:15/16<1661::aid-sim968>3.0.co;2-2",
+        ),
+        (
+            "<i>10.1002/(SICI)1097-0258(19980815)17:15/16<1703::AID-SIM969>3.0.CO;2-#</i>",
+            "10.1002/(sici)1097-0258(19980815)17:15/16<1703::aid-sim969>3.0.co;2-#",
+        ),
+        ("version 10.1 of 2026", ""),
+    ],
+)
+def test_doi(value: str, doi: str) -> None:
+    """Two papers of one issue have different DOIs, also if the page is in angle brackets."""
+    assert identifiers.doi(value) == doi
