@@ -16,10 +16,9 @@ from sqlmodel import Session
 from app.delivery import ledger
 from app.digests.builder import DigestRequest
 from app.papers import updated_papers
-from app.papers.updated_papers import UpdatedPaper
+from app.papers.updated_papers import WINDOW, UpdatedPaper
 from app.types import PaperUpdate, UpdateKind
 
-WINDOW = timedelta(days=60)  # older updates are dropped, and digests before it are not searched
 MARGIN = timedelta(days=1)  # a digest may be dated slightly before the updates in it
 MAX_UPDATES = 10  # per digest; others follow in the next digest
 

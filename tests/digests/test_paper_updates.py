@@ -14,6 +14,7 @@ from app.digests import paper_updates, planning
 from app.digests.builder import DigestBuilder
 from app.digests.operator_changes import Editor
 from app.papers import ingest, merging
+from app.papers.updated_papers import WINDOW
 from app.storage.models import (
     Delivery,
     DeliveryState,
@@ -277,7 +278,7 @@ def test_old_updates_are_dropped(app: Application) -> None:
     """They are dropped after 60 days without a digest."""
     send(app, HOUR)
     store(app, HOUR + DAY / 2, withdrawn=True)
-    assert updates_at(app, HOUR + paper_updates.WINDOW + 2 * DAY) == ()
+    assert updates_at(app, HOUR + WINDOW + 2 * DAY) == ()
 
 
 def test_many_updates(app: Application) -> None:

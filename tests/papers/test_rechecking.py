@@ -13,9 +13,9 @@ from sqlmodel import Session, col, select
 from app import pipeline
 from app.application import Application
 from app.errors import SourceError
-from app.papers import rechecking
 from app.papers.sources import arxiv, host_rate_limits
 from app.papers.sources.http_client import HttpTransport
+from app.papers.updated_papers import WINDOW
 from app.storage import locks
 from app.storage.models import FeedbackRow, JobRun, Listing, Paper, PaperSnapshot, Source, VoteCount
 from app.types import SourceKind
@@ -117,7 +117,7 @@ def last_run(app: Application) -> JobRun | None:
 def test_withdrawn_papers(app: Application, now: datetime) -> None:
     """arXiv is asked about papers in recent digests, and its answers are no listings."""
     send_to_readers(app, now - 3 * DAY, 1, 2)
-    send_to_readers(app, now - rechecking.WINDOW - DAY, 3)
+    send_to_readers(app, now - WINDOW - DAY, 3)
     sources = FakeSources({_id(2): "This paper has been withdrawn by the authors due to an error"})
     with app.db.read() as session:
         listings = session.exec(select(Listing)).all()
@@ -137,7 +137,7 @@ def test_withdrawn_papers(app: Application, now: datetime) -> None:
 def test_code_of_liked_papers(app: Application, now: datetime) -> None:
     """Hugging Face is asked about liked papers without code. Its answer has no votes of that day."""
     like(app, now - DAY, 1, 2)
-    like(app, now - rechecking.WINDOW - DAY, 3)
+    like(app, now - WINDOW - DAY, 3)
     sources = FakeSources(code={_id(1): CODE})
     pipeline.recheck(sources.on(app), now)
     assert sources.asked == [[_id(2)], [_id(1)], [_id(2), _id(1)]], "unknown papers are no error"
