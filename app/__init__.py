@@ -79,7 +79,8 @@ Where to find limits, weights and intervals:
     the order of sections in a digest           digests/compose.py
     how many interests a subscriber may have    settings.py
     a new subscriber's defaults                 settings.py, types.py (DEFAULT_MIN_PAPERS)
-    notes and headings in a digest              digests/notes.py, types.py (BEYOND_INTERESTS_HEADING)
+    notes in a digest                           digests/notes.py
+    headings of sections                        digests/section_headings.py, types.py (BEYOND_…_HEADING)
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
     connections, and messages per connection    settings.py, delivery/mail_providers.py
     when an email is sent again (EMAILS)        storage/retry_delays.py

@@ -39,6 +39,7 @@ PURE = (
     "digests.ranking",
     "digests.selection",
     "digests.notes",
+    "digests.section_headings",
     "digests.too_few_papers",
     "links",
     "mail.card_facts",

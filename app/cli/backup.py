@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +11,7 @@ from app import clock, logs, maintenance
 from app.cli import output
 from app.maintenance.after_restore import RestoreReport
 from app.settings import check_database_url
+from app.storage import backup_file
 from app.storage.database import Database
 from app.text.in_words import count_of
 
@@ -36,7 +36,7 @@ def backup(
     The backup contains addresses and key hashes, so keep it private. Back up .env and DKIM keys separately.
     """
     now = clock.utcnow()
-    target = file or default_file(now)
+    target = file or backup_file.default_path(now)
     with output.open_application(needs_secret=False) as app:
         manifest = maintenance.back_up(app, target, now)
     size = target.stat().st_size
@@ -101,13 +101,6 @@ def restore(
         )
         return
     print_report(report, origin, with_previous=previous is not None)
-
-
-def default_file(now: datetime) -> Path:
-    """Return the path of a new file in var/backups/."""
-    names = (f"paperboy-{now:%Y%m%dT%H%M%SZ}{suffix}.zip" for suffix in ("", "-2", "-3"))
-    paths = [Path("var/backups") / name for name in names]
-    return next((path for path in paths if not path.exists()), paths[0])
 
 
 def print_report(report: RestoreReport, origin: str, *, with_previous: bool) -> None:

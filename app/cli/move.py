@@ -8,7 +8,8 @@ import typer
 
 from app import clock, maintenance
 from app.cli import output
-from app.cli.backup import database_url, default_file
+from app.cli.backup import database_url
+from app.storage import backup_file
 from app.text.in_words import count_of
 
 
@@ -23,7 +24,7 @@ def move(
     """
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
-        file = default_file(now)
+        file = backup_file.default_path(now)
         moved = maintenance.move(app, to, file, now)
     manifest = moved.manifest
     if as_json:

@@ -10,7 +10,7 @@ import itertools
 
 import numpy as np
 
-from app.digests import notes, selection, too_few_papers
+from app.digests import notes, section_headings, selection, too_few_papers
 from app.digests.ranking import CandidatePool, Ranked
 from app.digests.selection import BY_PROFILE, SelectedPaper, Selection
 from app.papers import bylines
@@ -39,7 +39,7 @@ def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = Non
         Section(
             text,
             tuple([_item_for(ranked, choice) for choice in choices]),
-            "" if text else notes.LIKED_HEADING,
+            "" if text else section_headings.LIKED,
             tuple([round(choice.score, 4) for choice in choices]),
         )
         for text, choices in by_interest.items()
@@ -65,7 +65,7 @@ def _trending_digest(edition: str, ranked: Ranked, considered: int) -> Digest | 
     scores = tuple(round(choice.score, 4) for choice in choices)
     if not items:
         return Skip(notes.nothing_matched(edition, ranked, considered), considered)
-    heading = "" if request.interests else notes.TRENDING_HEADING
+    heading = "" if request.interests else section_headings.TRENDING
     note = notes.join(
         notes.NOTHING_MATCHED if request.interests else "",
         notes.skipped_editions_note(request),

@@ -1,4 +1,4 @@
-"""PURE. Write the headings and notes of a digest, such as why none was sent and what was left out."""
+"""PURE. Write the notes of a digest, such as why none was sent and what was left out."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from app.digests.ranking import CandidatePool, Ranked, RankingRequest
 MAX_MISSING_WORDS = 3  # named in the reason for an empty digest
 MAX_NAMED_SOURCES = 4
 
-LIKED_HEADING = "Close to what you liked"
-TRENDING_HEADING = "Trending now"
 NOTHING_MATCHED = "Nothing new matched your interests, so here is what is trending."
 
 

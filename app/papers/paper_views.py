@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from typing import Any, NamedTuple, cast
+from urllib.parse import quote
 
 from sqlalchemy import Row, Table, inspect
 from sqlalchemy import select as sql_select
@@ -18,6 +19,7 @@ from app.storage.models import GeneratedSummary, Listing, Paper, Source, VoteCou
 from app.types import PaperView, VoteSample
 
 ARXIV = "https://arxiv.org"
+_SAFE_IN_DOI = "/:;()%"  # all other punctuation, such as "<" and "#", is encoded in a link
 # Conditions for the papers that subscribers and visitors may see.
 PUBLIC = (col(Paper.withdrawn_at).is_(None), col(Paper.hidden_at).is_(None))
 _PAPERS = cast("Table", inspect(Paper).local_table)
@@ -173,7 +175,7 @@ def page_url(paper: Paper | Row[Any]) -> str:
     # Build the link to arXiv from the id, so that a source cannot choose its target.
     if paper.arxiv_id and "url" not in (paper.sourced or {}):
         return f"{ARXIV}/abs/{paper.arxiv_id}"
-    return paper.url or (f"https://doi.org/{paper.doi}" if paper.doi else "")
+    return paper.url or (f"https://doi.org/{quote(paper.doi, _SAFE_IN_DOI)}" if paper.doi else "")
 
 
 def series(votes: Sequence[VoteRow]) -> list[VoteSample]:

@@ -66,6 +66,13 @@ class Manifest:
         return sum(table.rows for table in self.tables.values())
 
 
+def default_path(now: datetime) -> Path:
+    """Return the path of a new file in var/backups/."""
+    names = (f"paperboy-{now:%Y%m%dT%H%M%SZ}{suffix}.zip" for suffix in ("", "-2", "-3"))
+    paths = [Path("var/backups") / name for name in names]
+    return next((path for path in paths if not path.exists()), paths[0])
+
+
 def write(db: Database, target: Path, journals: Path, now: datetime, release: str) -> Manifest:
     """Write a backup while the service is running. All tables are read from one snapshot.
 

@@ -95,6 +95,7 @@ def test_merged_ids_resolve_to_the_remaining_paper(app: Application) -> None:
     [
         ({"arxiv_id": "2611.00001", "url": "https://elsewhere.example"}, "https://arxiv.org/abs/2611.00001", "https://arxiv.org/pdf/2611.00001"),
         ({"doi": "10.1000/1"}, "https://doi.org/10.1000/1", ""),
+        ({"doi": "10.1002/(sici)1<3::aid>2-#"}, "https://doi.org/10.1002/(sici)1%3C3::aid%3E2-%23", ""),
         ({"doi": "10.1000/1", "url": "https://journal.example/1"}, "https://journal.example/1", ""),
         ({}, "", ""),
     ],
