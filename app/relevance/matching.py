@@ -38,8 +38,8 @@ from app.text.tokenizer import Token, compound_span, content_stems, tokenize
 from app.types import CardReason, Marks, PaperView, Spans
 
 MAX_GAINS = 20  # words of a paper that may be named in place of missing ones: those that add most to P
-# The size of the cache, which holds about 3,000 interests, and the usual size of an interest's reasons.
-MAX_CACHED_BYTES, USUAL_REASONS_BYTES = 40_000_000, 5_000
+# The size of the cache, which holds about 10,000 interests, and the usual size of an interest's reasons.
+MAX_CACHED_BYTES, USUAL_REASONS_BYTES = 120_000_000, 5_000
 BATCH_SIZE = 500  # interests matched at once, to limit memory
 MAX_CACHED_QUERY_WORDS, MAX_CACHED_EXCERPTS = 2_000, 10_000
 
