@@ -7,6 +7,7 @@ from datetime import date
 from itertools import chain
 
 from app.digests.ranking import CandidatePool, Ranked, RankingRequest
+from app.text.in_words import count_of
 
 MAX_MISSING_WORDS = 3  # named in the reason for an empty digest
 MAX_NAMED_SOURCES = 4
@@ -16,7 +17,9 @@ NOTHING_MATCHED = "Nothing new matched your interests, so here is what is trendi
 
 def too_few_papers(count: int, request: RankingRequest) -> str:
     """Return the reason for holding back a digest that is smaller than the subscriber's minimum."""
-    return f"only {count} of the required {request.min_papers} papers, kept for the next digest"
+    wait = "waits" if count == 1 else "wait"
+    minimum = f"fewer than the minimum of {request.min_papers}"
+    return f"{count_of(count, 'paper')} matched, {minimum}, and {wait} for the next digest"
 
 
 def nothing_matched(edition: str, ranked: Ranked, considered: int) -> str:

@@ -155,7 +155,7 @@ def test_digest_below_the_minimum_is_held_back() -> None:
     on = build_pool({"agents": {1: 0.9, 2: 0.9}})
     assert (
         skip_of(RankingRequest((AGENTS,), min_papers=3), on)
-        == "only 2 of the required 3 papers, kept for the next digest"
+        == "2 papers matched, fewer than the minimum of 3, and wait for the next digest"
     )
 
 
@@ -278,7 +278,7 @@ def test_weight_does_not_change_the_section_of_a_paper() -> None:
 def test_trending_papers_do_not_count_towards_the_minimum() -> None:
     """Without matches the digest is skipped."""
     on = build_pool({"agents": {1: 0.5}}, trends=dict.fromkeys(range(1, 9), 0.9))
-    assert "only 1 of the required 2 papers" in skip_of(
+    assert "1 paper matched, fewer than the minimum of 2" in skip_of(
         RankingRequest((AGENTS,), min_papers=2, max_trending=3), on
     )
     assert "none of 9" in skip_of(RankingRequest((VIDEO,), max_trending=3), on)

@@ -366,7 +366,10 @@ def test_preview_on_the_preferences_page(
     few = client.post(path, data={**typed, "max_papers": "1"}, headers=SCRIPT).text
     assert "Today’s digest would have 1 of 5 recent papers." in few
     waits = client.post(path, data={**typed, "min_papers": "3"}, headers=SCRIPT).text
-    assert "No digest today: only 2 of the required 3 papers, kept for the next digest" in waits
+    assert (
+        "No digest today: 2 papers matched, fewer than the minimum of 3, and wait for the next digest"
+        in waits
+    )
     muted = {**typed, "muted": "author:nobody\nthink", "max_trending": "1"}
     assert "Language Agents that" not in client.post(path, data=muted, headers=SCRIPT).text
     page = client.post(path, data={**typed, "split": "video, cooking", "hour": "5"}).text

@@ -51,7 +51,7 @@ def test_preview_accepts_the_preferences_of_a_subscriber(paper_ids: dict[str, in
 
     assert AGENTS not in preview_titles(preview(muted=["author:nobody", "agents"]))
     few = preview(min_papers=3)
-    assert ("than the minimum (3)" in few["skipped"], few["considered"]) == (True, 2)
+    assert ("than the minimum of 3" in few["skipped"], few["considered"]) == (True, 2)
     assert preview(muted=["the"])["errors"][0]["pointer"] == "/body/muted"
     assert preview(max_trending=31)["errors"][0]["pointer"] == "/body/max_trending"
     assert preview(max_trending=30)["skipped"] is None
