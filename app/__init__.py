@@ -51,8 +51,8 @@ Where to find limits, weights and intervals:
     abbreviations and numbers in titles         papers/title_normalization.py
     how relevant a paper must be (FLOOR)        relevance/cut_offs.py
     what "fewer" and "more" papers mean         subscribers/preferences.py (AMOUNTS)
-    weights of words and meaning, for sending
-    (AGREEMENT_WEIGHTS) and order (STRENGTH_…)  relevance/scoring.py
+    weights of words and meaning, in relevance
+    (AGREEMENT_…) and in strength (STRENGTH_…)  relevance/scoring.py
     weights of titles, BM25's constants         relevance/bm25.py
     which forms and spellings are one word      text/word_forms.py
     how names and organisations are compared    text/names.py

@@ -124,7 +124,10 @@ def new_dkim_key(
     ]  # the settings may already name this file
     keys = (*others, f"{name}:{path}")
     if any("," in key for key in keys):
-        raise InvalidInput("the file name must not contain a comma", "file")
+        raise InvalidInput(
+            "neither the file's path nor the selector may contain a comma, because PAPERBOY_DKIM_KEYS is a "
+            "comma-separated list"
+        )
     new_settings = settings.load(
         dkim_keys=keys, secret_keys=(api_keys.new_secret(),)
     )  # refuses an invalid selector

@@ -216,7 +216,7 @@ class Worker:
         return False
 
     def _note_error(self, error: Exception) -> None:
-        """Log once that the database is unreachable. Log any other error of the database each time."""
+        """Log once that the database is unreachable. Log every other database error."""
         if not _is_outage(error):
             log.error("the database reports an error", error=str(error.__cause__ or error))
         elif self._is_reachable:

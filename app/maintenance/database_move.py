@@ -44,7 +44,7 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
             pause = next(pauses, None)
             if pause and pause.reason == _moved_to(target) and not is_empty:
                 raise Conflict(
-                    f"{pause.reason} on {pause.since:%Y-%m-%d}, so there is nothing to do: "
+                    f"{pause.reason} on {pause.since:%Y-%m-%d} already: "
                     "set PAPERBOY_DATABASE_URL to the new URL"
                 )
             reason = pause.reason if pause else MOVING

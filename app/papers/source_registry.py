@@ -213,7 +213,7 @@ def source_for_files(session: Session, kind: SourceKind, now: datetime) -> Sourc
 def _rename(session: Session, source: Source, name: str) -> None:
     name = name.strip()
     if not 0 < len(name) <= MAX_NAME or not name.isprintable():
-        raise InvalidInput(f"a source needs a name of 1 to {MAX_NAME} characters", field="name")
+        raise InvalidInput(f"a source needs a name of 1 to {MAX_NAME} printable characters", field="name")
     other = session.exec(select(Source).where(Source.name == name)).one_or_none()
     if other is not None and other is not source:
         if not other.removed_at:

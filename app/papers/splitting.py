@@ -49,7 +49,7 @@ def split_source(session: Session, paper: Paper, source_id: int, now: datetime) 
 
     Records without an arXiv id or DOI are recognised by their titles, so records from two sources may be two
     papers. Raise NotFound if the source does not list the paper. Raise Conflict if it lists the paper by an
-    arXiv id or DOI, or if no other source lists the paper.
+    arXiv id or DOI, or if its listings belong to the paper's own row and no other source lists that row.
     """
     advisory_lock(session, "archive")
     ids = merging.with_absorbed(session, id_of(paper))
@@ -65,6 +65,8 @@ def split_source(session: Session, paper: Paper, source_id: int, now: datetime) 
         raise NotFound(f"source {source_id} does not list this paper")
     if _sources_of(session, id_of(listing)) == {source_id}:
         if listing is paper:
+            if len(ids) > 1:
+                raise Conflict("other rows were merged into this row: split off a merged row instead")
             raise Conflict("no other source lists this paper, so there is nothing to split")
         return split_row(session, paper, id_of(listing), now)
     chain = [listing]

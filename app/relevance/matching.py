@@ -127,15 +127,15 @@ class MatchCache:
         )
         self._lock = Lock()
 
-    def get(self, index: object, query: Query) -> InterestMatches | None:
-        """Return the cached matches of a query, or None. `index` identifies the index."""
+    def get(self, index_key: object, query: Query) -> InterestMatches | None:
+        """Return the cached matches of a query in an index, or None."""
         with self._lock:
-            return self._matches.get((index, query))
+            return self._matches.get((index_key, query))
 
-    def put(self, index: object, query: Query, matches: InterestMatches) -> None:
+    def put(self, index_key: object, query: Query, matches: InterestMatches) -> None:
         """Cache matches. If the cache is full, drop the least recently used ones."""
         with self._lock:
-            self._matches[index, query] = matches
+            self._matches[index_key, query] = matches
 
 
 Content = tuple[object, ...]

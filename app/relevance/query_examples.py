@@ -48,7 +48,7 @@ class SampleScores:
 
 @dataclass(frozen=True)
 class ExampleScores:
-    """The meaning of a batch of interests, learned from examples, and the scores of the archive's sample."""
+    """The meaning of each interest in a batch, learned from examples, and scores of sampled papers."""
 
     directions: Matrix  # of each interest's best examples: unit rows
     # In 0…1: the weighted mean share of the interest's words in its examples, reduced if there are few.

@@ -25,8 +25,8 @@ def choose(
 ) -> SearchOffers:
     """Return the offers for a query that `total` papers match.
 
-    Names are seldom in the vocabulary, so their correction would be wrong: a query that names an author gets
-    no hint.
+    A query that names an author gets no correction, because most names are not in the vocabulary and would be
+    corrected wrongly.
     """
     author = _author_query(query, total)
     if author and has_papers(query_language.parse(author)):

@@ -168,7 +168,7 @@ class Candidates:
 
     @cached_property
     def _name_parts(self) -> Counter[str]:
-        """Return the number of authors with each first name, initial and last name among the candidates."""
+        """Count the authors of the candidates by first name, by initial and by last name."""
         parts = Counter[str]()
         for name in self.papers_by_author:
             first, *_, last = [*name.split(" "), name.rsplit(" ", 1)[-1]]

@@ -177,7 +177,9 @@ def _readable(kind: type[Preferences | Interest], stored: Mapping[str, Any]) -> 
             values[name] = _PARSERS[name](stored[name]) if name in _PARSERS else stored[name]
     if unknown := sorted(stored.keys() - values.keys()):
         log.warning(
-            "a sign-up has choices that this release does not know", names=unknown, number=len(unknown)
+            "a sign-up has choices that this release cannot read; their defaults are used",
+            names=unknown,
+            number=len(unknown),
         )
     return values
 

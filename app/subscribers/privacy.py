@@ -42,9 +42,9 @@ def unsubscribe(session: Session, subscriber_id: int, now: datetime) -> Subscrib
 
 
 def new_links(session: Session, subscriber_id: int, now: datetime) -> int:
-    """Invalidate all links sent to a subscriber so far, send new ones, and return the id of that email.
+    """Invalidate a subscriber's links, except for unsubscribing, and email new ones. Return the email's id.
 
-    Old unsubscribe links still work. Raise Conflict like `require_new_links`.
+    Raise Conflict like `require_new_links`.
     """
     subscriber = get_for_update(session, subscriber_id)
     require_new_links(session, subscriber, now)

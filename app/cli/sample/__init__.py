@@ -33,7 +33,7 @@ def sample_files() -> list[SampleFile]:
             continue
         day = day_in(path.name)
         if day is None:
-            raise ValueError(f"{path.name} has no day in its name")
+            raise ValueError(f"the name of the file {path.name} contains no date, such as 2026-03-18")
         hours = {"arxiv_feed": ARXIV_ANNOUNCEMENT, "pages": SAVED_PAGE}.get(path.parent.name, MORNING)
         if path.stem.endswith("-next-morning"):
             hours = NEXT_MORNING

@@ -120,7 +120,7 @@ class SampledDigest(BaseModel):
 
 
 class FirstDigests(BaseModel):
-    """The first digests of subscribers who were added or imported, which wait for an operator."""
+    """First digests of added or imported subscribers that are held until an operator releases them."""
 
     held: int
     sample: list[SampledDigest]
@@ -338,7 +338,7 @@ def _resume_sending(
             require_match(if_match, _read_edition(app, session, now, edition))
         if not ledger.resume(session, edition):
             raise NotFound(
-                "this is not paused: all sending, first digests and each edition are paused separately"
+                "there is no such pause: all sending, first digests and each edition are paused separately"
             )
         audit_log.record(session, actor, audit_log.SENDING_RESUMED, edition, now)
 

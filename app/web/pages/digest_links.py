@@ -1,4 +1,4 @@
-"""The pages that a digest links to, except those for feedback and leaving.
+"""The pages that a digest links to, except those for feedback and unsubscribing.
 
 A digest may be forwarded, so these pages never change the subscription. Changes require a link that
 is emailed on request.
@@ -47,7 +47,7 @@ def show_subscription(request: Request, grant: Subscription) -> Response:
 
 @router.post("/subscription/{token}")
 def mail_link(request: Request, grant: Subscription, later: BackgroundTasks) -> Response:
-    """Email the link to the preferences to the subscriber, like the form at /manage."""
+    """Email the subscriber the link to their preferences, as the form at /manage does."""
     with db(request).write() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
         stored = subscribers.request_link(session, subscriber.email, client_ip(request), clock.utcnow())
