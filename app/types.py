@@ -78,7 +78,6 @@ class PaperRecord:
     thumbnail_url: str = ""
     withdrawn: bool = False
     listed_on: date | None = None  # the day on which the source listed it
-    is_undated: bool = False  # the source does not date it, so `listed_on` is the day on which it was read
     rank: int | None = None  # its position on that day, from 1
     submitted_by: str = ""
     upvotes: int | None = None  # None if the source has no votes

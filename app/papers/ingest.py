@@ -31,7 +31,7 @@ from app.papers.stored_rows import StoredRows, identity_of_row
 from app.papers.title_normalization import title_end, title_key
 from app.storage.database import Database, advisory_lock, insert_many, reserve_ids
 from app.storage.models import Listing, Paper, Source, VoteCount
-from app.types import IngestSummary, PaperRecord, ParseResult, Rejection
+from app.types import IngestSummary, PaperRecord, ParseResult, Rejection, SourceKind
 
 DATABASE_REJECTED = "the database refused the row"
 NO_IDENTITY = "the row has no title, arXiv ID or DOI to identify a paper"
@@ -168,20 +168,22 @@ class _Batch:
         self.stored.load([record for _, record in rows], near)
 
     def _with_real_listing(self, record: PaperRecord) -> PaperRecord:
-        """Return a record with its listing day corrected if that is later than tomorrow, or only assumed.
+        """Return a record without days later than tomorrow, and with one listing day per paper of a feed.
 
         Journals, for example, name the month of an issue, and some feeds name no day. Instead, use the first
-        day on which the source listed the paper, which is today if the paper is new to the source.
+        day on which the source listed the paper, which is today if the paper is new to the source. Later
+        polls of a feed keep this day, because a feed names one day per entry.
         """
         today = self.now.date()
         latest = today + timedelta(days=1)  # it may be tomorrow where the source is
-        is_assumed = self.polled and record.is_undated
-        if record.listed_on is None or (record.listed_on <= latest and not is_assumed):
-            return record
-        row = self.stored.find(record)
-        days = self.stored.listing_days(row) if row else ()
-        day = min((day for day in days if day <= latest), default=today)
-        as_of = record.as_of if is_assumed else record.as_of and min(record.as_of, day)
+        day, as_of = record.listed_on, record.as_of
+        is_polled_feed = self.polled and self.source.kind is SourceKind.FEED
+        if day and (is_polled_feed or day > latest):
+            row = self.stored.find(record)
+            days = [day, *(self.stored.listing_days(row) if row else ())]
+            day = min((day for day in days if day <= latest), default=today)
+        if as_of and as_of > latest:
+            as_of = day or today
         return replace(record, listed_on=day, as_of=as_of)
 
     def find_paper(self, number: int, record: PaperRecord) -> int | None:

@@ -239,26 +239,45 @@ def test_votes_of_a_file_count_from_the_end_of_its_day(app: Application, now: da
 def test_listing_in_the_future_is_dated_the_first_poll(
     app: Application, now: datetime, arxiv_id: str
 ) -> None:
-    """Journals name the month of an issue. Later polls add no listing until that day."""
+    """Journals name the month of an issue. Later polls add no listing, also when the month has come."""
     issued = now.date() + timedelta(days=40)
     entry = replace(PIGEONS, arxiv_id=arxiv_id, listed_on=issued, as_of=issued, upvotes=None)
     for days in (0, 1, 2, 7):
-        store(app, now + timedelta(days=days), entry, entry, kind=SourceKind.FEED)
+        store(app, now + timedelta(days=days), entry, entry, kind=SourceKind.FEED, polled=True)
     [paper] = papers(app)
     assert (paper.first_listed_on, paper.last_listed_on) == (now.date(), now.date())
     assert paper.versions["title"] == f"0.{now.date()}.1"
     with app.db.read() as session:
         assert [row.listed_on for row in session.exec(select(Listing))] == [now.date()]
-    store(app, now + timedelta(days=39), entry, kind=SourceKind.FEED)
-    assert papers(app)[0].last_listed_on == issued
+    for days in (39, 40, 41):
+        store(app, now + timedelta(days=days), entry, kind=SourceKind.FEED, polled=True)
+    assert papers(app)[0].last_listed_on == now.date()
+
+
+def test_updated_entry_keeps_its_listing_day(app: Application, now: datetime) -> None:
+    """Some feeds date an entry only with its last update. Its newer fields are used."""
+    for days, abstract in enumerate(("Some birds.", "No birds.", "A bird.")):
+        at = now + timedelta(days=days)
+        entry = replace(PAGE, listed_on=at.date(), as_of=at.date(), abstract=abstract)
+        store(app, at, entry, kind=SourceKind.FEED, polled=True)
+    [paper] = papers(app)
+    assert (paper.abstract, paper.last_listed_on) == ("A bird.", now.date())
+
+
+def test_values_of_the_future_are_of_today(app: Application, now: datetime) -> None:
+    """A replaced paper is not listed. Its values do not stay newer than those of other feeds."""
+    entry = replace(PIGEONS, listed_on=None, as_of=now.date() + timedelta(days=40), upvotes=None)
+    store(app, now, entry, kind=SourceKind.FEED, polled=True)
+    [paper] = papers(app)
+    assert paper.first_listed_on is None
+    assert paper.versions["title"] == f"0.{now.date()}.1"
 
 
 def test_undated_entry_is_listed_once(app: Application, now: datetime) -> None:
     """A feed without dates is dated the day of its first poll. A file has the day that its reader names."""
     for days in (0, 1, 7):
         at = now + timedelta(days=days)
-        read = {"listed_on": at.date(), "as_of": at.date(), "is_undated": True}
-        entry = replace(PAGE, **read, abstract=f"{days} birds.")
+        entry = replace(PAGE, listed_on=at.date(), as_of=at.date(), abstract=f"{days} birds.")
         store(app, at, entry, kind=SourceKind.FEED, polled=True)
     [paper] = papers(app)
     assert (paper.first_listed_on, paper.last_listed_on) == (now.date(), now.date())

@@ -127,7 +127,6 @@ def _record(number: int, entry: Any, day: date | None) -> PaperRecord | Rejectio
             categories=sanitize.words([tag.get("term") for tag in entry.get("tags", ())]) if arxiv_id else (),
             url=sanitize.url(entry.get("link")),
             listed_on=day if announce_type in arxiv.LISTED_TYPES else None,
-            is_undated=published_on is None,
             as_of=day,
         )
     except Exception as error:  # feedparser gave a field an unexpected type
