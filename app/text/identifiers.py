@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote
 
 from app.text.sanitize import one_line
 
@@ -11,10 +12,11 @@ _ARXIV_OLD = r"[a-z][a-z-]*(?:\.[A-Za-z]{2})?/\d{7}"
 _ARXIV_ID = re.compile(rf"(?:^|[/:.\s])({_ARXIV_NEW}|{_ARXIV_OLD})(?:v(\d{{1,3}}))?(?=$|[\s?#.,;)]|\.pdf)")
 _BARE_ARXIV_ID = re.compile(rf"({_ARXIV_NEW}|{_ARXIV_OLD})(?:v(\d{{1,3}}))?")
 _ARXIV_PLACE = re.compile(r"arxiv", re.IGNORECASE)
-# Wiley's DOIs of the 1990s contain a page in angle brackets (a SICI, ANSI/NISO Z39.56). Otherwise, "<" begins
-# markup.
-_SICI = r"\(sici\)(?:(?!</)[^\s\"])+"
+# Many old DOIs contain a page in angle brackets, and end with a fixed form (a SICI, ANSI/NISO Z39.56).
+# Otherwise, "<" begins markup.
+_SICI = r"[^\s\"<>?#]+<[^\s\"<>]*>\d\.\d\.[A-Z]{2};\d(?:-[\dA-Z#])?"
 _DOI = re.compile(rf"\b(10\.\d{{4,9}}/(?:{_SICI}|[^\s\"<>?#]+))", re.IGNORECASE)
+_ENCODED_BRACKET = re.compile("%3C", re.IGNORECASE)
 _ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.IGNORECASE)
 
 
@@ -29,7 +31,10 @@ def arxiv_id(value: object) -> tuple[str, int]:
 
 def doi(value: object) -> str:
     """Return the DOI in a text or a URL, in lower case, or ""."""
-    match = _DOI.search(one_line(value, 300))
+    text = one_line(value, 300)
+    if _ENCODED_BRACKET.search(text):
+        text = one_line(unquote(text), 300)
+    match = _DOI.search(text)
     return match.group(1).rstrip(".,;)").lower() if match else ""
 
 

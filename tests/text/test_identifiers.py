@@ -21,9 +21,31 @@ from app.text import identifiers
             "<i>10.1002/(SICI)1097-0258(19980815)17:15/16<1703::AID-SIM969>3.0.CO;2-#</i>",
             "10.1002/(sici)1097-0258(19980815)17:15/16<1703::aid-sim969>3.0.co;2-#",
         ),
+        (
+            "https://journals.example/10.1175/1520-0469(1963)020<0130:DNF>2.0.CO;2",
+            "10.1175/1520-0469(1963)020<0130:dnf>2.0.co;2",
+        ),
         ("version 10.1 of 2026", ""),
     ],
 )
 def test_doi(value: str, doi: str) -> None:
     """Two papers of one issue have different DOIs, also if the page is in angle brackets."""
     assert identifiers.doi(value) == doi
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "{}<br>Next",
+        "<a href='https://doi.org/{}'>A paper</a>",
+        "https://doi.org/{}?from=feed",
+        "{}<span>",
+        "{}. Next",
+        "https://doi.org/10.1002/(SICI)1097-0258(19980815)17:15/16%3C1661::AID-SIM968%3E3.0.CO;2-2",
+        "https://doi.org/10.1002/%28sici%291097-0258%2819980815%2917:15/16%3c1661::aid-sim968%3e3.0.co%3b2-2",
+    ],
+)
+def test_doi_with_a_page_has_an_end(value: str) -> None:
+    """It ends with a check character, and is the same if a URL encodes the brackets."""
+    doi = "10.1002/(sici)1097-0258(19980815)17:15/16<1661::aid-sim968>3.0.co;2-2"
+    assert identifiers.doi(value.format(doi)) == doi
