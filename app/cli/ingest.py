@@ -16,6 +16,7 @@ from app import clock, pipeline
 from app.application import Application
 from app.cli import output
 from app.papers import poll_schedule, source_registry
+from app.papers.ingest import latest_listing_day
 from app.papers.sources import SOURCE_TYPES
 from app.storage import audit_log
 from app.types import IngestSummary, SourceKind
@@ -51,6 +52,8 @@ def ingest(
     """
     if not files and (as_ or day):
         raise typer.BadParameter("--as and --day apply only to files: name at least one file")
+    if day and day > latest_listing_day(clock.utcnow()):
+        raise typer.BadParameter("--day is in the future")
     if files and source:
         raise typer.BadParameter("--source polls a source, so it cannot be combined with files")
     report = _read_files(files, as_, day, quiet=as_json) if files else _poll(source, quiet=as_json)

@@ -12,7 +12,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import Any
 
@@ -57,14 +57,26 @@ def store(
     return summary.with_origin(origin)
 
 
-def find_existing(session: Session, source: Source, parsed: ParseResult, now: datetime) -> list[int | None]:
-    """Return one item per record: the id of the same paper in the archive, or None if there is none."""
-    ids = list[int | None]()
+def latest_listing_day(now: datetime) -> date:
+    """Return the latest day that is believed: tomorrow, because it may be tomorrow where the source is."""
+    return now.date() + timedelta(days=1)
+
+
+def find_existing(
+    session: Session, source: Source, parsed: ParseResult, now: datetime
+) -> list[tuple[PaperRecord, int | None]]:
+    """Return each record of a poll with the days that would be stored, and its paper in the archive.
+
+    The paper is given by its id, which is None if the paper is new.
+    """
+    matches = list[tuple[PaperRecord, int | None]]()
     for rows in _batches(parsed):
-        batch = _Batch(session, source, now, False, duplicate_candidates.find(session, rows))
+        batch = _Batch(session, source, now, True, duplicate_candidates.find(session, rows))
         batch.load(rows)
-        ids += [batch.find_paper(number, record) for number, record in rows]
-    return ids
+        matches += [
+            (batch.with_real_listing(record), batch.find_paper(number, record)) for number, record in rows
+        ]
+    return matches
 
 
 def store_in_batches(
@@ -153,7 +165,7 @@ class _Batch:
     def store(self, rows: Sequence[Row]) -> IngestSummary:
         """Load the rows that the records may change, and store the records."""
         self.load(rows)
-        rows = [(number, self._with_real_listing(record)) for number, record in rows]
+        rows = [(number, self.with_real_listing(record)) for number, record in rows]
         plain, others = self._separate(rows)
         summary = self._insert(plain)
         summary += sum((self._store_one(*row) for row in others), IngestSummary(rows=len(others)))
@@ -167,15 +179,14 @@ class _Batch:
         self.stored = StoredRows(self.session, self.source)
         self.stored.load([record for _, record in rows], near)
 
-    def _with_real_listing(self, record: PaperRecord) -> PaperRecord:
+    def with_real_listing(self, record: PaperRecord) -> PaperRecord:
         """Return a record without days later than tomorrow, and with one listing day per paper of a feed.
 
         Journals, for example, name the month of an issue, and some feeds name no day. Instead, use the first
         day on which the source listed the paper, which is today if the paper is new to the source. Later
         polls of a feed keep this day, because a feed names one day per entry.
         """
-        today = self.now.date()
-        latest = today + timedelta(days=1)  # it may be tomorrow where the source is
+        today, latest = self.now.date(), latest_listing_day(self.now)
         day, as_of = record.listed_on, record.as_of
         is_polled_feed = self.polled and self.source.kind is SourceKind.FEED
         if day and (is_polled_feed or day > latest):

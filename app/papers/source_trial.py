@@ -103,9 +103,8 @@ def _compare(
     context: PollContext, source: Source, parsed: ParseResult, now: datetime, warning: str, error: str
 ) -> TrialResult:
     with context.db.read() as session:
-        ids = ingest.find_existing(session, source, parsed, now)
-    pairs = zip(parsed.records, ids, strict=True)
-    papers = sorted((TrialPaper(record, paper_id) for record, paper_id in pairs), key=_day, reverse=True)
+        matches = ingest.find_existing(session, source, parsed, now)
+    papers = sorted((TrialPaper(record, paper_id) for record, paper_id in matches), key=_day, reverse=True)
     existing = sum(paper.paper_id is not None for paper in papers)
     return TrialResult(
         parsed.rows, len(papers) - existing, existing, tuple(papers[:PAPERS_RETURNED]),

@@ -208,6 +208,7 @@ def test_ingest_keeps_the_days_in_a_file(run: Run, app: Application, papers_file
         ("ingest", "--as", "gopher", "x"),
         ("ingest", "--day", "tomorrow", "x"),
         ("ingest", "--day", "2026-11-20"),
+        ("ingest", "--day", "2100-01-01", __file__),
         ("preview",),
         ("serve", "--port", "99999"),
         ("key", "create", "x", "--scope", "root"),

@@ -120,6 +120,16 @@ def test_trial_shows_skipped_rows(live: Application, now: datetime, upstreams: F
     assert result.rejected == len(result.rejections) > 0
 
 
+def test_trial_shows_the_days_that_a_poll_would_store(
+    live: Application, now: datetime, upstreams: FakeUpstreams
+) -> None:
+    """An entry of a future issue counts as listed today."""
+    rss = responses.RSS.replace("19 Nov 2026", "19 Nov 2027")
+    upstreams.broken["93.184.215.14"] = httpx.Response(200, text=rss)
+    result = pipeline.try_source(live, SourceKind.FEED, FEED, now)
+    assert {paper.record.listed_on for paper in result.papers} == {now.date()}
+
+
 def test_trial_ends_at_its_deadline(
     live: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
