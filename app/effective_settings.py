@@ -22,7 +22,7 @@ class EffectiveSetting:
     secret: bool
 
 
-def effective(settings: Settings) -> list[EffectiveSetting]:
+def list_effective(settings: Settings) -> list[EffectiveSetting]:
     """Return all settings in effect, in the order of .env.example, for operators to read.
 
     The values of secrets, which are the fields with `repr=False`, are hidden, and so are user names,

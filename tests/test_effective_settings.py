@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app import settings
-from app.effective_settings import HIDDEN, effective
+from app.effective_settings import HIDDEN, list_effective
 from app.settings import Settings
 
 SECRET = "f4b1c79ad0e34e0b8a6d2a5c9b7e8f10"
@@ -30,14 +30,14 @@ def test_every_setting_that_may_be_secret_is_hidden() -> None:
         for name in Settings.model_fields
         if re.search("secret|password|username|token|key|mailbox", name) and name not in public
     ]
-    public_names = {each.name for each in effective(Settings(_env_file=None)) if not each.secret}
+    public_names = {each.name for each in list_effective(Settings(_env_file=None)) if not each.secret}
     assert not public_names.intersection(f"PAPERBOY_{name.upper()}" for name in names)
 
 
 def test_effective_settings_say_what_differs() -> None:
     """Lists are lists, and choices are their names."""
     loaded = settings.load(secret_keys=(SECRET,), smtp_port=587, smtp_security="tls", arxiv_categories=())
-    listed = {each.name: each for each in effective(loaded)}
+    listed = {each.name: each for each in list_effective(loaded)}
     port, secret = listed["PAPERBOY_SMTP_PORT"], listed["PAPERBOY_SECRET_KEYS"]
     assert (port.value, port.default, port.changed) == (587, 25, True)
     assert (secret.value, secret.default, secret.changed) == (HIDDEN, [], True)

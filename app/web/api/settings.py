@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.effective_settings import effective
+from app.effective_settings import list_effective
 from app.web.api.auth import CanRead, Paperboy
 from app.web.api.etags import Versioned
 
@@ -34,4 +34,4 @@ class SettingList(Versioned):
 @router.get("")
 def list_settings(app: Paperboy, _key: CanRead) -> SettingList:
     """List the settings in effect in this process, without secrets. `.env.example` explains them."""
-    return SettingList(items=[SettingOut.model_validate(each) for each in effective(app.settings)])
+    return SettingList(items=[SettingOut.model_validate(each) for each in list_effective(app.settings)])
