@@ -122,9 +122,8 @@ def take(browser: Browser, name: str, look: Look, folder: Path) -> None:
             page = context.new_page()
             look(page)
             file = folder / f"{name}-{size}-{scheme}.png"
-            if (
-                name not in LONG[size]
-            ):  # make the window as high as the page, so that nothing sticks to its edge
+            # Make the window as high as the page, so that nothing sticks to its edge.
+            if name not in LONG[size]:
                 whole = page.evaluate("document.documentElement.scrollHeight")
                 page.set_viewport_size({"width": width, "height": whole})
             page.screenshot(path=file)

@@ -110,10 +110,7 @@ def find_stored(session: Session, rows: Sequence[Row], after: int = 0) -> dict[i
 
 def _earlier(rows: Sequence[Row]) -> list[tuple[int, list[int]]]:
     """Return each record's number with the negated numbers of the earlier records with similar titles."""
-    titles: dict[bool, dict[int, Title]] = {
-        True: {},
-        False: {},
-    }  # keyed by “has an arXiv id”
+    titles: dict[bool, dict[int, Title]] = {True: {}, False: {}}  # keyed by “has an arXiv id”
     has_both = len({bool(record.arxiv_id) for _, record in rows}) > 1
     earlier = []
     for number, record in rows:

@@ -49,10 +49,7 @@ def renew_hash(paper: Paper) -> bool:
     content_hash = field_precedence.content_hash(visible)
     changed = paper.content_hash != content_hash
     if changed or paper.sourced:
-        paper.content_hash, paper.title_key = (
-            content_hash,
-            title_key(sourced_title(paper)),
-        )
+        paper.content_hash, paper.title_key = content_hash, title_key(sourced_title(paper))
         paper.title_end = title_end(paper.title_key)
     return changed
 
