@@ -16,8 +16,8 @@ from app.cli import output
 from app.errors import InvalidInput
 from app.papers import source_registry
 from app.papers.source_trial import TrialResult
-from app.papers.sources import POLLED
 from app.papers.sources.allowed_addresses import Allowed
+from app.papers.sources.source_types import POLLED
 from app.settings import Settings
 from app.storage import audit_log
 from app.text.in_words import count_of

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from sqlmodel import Session, col, or_, select
 
 from app.errors import Conflict
-from app.papers import source_registry, sources
-from app.papers.sources import host_rate_limits
+from app.papers import source_registry
+from app.papers.sources import host_rate_limits, source_types
 from app.papers.sources.state import FetchedPage, SourceState
 from app.storage.models import Source
 from app.types import SourceKind
@@ -28,20 +28,20 @@ def sources_to_poll(session: Session, now: datetime, source_id: int | None = Non
     """
     if source_id is not None:
         source = source_registry.get(session, source_id)
-        if source.kind not in sources.POLLED:
+        if source.kind not in source_types.POLLED:
             raise Conflict(f"“{source.name}” is read from files, not polled: use `paperboy ingest FILE`")
         return [source]
     due = select(Source).where(
         col(Source.paused).is_(False),
         col(Source.removed_at).is_(None),
-        col(Source.kind).in_([*sources.POLLED]),
+        col(Source.kind).in_([*source_types.POLLED]),
         or_(col(Source.next_poll_at).is_(None), col(Source.next_poll_at) <= now),
     )
     return session.exec(due.order_by(col(Source.id))).all()
 
 
 def state_of(source: Source, backfill_days: int) -> SourceState:
-    """Return the configuration and progress of a source for `sources.fetch`."""
+    """Return the configuration and progress of a source for `source_types.fetch`."""
     progress = (source.etag, source.last_modified, source.watermark, source.resumption_token)
     return SourceState(source.kind, backfill_days, source.config, *progress)
 
@@ -90,7 +90,7 @@ def record_progress(source: Source, page: FetchedPage) -> None:
 def record_success(source: Source, now: datetime) -> None:
     """Record a successful poll. If the source has more pages, the next poll follows soon."""
     source.failures, source.last_error = 0, None
-    pause = CONTINUE_AFTER if source.resumption_token else sources.POLLED[source.kind].every
+    pause = CONTINUE_AFTER if source.resumption_token else source_types.POLLED[source.kind].every
     source.polled_at, source.next_poll_at = now, now + pause
 
 

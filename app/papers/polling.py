@@ -22,8 +22,8 @@ from sqlmodel import Session
 
 from app import clock
 from app.errors import SourceError, Stopping
-from app.papers import ingest, poll_history, poll_schedule, source_registry, sources
-from app.papers.sources import deadlines, files, http_client
+from app.papers import ingest, poll_history, poll_schedule, source_registry
+from app.papers.sources import deadlines, files, http_client, source_types
 from app.papers.sources.allowed_addresses import Allowed
 from app.papers.sources.state import FetchedPage
 from app.settings import Settings
@@ -216,7 +216,7 @@ async def _poll_source(group: _LeaseGroup, client: http_client.Client, source: S
     stopping = group.context.stopping
     try:
         state = poll_schedule.state_of(source, group.context.settings.backfill_days)
-        pages = sources.fetch(client, state, group.now)
+        pages = source_types.fetch(client, state, group.now)
         while page := await deadlines.wait_for(anext(pages, None), deadline - monotonic(), stopping):
             poll.summary += await asyncio.to_thread(_store_page, group, source, page)
             poll.pages += 1

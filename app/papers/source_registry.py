@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from sqlmodel import Session, col, select
 
 from app.errors import Conflict, InvalidInput, NotFound
-from app.papers import sources
+from app.papers.sources import source_types
 from app.storage.models import Source
 from app.text import dates
 from app.types import SourceKind
@@ -73,7 +73,7 @@ def find(session: Session, name: str) -> Source:
 def is_read_from_files(source: Source) -> bool:
     """Return whether this source was added for records from files, and is therefore never polled."""
     never_polled = source.paused and not (source.config or source.next_poll_at or source.polled_at)
-    return source.kind not in sources.POLLED or never_polled
+    return source.kind not in source_types.POLLED or never_polled
 
 
 def is_unfinished(source: Source) -> bool:
@@ -182,7 +182,7 @@ def resume(session: Session, source: Source, now: datetime) -> None:
 
 def seed(session: Session, categories: Sequence[str], now: datetime) -> None:
     """Add the default sources, unless a source of a polled kind exists or was removed."""
-    if session.exec(select(Source.id).where(col(Source.kind).in_([*sources.POLLED]))).first() is None:
+    if session.exec(select(Source.id).where(col(Source.kind).in_([*source_types.POLLED]))).first() is None:
         add(session, "Hugging Face Daily Papers", SourceKind.HUGGINGFACE, {}, now)
         if categories:
             config = {"categories": list(categories)}
@@ -195,7 +195,7 @@ def source_for_files(session: Session, kind: SourceKind, now: datetime) -> Sourc
     Files from Hugging Face or arXiv's daily feed cover the same days as polling, so their records belong to
     the polled source. For other files there is one source per kind.
     """
-    name = sources.SOURCE_TYPES[kind].source_of_files
+    name = source_types.SOURCE_TYPES[kind].source_of_files
     condition = Source.name == name if name else Source.kind == kind
     query = select(Source).where(condition).order_by(col(Source.removed_at).is_not(None), col(Source.id))
     source = session.exec(query).first()
@@ -226,7 +226,7 @@ def _rename(session: Session, source: Source, name: str) -> None:
 
 def check_config(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration in its stored form. Raise InvalidInput if it is invalid for this kind."""
-    if kind not in sources.POLLED:
+    if kind not in source_types.POLLED:
         raise InvalidInput(
             f"a source of the kind “{kind}” is read from files, not polled: use `paperboy ingest FILE`",
             field="kind",
@@ -248,7 +248,7 @@ def check_config(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
         checked |= _harvest(config)
     elif kind in OF_ARXIV:
         checked["categories"] = _categories(config.get("categories"))
-    options = sources.POLLED[kind].options
+    options = source_types.POLLED[kind].options
     if unknown := sorted(set(config) - set(options)):
         accepted = ", ".join(options) or "nothing"
         raise InvalidInput(

@@ -15,9 +15,9 @@ from typing import Any
 
 from app import clock
 from app.errors import Conflict, SourceError
-from app.papers import ingest, poll_schedule, source_registry, sources
+from app.papers import ingest, poll_schedule, source_registry
 from app.papers.polling import PollContext, client_of
-from app.papers.sources import deadlines, host_rate_limits
+from app.papers.sources import deadlines, host_rate_limits, source_types
 from app.papers.sources.state import SourceState
 from app.storage import locks
 from app.storage.models import Source
@@ -86,7 +86,7 @@ async def _fetch(context: PollContext, source: Source, now: datetime) -> tuple[P
         state = replace(state, watermark=yesterday)
     parsed, deadline = ParseResult(), monotonic() + DEADLINE.total_seconds()
     async with client_of(context, now) as client:
-        pages = sources.fetch(client, state, now)
+        pages = source_types.fetch(client, state, now)
         try:
             while page := await deadlines.wait_for(
                 anext(pages, None), deadline - monotonic(), context.stopping

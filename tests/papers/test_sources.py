@@ -7,15 +7,15 @@ from datetime import date
 
 import pytest
 
-from app.papers import field_precedence, sources
-from app.papers.sources import files
+from app.papers import field_precedence
+from app.papers.sources import files, source_types
 from app.types import PaperRecord, SourceKind
 from app.web.api.sources import NewSource
 from tests.papers.sources import responses
 
 
 def test_every_kind_is_described() -> None:
-    assert {*sources.SOURCE_TYPES} == {*SourceKind}
+    assert {*source_types.SOURCE_TYPES} == {*SourceKind}
 
 
 @pytest.mark.parametrize("kind", SourceKind)
@@ -27,7 +27,7 @@ def test_every_kind_has_a_rank(kind: SourceKind) -> None:
 def test_api_names_the_options_of_every_polled_kind() -> None:
     description: str = NewSource.model_json_schema()["properties"]["config"]["description"]
     options = dict(re.findall(r"(\w+): ([^.]+)\.", description))
-    for kind, polled in sources.POLLED.items():
+    for kind, polled in source_types.POLLED.items():
         assert set(polled.options) <= set(re.findall(r"\w+", options[kind]))
 
 

@@ -1,5 +1,6 @@
 """Upstream sources, one module each, with a pure `parse()` and a thin `fetch()`.
 
+source_types       the kinds of sources: their parsers, how often they are polled, their options and labels
 huggingface        Hugging Face Daily Papers
 arxiv              the query API and the daily feed
 oai                arXiv's back catalogue, through OAI-PMH
@@ -17,7 +18,4 @@ host_rate_limits   limits on requests to each host: pauses for arXiv, 429, Retry
 allowed_addresses  PURE: check the IP addresses to which a host name resolves
 content_decoding   PURE: decode response bodies within limits
 deadlines          asynchronous work that ends at a deadline or when the service stops
-source_types       the kinds of sources: their parsers, how often they are polled, their options and labels
 """
-
-from app.papers.sources.source_types import POLLED, SOURCE_TYPES, fetch, parse

@@ -11,7 +11,7 @@ from app import clock
 from app.application import Application
 from app.errors import Conflict, InvalidInput, TooManyRequests
 from app.papers import polling, source_registry
-from app.papers import sources as source_kinds
+from app.papers.sources import source_types
 from app.storage import audit_log
 from app.storage.models import JobRun
 from app.types import SourceKind
@@ -78,7 +78,7 @@ def _config(kind: str, address: str, before: dict[str, Any]) -> dict[str, Any]:
 
     Raise InvalidInput if no kind was chosen.
     """
-    if kind not in source_kinds.POLLED:
+    if kind not in source_types.POLLED:
         raise InvalidInput("Choose the kind of the source.", field="kind")
     if kind == SourceKind.FEED:
         return {"url": address.strip()}
@@ -86,7 +86,7 @@ def _config(kind: str, address: str, before: dict[str, Any]) -> dict[str, Any]:
         return {**before, "set": address.strip()}
     if "query" in before:
         return {"query": address}
-    has_categories = "categories" in source_kinds.POLLED[SourceKind(kind)].options
+    has_categories = "categories" in source_types.POLLED[SourceKind(kind)].options
     return {"categories": address.replace(",", " ").split()} if has_categories else {}
 
 
@@ -164,7 +164,7 @@ def _source_page(
 ) -> Response:  # fmt: skip
     app: Application = request.app.state.paperboy
     source = sources.get_source(app, operator.key, source_id)
-    polled = source_kinds.POLLED.get(source.kind)
+    polled = source_types.POLLED.get(source.kind)
     return admin_page(
         request, "admin/source.html", operator, source=source, message=message, problem=problem,
         typed=typed or {"name": source.name, "address": _address(source.config)}, status=status,
@@ -191,7 +191,7 @@ def _sources_page(
         runs = session.exec(polls).all()
     return admin_page(
         request, "admin/sources.html", operator, status=status, message=message, problem=problem, runs=runs,
-        sources=sources.list_sources(app, operator.key).items, polled=source_kinds.POLLED,
+        sources=sources.list_sources(app, operator.key).items, polled=source_types.POLLED,
         typed=typed or {"name": "", "kind": "", "address": ""}, trial=trial, address_of=_address,
         from_files=source_registry.READ_FROM_FILES, now=clock.utcnow(),
     )  # fmt: skip

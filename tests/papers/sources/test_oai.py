@@ -14,8 +14,8 @@ from sqlmodel import col, select
 from app import pipeline
 from app.application import Application
 from app.errors import InvalidInput, UnreadableResponse
-from app.papers import listing_days, paper_views, poll_schedule, source_registry, sources
-from app.papers.sources import oai
+from app.papers import listing_days, paper_views, poll_schedule, source_registry
+from app.papers.sources import oai, source_types
 from app.papers.sources.http_client import HttpTransport
 from app.storage.models import Listing, Paper, Source
 from app.types import SourceKind
@@ -192,7 +192,7 @@ def test_harvest_by_tokens(harvest: Harvest, now: datetime) -> None:
     assert max(server.slept) <= 3
     row = reload(app, source)
     assert (row.resumption_token, row.watermark) == (None, date(2026, 11, 19))
-    assert row.next_poll_at == now + sources.POLLED[SourceKind.ARXIV_OAI].every
+    assert row.next_poll_at == now + source_types.POLLED[SourceKind.ARXIV_OAI].every
 
 
 def test_later_polls_are_incremental(harvest: Harvest, now: datetime) -> None:
