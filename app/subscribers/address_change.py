@@ -4,7 +4,7 @@ An operator can request the same change, or make it at once if the new owner has
 
 The email to the new address belongs to a pending subscriber, like the email for a sign-up. The limits on mail
 to one mailbox and remembered declines apply to it, and its bounces do not count against the subscriber whose
-address changes.
+address changes. If the change ends without the new address, the pending subscriber is anonymised.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from app.storage.models import SubscriberState as State
 from app.subscribers import form_submissions
 from app.subscribers.address import normalize_address
 from app.subscribers.event_log import ADDRESS_CHANGED, record_event, state_before_bounces
-from app.subscribers.privacy import anonymize
+from app.subscribers.privacy import anonymize, anonymize_new_address
 from app.subscribers.repository import (
     enqueue_requested_mail,
     get,
@@ -46,6 +46,7 @@ def request_change(session: Session, subscriber_id: int, email: str, now: dateti
         raise InvalidAddress("This is your current address.", "email")
     if subscriber.state not in (State.ACTIVE, State.PAUSED):
         raise Conflict("Only an active subscription can get a new address.")
+    anonymize_new_address(session, subscriber_id, now)
     session.merge(AddressChange(subscriber_id=subscriber_id, email=email, requested_at=now))
     record_event(session, "address_asked", subscriber, now)
     return enqueue_requested_mail(session, subscriber, MailKind.ADDRESS, now, lifetime=LIFETIME)
@@ -68,6 +69,7 @@ def replace_address(session: Session, subscriber_id: int, email: str, now: datet
     subscription has ended or is not confirmed.
     """
     email = normalize_address(email)
+    anonymize_new_address(session, subscriber_id, now)
     holder = _lock_free_address(session, email, subscriber_id)
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
@@ -182,4 +184,7 @@ def _move(
 
 def expire_changes(session: Session, now: datetime) -> None:
     """Delete changes that can no longer be confirmed."""
-    session.execute(delete(AddressChange).where(col(AddressChange.requested_at) <= now - LIFETIME))
+    expired = col(AddressChange.requested_at) <= now - LIFETIME
+    for subscriber_id in session.exec(select(AddressChange.subscriber_id).where(expired)).all():
+        anonymize_new_address(session, subscriber_id, now)
+    session.execute(delete(AddressChange).where(expired))

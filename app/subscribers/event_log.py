@@ -40,7 +40,7 @@ _STATE_AFTER = {
     "paused": SubscriberState.PAUSED,
     **dict.fromkeys(("unsubscribed", "declined"), SubscriberState.UNSUBSCRIBED),
     "bounce": SubscriberState.BOUNCING,
-    **dict.fromkeys(("erased", "signup_replaced"), SubscriberState.ERASED),
+    **dict.fromkeys(("erased", "signup_replaced", "change_ended"), SubscriberState.ERASED),
 }
 
 

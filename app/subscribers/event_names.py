@@ -23,6 +23,7 @@ EVENTS = {
     "address_asked": "change of address requested",
     "address_changed": "address changed",
     "signup_replaced": "sign-up replaced by a change of address",
+    "change_ended": "change of address ended",
     "new_links": "new links created",
     "export_asked": "download of data requested",
     "erasure_asked": "erasure requested",

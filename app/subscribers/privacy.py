@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import update
+from sqlalchemy import exists, update
 from sqlmodel import Session, col, delete, or_, select
 
 from app.delivery import ledger, suppression
@@ -99,6 +99,7 @@ def erase(session: Session, subscriber_id: int, now: datetime, *, suppress: bool
     if subscriber.state is State.ERASED:
         return
     email = subscriber.email
+    anonymize_new_address(session, subscriber_id, now)
     anonymize(session, subscriber, now)
     if suppress:
         suppression.suppress(session, email, "erased on request", now)
@@ -131,6 +132,28 @@ def anonymize(session: Session, subscriber: Subscriber, now: datetime) -> None:
         )
     )
     session.add(subscriber)
+
+
+def anonymize_new_address(session: Session, subscriber_id: int, now: datetime) -> None:
+    """Anonymise the pending row with the new address when a subscriber's change of address ends without it.
+
+    Keep the row if its owner signed up, too, or if another subscriber wants to change to the same address.
+    """
+    change = session.get(AddressChange, subscriber_id)
+    if change is None:
+        return
+    signed_up = exists().where(
+        col(Delivery.subscriber_id) == Subscriber.id, col(Delivery.kind) == MailKind.CONFIRM
+    )
+    other_change = exists().where(
+        col(AddressChange.email) == change.email, col(AddressChange.subscriber_id) != subscriber_id
+    )
+    row = select(Subscriber).where(Subscriber.email == change.email, Subscriber.state == State.PENDING)
+    row = row.where(col(Subscriber.confirmed_at).is_(None), ~signed_up, ~other_change).with_for_update()
+    holder = session.exec(row.execution_options(populate_existing=True)).one_or_none()
+    if holder is not None:
+        anonymize(session, holder, now)
+        record_event(session, "change_ended", holder, now)
 
 
 def export(session: Session, subscriber_id: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
@@ -199,6 +200,72 @@ def test_requests_expire_and_end_with_the_subscriber(app: Application, alice: in
     with app.db.write() as session:
         subscribers.erase(session, alice, later)
         assert session.exec(select(AddressChange)).all() == []
+
+
+def end_by_erasing(app: Application, alice: int, now: datetime) -> None:
+    with app.db.write() as session:
+        subscribers.erase(session, alice, now, suppress=False)
+
+
+def end_by_expiry(app: Application, alice: int, now: datetime) -> None:
+    with app.db.write() as session:
+        subscribers.expire_changes(session, now + timedelta(days=2))
+
+
+def end_by_another_request(app: Application, alice: int, now: datetime) -> None:
+    ask(app, alice, now, "alice@example.com")
+
+
+def end_by_operator(app: Application, alice: int, now: datetime) -> None:
+    with app.db.write() as session:
+        subscribers.replace_address(session, alice, "alice@example.com", now)
+
+
+ENDINGS = [end_by_erasing, end_by_expiry, end_by_another_request, end_by_operator]
+
+
+@pytest.mark.parametrize("end", ENDINGS)
+def test_new_address_is_forgotten_with_its_change(
+    app: Application, alice: int, now: datetime, end: Callable[[Application, int, datetime], None]
+) -> None:
+    """It was stored as a pending subscriber for 30 more days, even after an erasure."""
+    ask(app, alice, now)
+    confirm(app, alice, now)
+    pending = find_id(app, NEW)
+    end(app, alice, now)
+    with app.db.read() as session:
+        assert session.exec(select(Subscriber).where(Subscriber.email == NEW)).all() == []
+        assert subscribers.get(session, pending).state is SubscriberState.ERASED
+        assert subscribers.count_changes(session, now, now + timedelta(days=3))["erased"] <= 1
+
+
+@pytest.mark.parametrize("end", ENDINGS)
+def test_own_sign_up_of_the_new_address_remains(
+    app: Application, alice: int, now: datetime, end: Callable[[Application, int, datetime], None]
+) -> None:
+    """Somebody else may have signed up with the address."""
+    with app.db.write() as session:
+        preferences = Preferences(interests=(Interest("x rays"),))
+        pending = subscribers.invite(session, NEW, preferences, now, factories.CONFIRMABLE)
+    ask(app, alice, now)
+    confirm(app, alice, now)
+    end(app, alice, now)
+    with app.db.read() as session:
+        assert subscribers.get(session, pending).state is SubscriberState.PENDING
+
+
+def test_another_change_to_the_new_address_remains(app: Application, alice: int, now: datetime) -> None:
+    with app.db.write() as session:
+        preferences = Preferences(interests=(Interest("x rays"),))
+        bob = subscribers.add(session, "bob@example.org", preferences, now)
+    for subscriber in (alice, bob):
+        ask(app, subscriber, now)
+        confirm(app, subscriber, now)
+    pending = find_id(app, NEW)
+    end_by_erasing(app, alice, now)
+    confirm(app, pending, now)
+    with app.db.read() as session:
+        assert subscribers.get(session, bob).email == NEW
 
 
 def test_invalid_requests(app: Application, alice: int, now: datetime) -> None:

@@ -27,7 +27,8 @@ OnFailed = Callable[[Session, int, int, SendResult, datetime], None]
 # States in which the owner's result counts. In all other states, the email was released, sent or given up.
 OPEN_STATES = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
 UNATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
-ERASING = ("erased", "declined", "signup_replaced")  # events after which no personal data is kept
+# The events after which no personal data is kept.
+ERASING = ("erased", "declined", "signup_replaced", "change_ended")
 _DELIVERIES = cast("Table", inspect(Delivery).local_table)
 
 
