@@ -16,7 +16,7 @@ from cachetools import FIFOCache, LRUCache
 
 from app.digests import notes, ranking
 from app.errors import InvalidInterest
-from app.relevance import matching, query_language, reasons, suggestions, translations
+from app.relevance import matching, query_language, reasons, search_offers, suggestions, translations
 from app.relevance.match_index_cache import IndexCache
 from app.relevance.model import RelevanceModel
 from app.relevance.suggestions import InterestHint
@@ -143,8 +143,10 @@ class InterestMatcher:
         if missing_categories := tuple(filters.missing_categories(query)):
             frequent = tuple(filters.frequent_categories)
             return replace(hint, missing_categories=missing_categories, categories=frequent)
-        is_enough = hint.with_exclusion or has_no_field or self.papers_above_floor(text)
-        if is_enough or not query.terms:
+        matched = len(self.papers_above_floor(text))
+        if (read or not matched) and (author := self._author_query(text, matched)):
+            return replace(hint, by_author=author)
+        if hint.with_exclusion or has_no_field or matched or not query.terms:
             return hint
         missing = tuple(self._index.missing_words(query))
         shorter = self._best_shorter_interest(query.text)
@@ -157,6 +159,12 @@ class InterestMatcher:
             topics=tuple(near or ([] if shorter else self._topics.commonest())),
             topics_are_near=bool(near),
         )
+
+    def _author_query(self, text: str, matched: int) -> str:
+        """Return a query for papers by the author whom an interest names, or "" if it names none of them."""
+        author = search_offers.author_query(query_language.parse(text), matched)
+        has_papers = author and self._index.filters.passing_mask(query_language.parse(author)).any()
+        return author if has_papers else ""
 
     def _best_shorter_interest(self, text: str) -> str:
         """Return the longest part of an interest that matches papers, or "". On ties, prefer rarer words."""

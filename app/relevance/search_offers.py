@@ -28,7 +28,7 @@ def choose(
     A query that names an author gets no correction, because most names are not in the vocabulary and would be
     corrected wrongly.
     """
-    author = _author_query(query, total)
+    author = author_query(query, total)
     if author and has_papers(query_language.parse(author)):
         return SearchOffers(by_author=author)
     hint = reader.hint(query.text)
@@ -36,7 +36,7 @@ def choose(
     return SearchOffers(hint if "NOT" in query.text.split() else replace(hint, with_exclusion=""))
 
 
-def _author_query(query: Query, total: int) -> str:
+def author_query(query: Query, total: int) -> str:
     """Return a query for papers by the author whom plain words may name, or "" if they cannot be a name.
 
     A single word that papers contain is not treated as a name.

@@ -43,6 +43,7 @@ class InterestHint:
     did_you_mean: str = ""  # the corrected or translated interest; both are searched for
     parts: tuple[str, ...] = ()  # the separate interests, if the text looks like several
     with_exclusion: str = ""  # the interest with NOT or a separate dash written as an exclusion
+    by_author: str = ""  # a query with the filter `author:`, if the interest names an author
     missing_words: tuple[str, ...] = ()  # words that no recent paper contains, if nothing matches
     missing_categories: tuple[str, ...] = ()  # required categories that no recent paper is in
     categories: tuple[str, ...] = ()  # the most frequent categories, if a category is missing
@@ -234,6 +235,8 @@ def sentences(hint: InterestHint) -> list[str]:
         texts.append(f"This looks like {len(hint.parts)} interests: {_quoted(hint.parts)}.")
     if hint.with_exclusion:
         texts.append(f"To exclude words, put a hyphen right before them: “{hint.with_exclusion}”.")
+    if hint.by_author:
+        texts.append(f"Looking for an author? Use “{hint.by_author}”.")
     if hint.is_foreign:
         texts.append("Titles and abstracts are in English. Please write the interest in English.")
     elif hint.missing_words:

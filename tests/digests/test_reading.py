@@ -128,6 +128,32 @@ def test_shorter_interest_is_suggested_only_if_it_matches(builder: DigestBuilder
     assert (strict.missing_words, strict.shorter) == (("SWE", "9"), "graphs")
 
 
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("Hongtao Wu", 'author:"Hongtao Wu"'),
+        ("hongtao", "author:hongtao"),
+        ("Hongtao Li", ""),
+        ("robot", ""),  # papers match
+        ("Hongtao Wu -hands", ""),
+    ],
+)
+def test_an_author_is_offered_for_a_name(app: Application, now: datetime, text: str, query: str) -> None:
+    """The hint said that no paper mentions the name, and offered the most frequent topics."""
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        factories.add_paper(
+            session, source, "Robot Hands", now.date(), now, authors=["Hongtao Wu", "Li Robot"]
+        )
+    with app.db.read() as session:
+        matcher = DigestBuilder(app.digest_context, session, now).interests
+    hint = matcher.hint(text)
+    assert hint.by_author == query
+    if query:
+        assert suggestions.sentences(hint) == [f"Looking for an author? Use “{query}”."]
+        assert matcher.hint(query) == InterestHint(query)
+
+
 def test_category_that_no_paper_has_is_named(app: Application, now: datetime) -> None:
     """The hint lists categories that papers have."""
     with app.db.write() as session:

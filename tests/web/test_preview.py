@@ -443,6 +443,23 @@ def test_several_interests_on_one_line_can_be_split(client: TestClient) -> None:
     assert 'value="carol@example"' in page
 
 
+def test_an_author_can_replace_a_name(app: Application, client: TestClient) -> None:
+    """The button puts a filter in place of the interest."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        factories.add_paper(session, source, AGENTS, now.date(), now, authors=["Hongtao Wu"])
+    page = client.post("/preview", data={**FORM, "interest": "Hongtao Wu"}).text
+    assert "Looking for an author?" in page
+    assert "No recent paper mentions" not in page
+    button = re.search(r'name="change" value="([^"]+)"[^>]*><bdi>Papers by Hongtao Wu<', page)
+    assert button
+    page = client.post(
+        "/preview", data={**FORM, "change": html.unescape(button[1]), "interest": "Hongtao Wu"}
+    ).text
+    assert 'name="interest" value="author:&#34;Hongtao Wu&#34;"' in page
+
+
 @pytest.mark.usefixtures("sample_papers")
 def test_split_is_not_offered_beyond_the_limit(client: TestClient) -> None:
     """The result could not be used to sign up."""

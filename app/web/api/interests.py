@@ -42,6 +42,10 @@ class HintOut(BaseModel):
         description="The interest with `NOT` or a separate dash written as an exclusion.",
         examples=["robots -driving"],
     )
+    by_author: str = Field(
+        description="An interest with the filter `author:`, if this one names an author.",
+        examples=['author:"Jane Doe"'],
+    )
     missing_words: list[str] = Field(description="Words that no recent paper contains, if nothing matches.")
     missing_categories: list[str] = Field(description="Required categories that no recent paper is in.")
     categories: list[str] = Field(description="The most frequent categories, if a category is missing.")
@@ -56,6 +60,7 @@ class HintOut(BaseModel):
             did_you_mean=hint.did_you_mean,
             parts=list(hint.parts),
             with_exclusion=hint.with_exclusion,
+            by_author=hint.by_author,
             missing_words=list(hint.missing_words),
             missing_categories=list(hint.missing_categories),
             categories=list(hint.categories),
