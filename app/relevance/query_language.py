@@ -39,6 +39,7 @@ _NO_VALUES: FilterValues = {}  # shared, because most queries have no filters, a
 MAX_INTEREST_CHARS = 300
 MAX_WORD_CHARS = 100  # no word is longer, except in a language without spaces
 MAX_MUTED_CHARS = 100
+_LIST_SEPARATORS = (";", "•", "▪", " · ", " / ", " | ", ",")  # the first one in a text separates its parts
 _NEGATIONS = frozenset(("NOT", "-"))
 OPERATORS = _NEGATIONS | {"AND", "OR"}  # of other search engines
 
@@ -293,13 +294,13 @@ def plain_runs(text: str) -> list[tuple[int, int]]:
 def split_suggestion(text: str) -> tuple[str, ...]:
     """Return the parts of a text that looks like several interests, otherwise ().
 
-    Plain words are split at commas. Any text without brackets is split at the operator OR. Each part is a
-    valid interest.
+    Plain words are split at the separator of a list: semicolons, bullets, slashes between spaces, or commas.
+    Any text without brackets is split at the operator OR. Each part is a valid interest.
     """
     text = normalize(text)
     pieces = _split_at_or(text)
     if len(pieces) == 1 and not _SYNTAX.search(text):
-        pieces = text.split(",")
+        pieces = text.split(next((each for each in _LIST_SEPARATORS if each in text), ","))
     parts = [*dict.fromkeys(piece.strip() for piece in pieces if WORD.search(piece))]
     if any(part.startswith("-") or part.split()[0] in _NEGATIONS for part in parts[1:]):
         return ()  # an exclusion belongs to the part before it

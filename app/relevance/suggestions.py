@@ -148,7 +148,7 @@ def shorter_interests(text: str) -> list[str]:
     text = query_language.normalize(text)
     if query_language.plain_runs(text) != [(0, len(text))]:
         return []
-    typed = (word for word in text.split() if word not in query_language.OPERATORS)
+    typed = (word.strip(",;:") for word in text.split() if word not in query_language.OPERATORS)
     words = [word for word in typed if without_stopwords(stem_all(word))]
     if not 1 < len(words) <= MAX_WORDS_TO_SHORTEN:
         return []

@@ -161,6 +161,21 @@ def test_split_button(url: str, page: Page) -> None:
     expect(page.get_by_role("button", name="Split them")).to_have_count(0)
 
 
+def test_pasted_lines_become_interests(url: str, page: Page) -> None:
+    """Browsers join the lines that are pasted in a one-line field."""
+    page.goto(url)
+    page.get_by_label("Interest 1").fill("agents")
+    paste = """(field, text) => {
+      const clipboardData = new DataTransfer();
+      clipboardData.setData("text", text);
+      field.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+    }"""
+    page.get_by_label("Interest 2").evaluate(paste, "• Video generation;\r\n• Robotics\n\n3D\nspeech\n")
+    typed = page.locator("input[name=interest]").evaluate_all("fields => fields.map(field => field.value)")
+    assert typed[:6] == ["agents", "Video generation", "Robotics", "3D", "speech", ""]
+    expect(page.locator("#brought bdi", has_text="Robotics")).to_be_visible()
+
+
 @pytest.mark.once
 def test_preview_layout(url: str, page: Page) -> None:
     """Test long texts, both writing directions, and light and dark mode."""

@@ -235,10 +235,18 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
         ("video OR -audio", ()),
         ("robots, NOT driving", ()),
         ("- robots, agents", ("- robots", "agents")),
+        ("video; images, audio; 3D", ("video", "images, audio", "3D")),
+        ("• video generation • robots", ("video generation", "robots")),
+        ("video · audio", ("video", "audio")),
+        ("video / audio / robots", ("video", "audio", "robots")),
+        ("video | audio", ("video", "audio")),
+        ("input/output, audio", ("input/output", "audio")),
+        ("input/output", ()),
+        ('"video; audio"', ()),
     ],
 )
 def test_split_into_several_interests(text: str, pieces: tuple[str, ...]) -> None:
-    """Split plain words at commas, and all texts at OR. Leave other texts alone."""
+    """Split plain words at the separators of lists, and all texts at OR. Leave other texts alone."""
     assert query_language.split_suggestion(text) == pieces
 
 

@@ -117,6 +117,14 @@ def test_only_rare_words_are_looked_up() -> None:
 def test_shorter_interests_have_fewer_words() -> None:
     assert suggestions.shorter_interests("graph of proteins") == ["graph", "proteins"]
     assert suggestions.shorter_interests("a b c d e")[-1] == "e"
+    assert suggestions.shorter_interests("protein; graphs, 3D") == [
+        "protein graphs",
+        "protein 3D",
+        "graphs 3D",
+        "protein",
+        "graphs",
+        "3D",
+    ]
     assert suggestions.shorter_interests("protein") == []
     assert suggestions.shorter_interests('protein "graph"') == []
     assert suggestions.shorter_interests("one two three four five six seven") == []

@@ -73,6 +73,23 @@ for (const lines of document.querySelectorAll("[data-lines]")) {
   });
 }
 
+// Put each line of a pasted list in a field of its own, without its bullet, if there is room for all of them.
+for (const lines of document.querySelectorAll("[data-lines]")) {
+  lines.addEventListener("paste", (event) => {
+    const fields = () => [...lines.querySelectorAll("input[name=interest]")];
+    const listed = event.clipboardData.getData("text").split(/[\r\n]+/);
+    const texts = listed.map((line) => line.replace(/^\s*([•▪*–-]\s+)?|[\s,;]+$/g, "")).filter(Boolean);
+    const room = Number(lines.dataset.lines) - fields().filter((field) => field.value.trim()).length;
+    if (!fields().includes(event.target) || event.target.value || texts.length < 2 || texts.length > room) return;
+    event.preventDefault();
+    for (const text of texts) {
+      const field = fields().find((field) => !field.value.trim());
+      field.value = text;
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+  });
+}
+
 // Pressing a topic fills in an interest; pressing it again removes it.
 for (const topic of document.querySelectorAll("button[name=add]")) {
   topic.addEventListener("click", (event) => {
