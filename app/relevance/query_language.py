@@ -248,7 +248,7 @@ def parse_muted(text: str) -> Query:
 def parse_typed_muted(text: str) -> Query:
     """Parse a muted text that is about to be stored. Raise InvalidInterest like `parse_muted`.
 
-    Also reject unclosed quotes, unsupported filters, and words that occur in papers on any subject.
+    Also reject lists, unclosed quotes, unsupported filters, and words that occur in papers on any subject.
     `parse_muted` accepts them, because stored texts may contain them.
     """
     query = parse_muted(text)
@@ -258,6 +258,12 @@ def parse_typed_muted(text: str) -> Query:
         without_stopwords(itertools.chain(*query.excluded_phrases))
     ):
         raise _too_general(normalize(text))
+    if split_suggestion(query.text):
+        raise InvalidInterest(
+            f"“{query.text}” looks like several muted words. Enter each one separately, or put the text in "
+            "quotes to mute it as one phrase.",
+            "muted",
+        )
     return query
 
 

@@ -400,9 +400,26 @@ def test_unsupported_filter_cannot_be_muted() -> None:
     assert error.value.field == "muted"
 
 
+@pytest.mark.parametrize("text", ["robot, world model", "robot; world model", "video OR audio"])
+def test_lists_cannot_be_muted(text: str) -> None:
+    """They were muted as one phrase, which no paper contains."""
+    with pytest.raises(InvalidInterest, match=r"looks like several muted words. Enter each one separately"):
+        query_language.parse_typed_muted(text)
+    assert query_language.parse_typed_muted(f'"{text}"').excluded_phrases
+
+
 @pytest.mark.parametrize(
     "text",
-    ["over-smoothing", "zero-shot", '"diffusion models"', "author:Over", "cat:cs.CR", '"title:survey"'],
+    [
+        "over-smoothing",
+        "zero-shot",
+        "input/output",
+        "author:Müller, Anna",
+        '"diffusion models"',
+        "author:Over",
+        "cat:cs.CR",
+        '"title:survey"',
+    ],
 )
 def test_specific_muted_texts(text: str) -> None:
     assert query_language.parse_typed_muted(text) == query_language.parse_muted(text)
