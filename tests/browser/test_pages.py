@@ -80,6 +80,7 @@ def paths(live_server: Live, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
             session, alice, subscribers.match_references(session, pasted, app.models.current(session)), now
         )
         subscribers.set_feedback(session, alice, 3, False, now)
+        subscribers.request_change(session, alice, f"{'x' * 60}@{'y' * 60}.example", now)
         for edition, due_at in (("2026-11-19", now - timedelta(days=1)), ("2026-11-20", now)):
             digest_id = ledger.enqueue(
                 session, subscriber_id=alice, kind=MailKind.DIGEST, edition=edition, due_at=due_at, now=now,

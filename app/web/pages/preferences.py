@@ -314,6 +314,7 @@ def _preferences_page(
         is_first = subscribers.first_digest(session, subscriber, now) is None
         stored = ledger.stored_digests(session, [delivery.id for delivery in history])
         overview = feedback_overview.overview(session, grant.subscriber_id)
+        new_address = subscribers.new_address(session, grant.subscriber_id, now)
         interest_reader = InterestReader(app.models.current(session))
         # The number of parts for which there is room if one interest is split.
         max_parts = form.max_interests - len(form.rows) + 1
@@ -328,7 +329,8 @@ def _preferences_page(
         subscriber=subscriber, is_first=is_first, form=form, message=message,
         feedback_message=feedback_message,
         hints=list(filter(None, (interest_reader.hint(row.text).limited_to(max_parts) for row in form.rows))),
-        address=address, feedback=overview, until=_pause_form(subscriber, now, *pause),
+        address=address, new_address=new_address,
+        feedback=overview, until=_pause_form(subscriber, now, *pause),
         links=subscriber_links(request, subscriber, now), zones=forms.zones(),
         token=request.path_params["token"],
         amounts=[(f"{weight:g}", name) for weight, name in subscribers.AMOUNTS.items()],

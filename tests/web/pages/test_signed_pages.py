@@ -822,6 +822,23 @@ def test_address_is_changed_by_two_mailed_links(
     assert client.get(new_link[1]).status_code == 200
 
 
+@pytest.mark.parametrize("email", ["new@example.org", BOB])
+def test_pending_address_is_shown_until_it_is_confirmed(
+    app: Application, client: TestClient, alice: int, link: Link, email: str
+) -> None:
+    """The text is the same if the address belongs to another subscriber."""
+    with app.db.write() as session:
+        subscribers.add(session, BOB, WANTED, clock.utcnow())
+    path = link(Purpose.PREFERENCES, alice)
+    pending = "takes effect once you confirm it from both mailboxes"
+    assert pending not in client.get(path).text
+    page = client.post(f"{path}/address", data={"email": email}).text
+    assert f"The change to <strong>{email}</strong> {pending}." in page
+    with app.db.write() as session:
+        subscribers.expire_changes(session, clock.utcnow() + timedelta(days=3))
+    assert pending not in client.get(path).text
+
+
 def test_alias_of_a_time_zone_is_kept(app: Application, client: TestClient, link: Link) -> None:
     """Each zone is offered under one name, but a stored alias stays selected."""
     with app.db.write() as session:
