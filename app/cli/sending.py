@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -19,7 +19,6 @@ from app.errors import InvalidInput, NotFound
 from app.storage import audit_log
 from app.storage.models import SendingPause
 from app.subscribers import event_names
-from app.text import dates
 from app.text.in_words import count_of, sentence
 from app.types import MailKind
 
@@ -35,7 +34,6 @@ OneDelivery = Annotated[int | None, typer.Argument(help="The delivery's number."
 AllUncertain = Annotated[str, typer.Option("--edition", help="All uncertain digests of this edition.")]
 Reason = Annotated[str, typer.Option("--reason", help="The reason, shown to other operators.")]
 
-EDITION_ENDS = timedelta(hours=36)  # from 00:00 UTC until the edition's day has ended in every time zone
 _KIND_NAMES = {
     MailKind.CONFIRM: "Confirmations",
     MailKind.MANAGE: "Links to preferences",
@@ -186,12 +184,7 @@ def _reason_for_no_sample(session: Session, edition: str | None, retention_days:
     if any(totals.values()):
         counts = ", ".join(f"{count} {state}" for state, count in totals.items() if count)
         return f"No digest of the edition {edition} is waiting any more: {counts}."
-    day = dates.day_in(edition)
-    if day is None or day.isoformat() != edition:
-        return f"There is no edition “{edition}”: an edition is a day, such as 2026-11-20."
-    if now < datetime.combine(day, time(), UTC) + EDITION_ENDS:
-        return f"No digest of the edition {edition} has been planned yet."
-    return sentence(ledger.describe_lack_of_digests(edition, retention_days))
+    return sentence(ledger.describe_lack_of_digests(edition, retention_days, now))
 
 
 @sending.command()
@@ -241,7 +234,7 @@ def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 202
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not any(ledger.digest_totals_by_edition(session, [edition])[edition].values()):
-            raise NotFound(ledger.describe_lack_of_digests(edition, app.settings.retention_days))
+            raise NotFound(ledger.describe_lack_of_digests(edition, app.settings.retention_days, now))
         ended = ledger.cancel(session, edition)
         audit_log.record(session, output.ACTOR, "edition.cancel", edition, now, ended=ended)
     output.out().print(f"{count_of(ended, 'email')} of the edition {output.escaped(edition)} cancelled.")

@@ -635,8 +635,10 @@ def test_empty_sample_says_why(run: Run, alice_is_due: None) -> None:
     today = clock.utcnow().date()
     coming = str(today + timedelta(days=1))
     assert f"No digest of the edition {coming} has been planned yet." in sample_error(run, coming)
-    absent = "The edition 1999-01-01 has no digests: none was due, or they were deleted after "
+    absent = "Any digests of the edition 1999-01-01 were deleted after 400 days."
     assert absent in sample_error(run, "1999-01-01")
+    past = str(today - timedelta(days=3))
+    assert f"No digest was planned for the edition {past}." in sample_error(run, past)
     for edition in ("2026", "2026-11-20x", "20.11.2026"):
         message = f"There is no edition “{edition}”: an edition is a day, such as 2026-11-20."
         assert message in sample_error(run, edition)
@@ -692,7 +694,11 @@ def test_cancel_an_edition(run: Run, app: Application, mail_server: MailServer) 
     assert "1 email of" in run("sending", "cancel", edition).stdout
     status = parse_output(run("sending", "status", "--edition", edition, "--json"))
     assert status["reconciliation"]["skipped"] == 1
-    assert "none was due, or they were deleted" in run("sending", "cancel", "1999-01-01", code=1).stderr
+    assert "were deleted after 400 days" in run("sending", "cancel", "1999-01-01", code=1).stderr
+    assert "There is no edition “20.11.2026”" in run("sending", "cancel", "20.11.2026", code=1).stderr
+    tomorrow = str(clock.utcnow().date() + timedelta(days=1))
+    coming = run("sending", "cancel", tomorrow, code=1).stderr
+    assert f"No digest of the edition {tomorrow} has been planned yet." in coming
     run("sending", "resume")
     run("send")
     assert mail_server.messages == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import func
@@ -17,9 +17,11 @@ from app.delivery.ledger.snapshots import SnapshotStore
 from app.storage.database import in_array
 from app.storage.models import Delivery, DigestContent
 from app.storage.models import DeliveryState as State
+from app.text import dates
 from app.types import Digest, MailKind
 
 DAY = timedelta(days=1)
+EDITION_ENDS = timedelta(hours=36)  # from 00:00 UTC until the edition's day has ended in every time zone
 # The numbers and the quoted words in a reason.
 _VARYING = re.compile(r"\d+|“[^”]*”(?:, “[^”]*”)*")
 
@@ -59,10 +61,16 @@ def digest_totals_by_edition(session: Session, names: Collection[str]) -> dict[s
     return totals_by_edition
 
 
-def describe_lack_of_digests(edition: str, retention_days: int) -> str:
-    """Return an error message for an edition without digests, which may have been deleted."""
-    causes = f"none was due, or they were deleted after {retention_days} days"
-    return f"the edition {edition} has no digests: {causes}"
+def describe_lack_of_digests(edition: str, retention_days: int, now: datetime) -> str:
+    """Return an error message for an edition without digests."""
+    day = dates.day_in(edition)
+    if day is None or day.isoformat() != edition:
+        return f"there is no edition “{edition}”: an edition is a day, such as 2026-11-20"
+    if now < datetime.combine(day, time(), UTC) + EDITION_ENDS:
+        return f"no digest of the edition {edition} has been planned yet"
+    if day < (now - timedelta(days=retention_days)).date():
+        return f"any digests of the edition {edition} were deleted after {retention_days} days"
+    return f"no digest was planned for the edition {edition}"
 
 
 def digest_totals_since(session: Session, since: datetime) -> dict[State, int]:

@@ -170,7 +170,7 @@ def get_edition(app: Paperboy, _key: CanRead, now: Now, edition: Name) -> Editio
     with app.db.read() as session:
         current = _read_edition(app, session, now, edition)
     if current is None:
-        raise NotFound(ledger.describe_lack_of_digests(edition, app.settings.retention_days))
+        raise NotFound(ledger.describe_lack_of_digests(edition, app.settings.retention_days, now))
     return current
 
 

@@ -68,6 +68,21 @@ def test_edition_counts_add_up(pending_delivery: int, call: Call) -> None:
     assert call("GET", "/sending").json()["reconciliation"] == counts
 
 
+@pytest.mark.parametrize(
+    ("edition", "detail"),
+    [
+        ("2026-11-16", "No digest was planned for the edition 2026-11-16."),
+        ("2026-11-21", "No digest of the edition 2026-11-21 has been planned yet."),
+        ("2025-10-01", "Any digests of the edition 2025-10-01 were deleted after 400 days."),
+        ("2026-11-31", "There is no edition “2026-11-31”: an edition is a day, such as 2026-11-20."),
+    ],
+)
+def test_edition_without_digests_says_why(call: Call, edition: str, detail: str) -> None:
+    """None was planned, it has not been planned yet, it is too old, or there is no such day."""
+    answer = call("GET", f"/editions/{edition}")
+    assert (answer.status_code, answer.json()["detail"]) == (404, detail)
+
+
 def test_other_waiting_mails_are_counted_separately(
     app: Application, pending_delivery: int, call: Call
 ) -> None:
