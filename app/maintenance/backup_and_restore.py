@@ -58,7 +58,10 @@ def restore(
             "then name the old database with --previous"
         )
     if previous and (fault := schema.revision_fault(previous) or schema.table_fault(previous)):
-        raise InvalidInput(f"the previous database cannot be used: {fault.message}")
+        raise InvalidInput(
+            f"the previous database cannot be used ({fault.message}): {fault.fix_previous}, "
+            "or restore without --previous"
+        )
     journals = Path(settings.journal_dir)
     if journals.exists() and any(journals.glob("*.journal")):
         raise Conflict(f"{journals} contains journals of another database: move them away first")

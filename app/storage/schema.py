@@ -40,10 +40,14 @@ _INDEXES = {
 
 @dataclass(frozen=True, slots=True)
 class SchemaFault:
-    """A difference between the schemas of a database and of this release, and how to resolve it."""
+    """A difference between the schemas of a database and of this release.
+
+    `fix` says how to resolve it in the service's database, `fix_previous` in one that a restore replaces.
+    """
 
     message: str
     fix: str
+    fix_previous: str
 
     def __str__(self) -> str:
         return f"{self.message}: {self.fix}"
@@ -93,6 +97,7 @@ def revision_fault(db: Database) -> SchemaFault | None:
         f"the database is at revision {current or 'none'}; this release needs {newest}",
         "start the service, or run `paperboy migrate`; if you have downgraded the database, install the "
         "older release",
+        "migrate it with `paperboy migrate` (set PAPERBOY_DATABASE_URL to it)",
     )
 
 
@@ -111,6 +116,7 @@ def table_fault(db: Database) -> SchemaFault | None:
     return SchemaFault(
         f"the tables do not match this release ({named}{others})",
         "undo the change to the tables, or restore a backup; until then, no mail is sent",
+        "undo the change to its tables",
     )
 
 
@@ -142,6 +148,7 @@ def _newer_release(current: str, newest: str) -> SchemaFault:
         f"the database is at revision {current} of a newer release; the newest revision of this release is "
         f"{newest}",
         f"start the newer release, or use it to run `paperboy migrate --to {newest}`",
+        "restore with the newer release",
     )
 
 

@@ -291,10 +291,12 @@ def test_restore_refuses(
     settings = service.settings.model_copy(update={"database_url": empty_url})
     with pytest.raises(Conflict, match="journals of another database"):
         maintenance.restore(db, settings, file, manifest, now)
-    with service.db.write() as session:
-        session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
-    with pytest.raises(InvalidInput, match="previous database cannot be used"):
-        maintenance.restore(db, settings, file, manifest, now, service.db)
+    for revision, fix in (("0001", "(set PAPERBOY_DATABASE_URL to it)"), ("9999", "the newer release")):
+        with service.db.write() as session:
+            session.execute(text("UPDATE alembic_version SET version_num = :to"), {"to": revision})
+        with pytest.raises(InvalidInput, match="previous database cannot be used") as refused:
+            maintenance.restore(db, settings, file, manifest, now, service.db)
+        assert str(refused.value).endswith(f"{fix}, or restore without --previous")
     assert backup_file.is_empty(db)
     db.dispose()
     newer = replace(manifest, revision="9999")
