@@ -85,8 +85,8 @@ _PAGES_OF_ERRORS: dict[type[PaperboyError], ErrorPage] = {
         "Old digests are deleted. Their papers are still in the archive.",
     ),
     NotReady: ErrorPage(
-        "The service is starting",
-        "This takes a few seconds. Please try again in a moment.",
+        "The search is not ready yet",
+        "Its index is being built. Please try again in a minute. All other pages work.",
     ),
 }
 _PAGES = {

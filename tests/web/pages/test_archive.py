@@ -521,7 +521,7 @@ def test_search_is_unavailable_while_the_index_is_built(
     client.app.state.archive_search = ArchiveSearch(app.db, app.models, missing, app.stopping)  # type: ignore[attr-defined]
     answer = client.get("/search?q=zebra")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
-    assert "The service is starting" in answer.text
+    assert "The search is not ready yet" in answer.text
     assert client.get("/search").status_code == 200
 
 
