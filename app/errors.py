@@ -7,7 +7,7 @@ PaperboyError
 │   ├── InvalidPreference
 │   └── InvalidSettings     raised at startup
 ├── NotFound
-│   └── DigestDeleted       its retention period has passed
+│   └── DigestDeleted       its retention period has passed, or the email never was a digest
 ├── Conflict                the request contradicts the current state
 ├── PreconditionFailed      the request is for a version other than the current one
 ├── LinkError               a signed link that does not work

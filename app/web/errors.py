@@ -42,6 +42,7 @@ METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
 _STATUS: dict[type[PaperboyError], int] = {
     InvalidInput: 422,
     NotFound: 404,
+    DigestDeleted: 410,
     Conflict: 409,
     PreconditionFailed: 412,
     LinkExpired: 410,
@@ -60,6 +61,7 @@ class ErrorPage:
     title: str
     text: str
     offer_link: bool = False  # whether the page offers to request a new link
+    offer_search: bool = False  # whether the page links to the search
 
 
 _PAGES_OF_ERRORS: dict[type[PaperboyError], ErrorPage] = {
@@ -82,7 +84,8 @@ _PAGES_OF_ERRORS: dict[type[PaperboyError], ErrorPage] = {
     ),
     DigestDeleted: ErrorPage(
         "This digest is no longer stored",
-        "Old digests are deleted. Their papers are still in the archive.",
+        "Digests are deleted after a while. You can find their papers with the search.",
+        offer_search=True,
     ),
     NotReady: ErrorPage(
         "The search is not ready yet",

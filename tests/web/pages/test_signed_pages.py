@@ -585,8 +585,10 @@ def test_digests_of_other_subscribers_are_not_found(
         confirmation = session.exec(select(Delivery.id).where(Delivery.subscriber_id == pending)).one() or 0
     assert client.get(link(Purpose.VIEW, pending, argument=delivery_id)).status_code == 403
     deleted = client.get(link(Purpose.VIEW, alice, argument=4711))
-    assert (deleted.status_code, "<h1>This digest is no longer stored</h1>" in deleted.text) == (404, True)
-    assert client.get(link(Purpose.VIEW, pending, argument=confirmation)).status_code == 404
+    assert (deleted.status_code, "<h1>This digest is no longer stored</h1>" in deleted.text) == (410, True)
+    assert 'href="/search">Search the papers</a>' in deleted.text
+    assert "Send me a new link" not in deleted.text
+    assert client.get(link(Purpose.VIEW, pending, argument=confirmation)).status_code == 410
 
 
 def test_confirmation_page_announces_the_first_digest(
