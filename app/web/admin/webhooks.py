@@ -11,7 +11,7 @@ from app import clock
 from app.application import Application
 from app.errors import Conflict, InvalidInput
 from app.storage import webhook_endpoints
-from app.storage.models import WebhookEvent
+from app.storage.models import WebhookEvent, WebhookState
 from app.text.in_words import describe_invalid
 from app.web.admin.sign_in import Operator, Reader, Writer, admin_page, back_to
 from app.web.api import webhooks
@@ -28,7 +28,8 @@ Events = Annotated[list[str] | None, Form()]
 MESSAGES = {
     "removed": "Removed.",
     "changed": "Saved.",
-    "enabled": "Enabled. To send the abandoned events, press “Send failed events again”.",
+    "enabled": "Enabled.",
+    "enabled_with_failed_events": "Enabled. To send the failed events, press “Send failed events again”.",
     "disabled": "Disabled. The webhook gets no more events.",
     "resent": "The events will be sent {timing.events}.",
     "accepted": "The test event was accepted.",
@@ -123,8 +124,11 @@ def disable(request: Request, operator: Writer, webhook_id: Id) -> Response:
 def _switch(request: Request, operator: Operator, webhook_id: int, *, enabled: bool) -> Response:
     app: Application = request.app.state.paperboy
     change = webhooks.WebhookChange(enabled=enabled)
-    webhooks.change_webhook(app, operator.key, clock.utcnow(), webhook_id, change)
-    return back_to(f"{PATH}/{webhook_id}", "enabled" if enabled else "disabled")
+    changed = webhooks.change_webhook(app, operator.key, clock.utcnow(), webhook_id, change)
+    done = "enabled" if enabled else "disabled"
+    if enabled and changed.messages[WebhookState.FAILED]:
+        done = "enabled_with_failed_events"
+    return back_to(f"{PATH}/{webhook_id}", done)
 
 
 @router.post(PATH + "/{webhook_id}/resend")

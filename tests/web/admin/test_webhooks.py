@@ -12,6 +12,7 @@ from app.application import Application
 from app.settings import Settings
 from app.storage import webhook_endpoints
 from app.storage.api_keys import Scope
+from app.storage.models import WebhookEvent
 from tests.support.webhook_receiver import WebhookReceiver
 from tests.web.admin.conftest import Desk
 
@@ -52,6 +53,23 @@ def test_operator_adds_and_tests_a_webhook(
     for action in ("disable", "enable", "resend", "remove"):
         assert desk.post(f"{at}/{action}").status_code == 303
     assert "None yet." in desk.get("/admin/webhooks").text
+
+
+def test_enabling_mentions_failed_events_only_if_there_are_any(
+    app: Application, sign_in: Callable[..., Desk]
+) -> None:
+    """Events that wait when a webhook is disabled fail."""
+    with app.db.write() as session:
+        webhook_endpoints.add(session, "https://a.test/", ["sending.paused"], False, clock.utcnow())
+    desk, at, advice = sign_in(), "/admin/webhooks/1", "To send the failed events, press “Send failed events"
+    desk.post(f"{at}/disable")
+    enabled = desk.get(desk.post(f"{at}/enable").headers["location"]).text
+    assert ("Enabled." in enabled, advice in enabled) == (True, False)
+    with app.db.write() as session:
+        webhook_endpoints.emit(session, WebhookEvent.PAUSED, {}, clock.utcnow())
+    desk.post(f"{at}/disable")
+    enabled = desk.get(desk.post(f"{at}/enable").headers["location"]).text
+    assert (advice in enabled, "Send failed events again</button>" in enabled) == (True, True)
 
 
 def test_secrets_in_urls_are_hidden(app: Application, sign_in: Callable[..., Desk]) -> None:
