@@ -109,7 +109,7 @@ def messages(
 
 @webhooks.command()
 def enable(number: Number) -> None:
-    """Enable a webhook again. `resend` sends the abandoned events again."""
+    """Enable a webhook again. `resend` sends the failed events again."""
     with _changing(number, "enable") as (session, row, now):
         webhook_endpoints.change(session, row, enabled=True, now=now)
     output.out().print(f"Webhook {number} is enabled.")
@@ -117,7 +117,7 @@ def enable(number: Number) -> None:
 
 @webhooks.command()
 def disable(number: Number) -> None:
-    """Disable a webhook. Its waiting events are abandoned."""
+    """Disable a webhook. Its waiting events fail."""
     with _changing(number, "disable") as (session, row, now):
         webhook_endpoints.change(session, row, enabled=False, now=now)
     output.out().print(f"Webhook {number} is disabled.")
@@ -125,7 +125,7 @@ def disable(number: Number) -> None:
 
 @webhooks.command()
 def resend(number: Number) -> None:
-    """Send all abandoned events of a webhook again."""
+    """Send all failed events of a webhook again."""
     with _changing(number, "resend") as (session, row, now):
         count = webhook_endpoints.resend_failed(session, row, now)
     output.out().print(f"{count_of(count, 'event')} will be sent again.")

@@ -94,7 +94,7 @@ class WebhookEvent(StrEnum):
 class WebhookState(StrEnum):
     PENDING = "pending"
     ACCEPTED = "accepted"
-    FAILED = "failed"  # given up
+    FAILED = "failed"  # we gave up on the event
 
 
 class Source(Row, table=True):

@@ -1,4 +1,4 @@
-"""PURE. The delays after which an email or an event is sent again, and when an event is given up."""
+"""PURE. The delays after which an email or an event is sent again, and when we give up on an event."""
 
 from __future__ import annotations
 

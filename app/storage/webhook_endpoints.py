@@ -199,7 +199,7 @@ def due(session: Session, endpoint_id: int, now: datetime, limit: int) -> Sequen
 def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, now: datetime) -> None:
     """Record the outcome of an attempt, and schedule the next attempt or give up on the event.
 
-    Disable the endpoint if it responds with GONE, or if the event is given up and the endpoint has accepted
+    Disable the endpoint if it responds with GONE, or if the event has failed and the endpoint has accepted
     nothing since the event was created.
     """
     row = session.get(WebhookMessage, message_id)

@@ -133,7 +133,7 @@ def get_webhook(app: Paperboy, key: CanRead, webhook_id: Id) -> WebhookOut:
 def change_webhook(
     app: Paperboy, key: CanWrite, now: Now, webhook_id: Id, body: WebhookChange, if_match: IfMatch = None
 ) -> WebhookOut:
-    """Change the fields that the body contains. If you disable a webhook, its waiting events are abandoned.
+    """Change the fields that the body contains. If you disable a webhook, its waiting events fail.
 
     The key must also have the `read` scope.
     """
@@ -182,7 +182,7 @@ def test_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> Mess
 
 @router.post("/{webhook_id}/resend", responses=problems.responses(404, 409))
 def resend_failed(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> ResentMessages:
-    """Resend all abandoned events that are still stored."""
+    """Resend all failed events that are still stored."""
     with app.db.write() as session:
         row = webhook_endpoints.get(session, webhook_id)
         number = webhook_endpoints.resend_failed(session, row, now)
