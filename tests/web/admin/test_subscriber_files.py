@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import httpx2
 import pytest
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from app import clock, maintenance, subscribers
 from app.application import Application
 from app.delivery import ledger
 from app.errors import NotFound
-from app.storage import job_runs, uploads
+from app.storage import uploads
 from app.storage.api_keys import Scope
 from app.storage.models import AuditEntry, JobRun, Subscriber
+from app.web import capacity
 from tests.web.admin.conftest import Desk
 
 PATH = "/admin/subscribers/import"
@@ -118,15 +120,40 @@ def test_interrupted_import_may_be_incomplete(
     app: Application, sign_in: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run of an import whose outcome could not be stored does not claim that nothing was imported."""
+    errors = iter([OSError("the disk is full")])
+    write = app.db.write
 
-    def fail(*_: object) -> None:
-        raise OSError("the disk is full")
+    @contextmanager
+    def fail_at_the_end() -> Iterator[Session]:
+        with write() as session:
+            yield session
+            if any(isinstance(row, JobRun) and row.ended_at for row in session.dirty):
+                for error in errors:
+                    raise error
 
-    monkeypatch.setattr(job_runs, "_finish", fail)
+    monkeypatch.setattr(app.db, "write", fail_at_the_end)
     desk = sign_in()
     run = desk.post(upload(desk).headers["location"]).headers["location"]
     assert len(emails(app)) == 2
-    assert "may be incomplete, so import the file again: the disk is full" in desk.get(run).text
+    assert "the disk is full: the import may be incomplete; import the file again" in desk.get(run).text
+
+
+def test_import_without_a_free_slot_changes_nothing(
+    app: Application, sign_in: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another job may take the slot that was free when the import was confirmed."""
+    desk = sign_in()
+    jobs = desk.browser.app.state.capacity.jobs  # type: ignore[attr-defined]
+    monkeypatch.setattr(jobs, "check", lambda: None)
+    preview = upload(desk).headers["location"]
+    with ExitStack() as others:
+        for _ in range(capacity.JOBS):
+            others.enter_context(jobs.take())
+        run = desk.post(preview).headers["location"]
+    assert emails(app) == []
+    text = desk.get(run).text
+    assert "the file was not imported, because other jobs were running: import it again" in text
+    assert "incomplete" not in text
 
 
 def test_file_belongs_to_one_session(app: Application, sign_in: Callable[..., Desk]) -> None:
