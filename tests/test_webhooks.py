@@ -381,7 +381,7 @@ def test_malformed_urls_are_refused(app: Application, now: datetime, url: str) -
 
 def test_error_for_a_long_url(app: Application, now: datetime) -> None:
     """It does not complain about the syntax."""
-    with app.db.write() as session, pytest.raises(InvalidInput, match="must have at most 2000 characters"):
+    with app.db.write() as session, pytest.raises(InvalidInput, match="must have at most 2,000 characters"):
         webhook_endpoints.add(session, f"https://a.test/{'x' * 2000}", ALL, False, now)
 
 

@@ -91,7 +91,7 @@ def _check_url(session: Session, url: str, own_id: int | None) -> str:
     """Check a URL's syntax and return it without surrounding spaces. Each request checks the host."""
     url = url.strip()
     if len(url) > MAX_URL:
-        raise InvalidInput(f"a webhook's URL must have at most {MAX_URL} characters", "url")
+        raise InvalidInput(f"the URL must have at most {MAX_URL:,} characters", "url")
     if not re.fullmatch(r"https?://[^/?#@\s]+([/?][!-\"$-~]*)?", url, re.ASCII):
         raise InvalidInput(
             "a webhook's URL must begin with https:// and contain no user name, password or #", "url"

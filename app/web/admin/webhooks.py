@@ -12,7 +12,6 @@ from app.application import Application
 from app.errors import Conflict, InvalidInput
 from app.storage import webhook_endpoints
 from app.storage.models import WebhookEvent, WebhookState
-from app.text.in_words import describe_invalid
 from app.web.admin.sign_in import Operator, Reader, Writer, admin_page, back_to
 from app.web.api import webhooks
 from app.web.api.auth import Id
@@ -60,12 +59,7 @@ def _events(names: list[str] | None) -> list[WebhookEvent]:
 
 
 def _problem(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error)
-    invalid = error.errors()[0]
-    return (
-        "Choose at least one event." if "events" in invalid["loc"] else describe_invalid(invalid, "the URL")
-    )
+    return "Choose at least one event." if isinstance(error, ValidationError) else str(error)
 
 
 @router.get(PATH + "/{webhook_id}")

@@ -23,7 +23,11 @@ from app.web.api.pagination import Page, Paging, newest_first
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
 Url = Annotated[
-    str, Field(max_length=webhook_endpoints.MAX_URL, examples=["https://crm.example.org/hooks/paperboy"])
+    str,
+    Field(
+        json_schema_extra={"maxLength": webhook_endpoints.MAX_URL},  # which `webhook_endpoints` enforces
+        examples=["https://crm.example.org/hooks/paperboy"],
+    ),
 ]
 Events = Annotated[list[WebhookEvent], Field(min_length=1, max_length=len(WebhookEvent))]
 Addresses = Annotated[

@@ -96,5 +96,5 @@ def test_problems_are_shown_on_the_form(sign_in: Callable[..., Desk]) -> None:
     assert "Choose at least one event." in sign_in().post("/admin/webhooks", url="https://a.test/").text
     long = sign_in().post("/admin/webhooks", url=f"https://a.test/{'x' * 2000}", event="sending.paused")
     assert long.status_code == 422
-    assert "The URL must have at most 2000 characters." in long.text
+    assert "The URL must have at most 2,000 characters." in long.text
     assert "Choose at least one event." not in long.text

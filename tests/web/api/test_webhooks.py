@@ -107,3 +107,10 @@ def test_secrets_in_urls_are_hidden(app: Application, call: Call) -> None:
 def test_invalid_webhooks_are_refused(change: dict[str, object], call: Call) -> None:
     body = {"url": "https://a.test/", "events": ["sending.paused"], **change}
     assert call("POST", "/webhooks", json=body, scope=BOTH).status_code == 422
+
+
+def test_long_url_is_refused(call: Call) -> None:
+    body = {"url": f"https://a.test/{'x' * 2000}", "events": ["sending.paused"]}
+    answer = call("POST", "/webhooks", json=body, scope=BOTH)
+    assert answer.status_code == 422
+    assert "The URL must have at most 2,000 characters." in answer.json()["detail"]
