@@ -135,11 +135,11 @@ def raise_descriptor_limit() -> int:
 def limit_and_backlog(descriptors: int, smtp_connections: int) -> tuple[int, int]:
     """Return the connection limit, and the backlog, which is how many connections are accepted in one go."""
     free = descriptors - RESERVED - smtp_connections
-    most = max(LEAST_CONNECTIONS, min(MAX_CONNECTIONS, free * 4 // 5))
-    return most, min(MAX_BACKLOG, most // 4)
+    limit = max(LEAST_CONNECTIONS, min(MAX_CONNECTIONS, free * 4 // 5))
+    return limit, min(MAX_BACKLOG, limit // 4)
 
 
 def options(settings: Settings) -> dict[str, Any]:
     """Return uvicorn's options for a guarded server, and raise the process's descriptor limit."""
-    most, backlog = limit_and_backlog(raise_descriptor_limit(), settings.smtp_connections)
-    return {"http": protocol(most), "ws": "none", "backlog": backlog}
+    limit, backlog = limit_and_backlog(raise_descriptor_limit(), settings.smtp_connections)
+    return {"http": protocol(limit), "ws": "none", "backlog": backlog}

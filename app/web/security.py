@@ -110,7 +110,7 @@ class SecurityMiddleware:
             if self._buffered > MAX_HELD_BYTES:
                 raise HTTPException(
                     503,
-                    "The server is receiving too much data at once. Please send the request again.",
+                    "The server is receiving too much data at once. Please try again in a few seconds.",
                     {"Retry-After": "5"},
                 )
             return message

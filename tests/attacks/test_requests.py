@@ -133,7 +133,7 @@ def test_concurrent_slow_bodies_are_limited(client: TestClient, monkeypatch: pyt
     refused = client.post("/preview", data=form)
     assert (refused.status_code, refused.headers["Retry-After"]) == (503, "5")
     assert "We can’t do this right now" in refused.text
-    assert "receiving too much data at once" in refused.text
+    assert "receiving too much data at once. Please try again in a few seconds." in refused.text
     monkeypatch.setattr(security, "MAX_HELD_BYTES", 2000)
     assert [client.post("/preview", data=form).status_code for _ in range(3)] == [200] * 3
 
