@@ -63,7 +63,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
             yield warning(f"receiver {backoff.receiver}", message, fix)
         for rate in rates.of_last_week(session, now):
             if rate.is_excessive(rates.WARN_PERCENT):
-                fix = "find out why subscribers do not want these emails; providers refuse mail at 0.3%"
+                fix = "find out why subscribers do not want these emails; providers refuse mail from 0.3 % on"
                 yield warning(f"complaints {rate.receiver}", rate.describe(), fix, urgent=True)
             else:
                 yield ok(f"mail to {rate.receiver}", f"{rate.counts()} since {rate.day}")
