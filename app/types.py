@@ -183,7 +183,8 @@ class PaperView:
     categories: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     tldr: str = ""
-    tldr_by: str = ""  # the language model that wrote `tldr`; empty if it is from a source
+    tldr_by: str = ""  # the language model that wrote `tldr`; empty if a source or an operator did
+    tldr_is_edited: bool = False  # by an operator
     arxiv_id: str = ""
     url: str = ""
     pdf_url: str = ""

@@ -142,6 +142,7 @@ def _view(
         keywords=tuple(paper.keywords),
         tldr=generated.text if generated else paper.tldr,
         tldr_by=generated.model if generated else "",
+        tldr_is_edited="tldr" in (paper.sourced or {}),
         arxiv_id=paper.arxiv_id or "",
         url=page_url(paper),
         pdf_url=pdf_url(paper),

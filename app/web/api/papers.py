@@ -39,7 +39,7 @@ class PaperOut(BaseModel):
     keywords: list[str]
     tldr: str
     tldr_by: str = Field(
-        description="The language model that wrote the summary; empty if it is from a source."
+        description="The language model that wrote the summary; empty if a source or an operator did."
     )
     arxiv_id: str = Field(examples=["2511.01234"])
     url: str

@@ -14,7 +14,7 @@ from sqlmodel import select
 
 from app import clock, main
 from app.application import Application
-from app.papers import archive_lists
+from app.papers import archive_lists, editing
 from app.papers.archive_lists import PaperFilter
 from app.relevance import archive_search, query_language
 from app.relevance.archive_search import ArchiveSearch, SearchPage
@@ -216,6 +216,16 @@ def test_generated_summary_names_the_model(app: Application, client: TestClient)
     page = client.get(f"/paper/{number}").text
     assert "It is on zebras." in page
     assert "Written by small-1, a language model." in page
+
+
+def test_edited_summary_is_not_attributed_to_a_source(app: Application, client: TestClient) -> None:
+    (number,) = add_numbered_papers(app, record(1, tldr="Zebras go in herds."))
+    with app.db.write() as session:
+        editing.edit(session, session.get_one(Paper, number), {"tldr": "Zebras go home."}, AT)
+    page = client.get(f"/paper/{number}").text
+    assert "Zebras go home." in page
+    assert f"Summary edited by {app.settings.site_name}." in page
+    assert "Summary by a source." not in page
 
 
 def test_votes_are_shown_as_chart_and_text(app: Application, client: TestClient) -> None:
