@@ -33,6 +33,7 @@ NewAddress = Annotated[
 IsConfirmed = Annotated[
     bool, typer.Option("--email-confirmed", help="The owner confirmed the address elsewhere: use it at once.")
 ]
+_ADDRESS_AFTER_ERASURE = "The address gets no more mail, and nobody can sign up with it."
 SubscriberName = Annotated[str, typer.Argument(help="The subscriber's address or number.")]
 
 
@@ -145,18 +146,22 @@ def erase(
     subscriber: SubscriberName,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Erase everything about a subscriber except a hash of the address, which prevents further mail to it."""
+    """Erase everything about a subscriber except a hash of the address.
+
+    Because of the hash, the address gets no more mail, and nobody can sign up with it until you run
+    `paperboy suppressions lift`.
+    """
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app:
         with app.db.read() as session:
             row = subscribers.find(session, subscriber)
         email = output.escaped(row.email)
         if not yes:
-            typer.confirm(f"Erase {email}? This cannot be undone.", abort=True)
+            typer.confirm(f"Erase {email}? {_ADDRESS_AFTER_ERASURE} This cannot be undone.", abort=True)
         with app.db.write() as session:
             subscribers.erase(session, row.id or 0, now)
             audit_log.record(session, output.ACTOR, "subscriber.erase", row.id, now)
-    output.out().print(f"Erased subscriber {row.id}, {email}.")
+    output.out().print(f"Erased subscriber {row.id}, {email}. {_ADDRESS_AFTER_ERASURE}", soft_wrap=True)
 
 
 @group.command()

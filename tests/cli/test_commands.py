@@ -1068,7 +1068,9 @@ def test_change_a_subscriber(run: Run, app: Application) -> None:
     assert "paused until they resume" in run("subscribers", "pause", "1").stdout
     assert "is active" in run("subscribers", "resume", "1").stdout
     assert "is unsubscribed" in run("subscribers", "unsubscribe", "alice@example.org").stdout
-    assert run("subscribers", "erase", "1", code=1).stdout.startswith("Erase alice@example.org?")
+    question = run("subscribers", "erase", "1", code=1).stdout
+    assert question.startswith("Erase alice@example.org?")
+    assert "nobody can sign up with it." in question
     assert "Erased subscriber 1" in run("subscribers", "erase", "1", "--yes").stdout
     with app.db.read() as session:
         actions = session.exec(select(AuditEntry.action).order_by(col(AuditEntry.id))).all()

@@ -41,7 +41,7 @@ MESSAGES = {
     "interests": "The interests are saved. They apply from the next digest on.",
     "address": "The old address gets a link to confirm the change. After that, the new address gets one.",
     "moved": "The address was changed.",
-    "erased": "Erased. Only a hash of the address is kept, so that no more mail is sent to it.",
+    "erased": "Erased, except a hash of the address: it gets no more mail, and nobody can sign up with it.",
     "confirmed": "The email is recorded as sent.",
     "resent": "The email will be sent again {timing.mails}.",
 }

@@ -362,7 +362,11 @@ def forget_feedback(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -
 def erase_subscriber(
     app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id, if_match: IfMatch = None
 ) -> None:
-    """Erase a subscriber's data. Keep only a hash of the address, so that no more mail is sent to it."""
+    """Erase a subscriber's data, and keep only a hash of the address.
+
+    Because of the hash, the address gets no more mail, and nobody can sign up with it until its suppression
+    is lifted.
+    """
     with app.db.write() as session:
         subscribers.get_for_update(session, subscriber_id)
         require_match(if_match, _to_detail(session, subscriber_id, now))

@@ -461,8 +461,10 @@ def test_changes_are_made_and_recorded(
         answer = desk.post(path)
         assert answer.status_code == 303, answer.text
         assert 'role="status"' in desk.get(answer.headers["location"]).text
+    assert "nobody can sign up with it until you" in desk.get(at).text
     assert "Check the box" in desk.post(f"{at}/erase").text
-    desk.post(f"{at}/erase", sure="yes")
+    erased = desk.post(f"{at}/erase", sure="yes")
+    assert "nobody can sign up with it." in desk.get(erased.headers["location"]).text
     desk.post("/admin/sending/pause", reason="the relay is being moved")
     assert "the relay is being moved" in desk.get("/admin/editions").text
     desk.post("/admin/sending/resume")
