@@ -34,6 +34,7 @@ MEANINGS = {
     "claimed": "a sender is about to send it",
     "committing": "the relay has the whole email, and its reply is awaited",
     "deferred": "the relay asked us to try again later, which happens automatically",
+    "failed": "the relay refused it, or it was given up because the subscriber's next digest was due",
     "suppressed": "mail to the address bounced, its owner complained, or an operator suppressed it",
     "uncertain": "it may have arrived, but the relay's reply was lost; resend it, or record that it arrived",
     "unplanned": "due, but not composed yet: the next run composes it",

@@ -107,7 +107,10 @@ def _check_unsent(session: Session, now: datetime) -> Iterator[Finding]:
     """Check for recent digests that can be sent again, or whose outcome is unknown."""
     for edition, count in ledger.count_retryable(session, now - RECENT_EDITIONS).items():
         digests = f"{count_of(count, 'digest')} failed and can be sent again"
-        fix = f"look at the relay's replies, then run `paperboy sending retry {edition}`"
+        fix = (
+            f"look at the reasons (`paperboy deliveries --edition {edition} --state failed`), then run "
+            f"`paperboy sending retry {edition}`"
+        )
         yield warning(f"edition {edition}", digests, fix, remedy=Remedy(RemedyAction.RETRY_FAILED, edition))
     for edition, count in ledger.count_held_uncertain(session, now - RECENT_EDITIONS).items():
         mails = f"{count_of(count, 'digest')} may have arrived: an operator has to decide"

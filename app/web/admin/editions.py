@@ -30,7 +30,7 @@ IN_TROUBLE = (DeliveryState.FAILED, DeliveryState.UNCERTAIN, DeliveryState.DEFER
 MESSAGES = {
     "paused": "Paused. Emails that are being sent still go out.",
     "all_paused": "Paused, including confirmations and links. Emails that are being sent still go out.",
-    "first": "First digests are no longer held. Those that were waiting will be sent {timing.mails}.",
+    "first": remedies.FIRST_RELEASED,
     "held": "The edition will wait until an operator approves it.",
     "resumed": "Resumed. " + remedies.WAITING,
     "released": "The edition is no longer held.",

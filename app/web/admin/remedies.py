@@ -101,6 +101,10 @@ RETRIED = (
     "Failed digests will be sent again {timing.mails}, except those that may have arrived and those whose "
     "subscribers have a later digest or get no more digests."
 )
+FIRST_RELEASED = (
+    "First digests are no longer held. Those that were waiting will be sent {timing.mails}, except to "
+    "subscribers whose next digest is due by then: they get only that one."
+)
 WAITING = "Waiting emails will be sent {timing.mails}."
 AFTER_THE_REASON = "Resume sending when the reason no longer applies."
 SAMPLE_FIRST = "Look at a sample first."
@@ -120,7 +124,7 @@ BUTTONS = {
     RemedyAction.SEND_FIRST_DIGESTS: Button(
         "Stop holding them",
         Scope.SEND,
-        "First digests are no longer held. Those that were waiting will be sent {timing.mails}.",
+        FIRST_RELEASED,
         _send_first_digests,
         "Look at their digests first.",
     ),
@@ -135,7 +139,11 @@ BUTTONS = {
         "Approve and send", Scope.SEND, "The edition is approved.", _resume_edition, SAMPLE_FIRST
     ),
     RemedyAction.RETRY_FAILED: Button(
-        "Send them again", Scope.SEND, RETRIED, _retry_failed, "Look at the relay’s replies first."
+        "Send them again",
+        Scope.SEND,
+        RETRIED,
+        _retry_failed,
+        "Look at the reasons on the edition’s page first.",
     ),
     RemedyAction.REPLACE_KEY: Button(
         "Replace it",

@@ -311,6 +311,22 @@ def test_states_are_explained(app: Application, sign_in: Callable[..., Desk], pe
         assert "<strong>deferred</strong>" not in shown
 
 
+def test_failed_digest_is_explained(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """It may never have been attempted, so the advice does not name the relay's replies."""
+    reason = "given up because the next digest is due: never attempted"
+    with app.db.write() as session:
+        add_digest(session, 7, people[0], DeliveryState.FAILED, clock.utcnow(), reason=reason)
+    desk = sign_in()
+    page = html.unescape(desk.get("/admin/editions/2026-11-19").text)
+    assert "or it was given up because the subscriber's next digest was due" in page
+    overview = html.unescape(desk.get("/admin").text)
+    assert "Look at the reasons on the edition’s page first." in overview
+    fixes = {each.check: each.fix for each in local_checks.all_findings(app, clock.utcnow())}
+    assert "`paperboy deliveries --edition 2026-11-19 --state failed`" in fixes["edition 2026-11-19"]
+
+
 def test_who_complained(app: Application, sign_in: Callable[..., Desk], people: list[int]) -> None:
     with app.db.write() as session:
         session.add(Event(at=clock.utcnow(), kind="complaint", subscriber_id=people[0], detail="abuse"))
@@ -721,7 +737,8 @@ def test_first_digests_after_an_import(
     assert ("send", "send_first_digests", "") in remedies(overview)
     since = f"{now:%Y-%m-%d %H:%M} UTC"
     assert f"those of new subscribers have been held since {since}: {ledger.IMPORTED}; 1 digest" in overview
-    desk.post("/admin/sending/first-digests/resume")
+    released = desk.post("/admin/sending/first-digests/resume").headers["location"]
+    assert "except to subscribers whose next digest is due by then" in desk.get(released).text
     assert "First digests" not in desk.get("/admin/editions").text
     with app.db.read() as session:
         assert session.get_one(Delivery, number).next_attempt_at == now
