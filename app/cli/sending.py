@@ -181,6 +181,8 @@ def _reason_for_no_sample(session: Session, edition: str | None, retention_days:
     if edition is None:
         return "No first digest is held. An import holds the first digests of the subscribers that it adds."
     totals = ledger.digest_totals_by_edition(session, [edition])[edition]
+    if held := ledger.count_held(session, edition):
+        return f"Only held first digests are waiting ({held}): paperboy sending sample --first-digests"
     if any(totals.values()):
         counts = ", ".join(f"{count} {state}" for state, count in totals.items() if count)
         return f"No digest of the edition {edition} is waiting any more: {counts}."

@@ -84,7 +84,7 @@ def _check_pauses(session: Session) -> Iterator[Finding]:
             name, scope, others = "sending", "all sending", "; confirmations and requested links also wait"
             option, remedy = "", Remedy(RemedyAction.RESUME_SENDING)
         elif edition == ledger.FIRST_DIGESTS:
-            held, _ = ledger.draw_held(session, 0)
+            held = ledger.count_held(session)
             name, scope = "first digests", "those of new subscribers"
             others = f"; {count_of(held, 'digest')} waiting" if held else "; none is waiting yet"
             option, remedy = " --first-digests", Remedy(RemedyAction.SEND_FIRST_DIGESTS)

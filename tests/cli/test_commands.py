@@ -630,7 +630,7 @@ def test_sample_of_an_edition(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     assert "or --first-digests" in run("sending", "sample", code=1).stderr
 
 
-def test_empty_sample_says_why(run: Run, alice_is_due: None) -> None:
+def test_empty_sample_says_why(run: Run, app: Application, alice_is_due: None) -> None:
     """Nothing waits any more, nothing is planned yet, nothing was due, or there is no such edition."""
     today = clock.utcnow().date()
     coming = str(today + timedelta(days=1))
@@ -646,6 +646,10 @@ def test_empty_sample_says_why(run: Run, alice_is_due: None) -> None:
     run("send")
     edition = parse_output(run("deliveries", "--json"))[0]["edition"]
     assert f"No digest of the edition {edition} is waiting any more: 1 sent." in sample_error(run, edition)
+    with app.db.write() as session:
+        row = session.exec(select(Delivery)).one()
+        row.state, row.next_attempt_at = DeliveryState.PENDING, None
+    assert "Only held first digests are waiting (1)" in sample_error(run, edition)
 
 
 def sample_error(run: Run, argument: str) -> str:

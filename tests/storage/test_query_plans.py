@@ -170,6 +170,7 @@ SORTING: dict[str, Callable[[Session], object]] = {
     "digests of late": lambda s: ledger.digest_totals_since(s, NOW - timedelta(hours=1)),
     "uncertain digests": lambda s: ledger.count_held_uncertain(s, NOW - timedelta(days=7)),
     "held first digests": lambda s: ledger.draw_held(s, 5),
+    "held digests of an edition": lambda s: ledger.count_held(s, "2026-11-15"),
 }
 
 

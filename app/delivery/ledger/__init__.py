@@ -84,6 +84,7 @@ from app.delivery.ledger.queries import (
     WaitingMails,
     any_sent,
     commonest_reasons,
+    count_held,
     describe_lack_of_digests,
     digest_totals_by_edition,
     digest_totals_since,

@@ -148,10 +148,16 @@ def draw_waiting(session: Session, edition: str, size: int) -> Sequence[Delivery
     return session.exec(waiting.order_by(func.random()).limit(size)).all()
 
 
+def count_held(session: Session, edition: str = "") -> int:
+    """Count the held first digests, of all editions or of one."""
+    of_edition = [col(Delivery.edition) == edition] if edition else []
+    return session.exec(select(func.count()).select_from(Delivery).where(is_held(), *of_edition)).one()
+
+
 def draw_held(session: Session, size: int) -> tuple[int, Sequence[Delivery]]:
     """Return the number of held first digests, and up to `size` of them, drawn at random."""
-    count = session.exec(select(func.count()).select_from(Delivery).where(is_held())).one()
-    return count, session.exec(select(Delivery).where(is_held()).order_by(func.random()).limit(size)).all()
+    drawn = select(Delivery).where(is_held()).order_by(func.random()).limit(size)
+    return count_held(session), session.exec(drawn).all()
 
 
 def stored_digests(session: Session, delivery_ids: Collection[int | None]) -> dict[int, dict[str, Any]]:

@@ -109,9 +109,10 @@ def show_edition(
     with app.db.read() as session:
         ids = [*(mail.subscriber_id for mail in mails), *(digest.subscriber_id for digest in sample)]
         addresses = subscribers.addresses_of(session, ids)
+        held = ledger.count_held(session, edition)
     return admin_page(
         request, "admin/edition.html", operator, edition=current, mails=mails, sample=sample,
-        addresses=addresses,
+        addresses=addresses, held=held,
         meanings=reconciliation.MEANINGS,
         awaits_approval=current.paused is not None and current.paused.reason == ledger.AWAITS_APPROVAL,
         message=MESSAGES.get(done, ""), reload_after=RELOAD_AFTER if is_sending and not reload else 0,

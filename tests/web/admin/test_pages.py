@@ -733,6 +733,8 @@ def test_first_digests_after_an_import(
     assert "Send them and stop holding first digests" in page
     assert "are held until you review a sample and release them (held now: 1 digest)." in page
     assert f'href="/admin/deliveries/{number}"' in page
+    edition = desk.get("/admin/editions/2026-11-19").text
+    assert "Pending, but held separately: 1 first digest of imported subscribers." in edition
     overview = html.unescape(desk.get("/admin").text)
     assert ("send", "send_first_digests", "") in remedies(overview)
     since = f"{now:%Y-%m-%d %H:%M} UTC"
