@@ -33,7 +33,7 @@ from app.storage.models import (
     SubscriberState,
 )
 from app.subscribers import Preferences, event_log
-from app.types import Interest, MailKind, Rejection, Skip, SourceKind
+from app.types import Cadence, EmptyDigestPolicy, Interest, MailKind, Rejection, Skip, SourceKind
 from app.web.admin import deliverability, editions, next_digests, overview, records
 from app.web.admin import subscribers as subscribers_page
 from app.web.capacity import WorkSlots
@@ -1204,6 +1204,26 @@ def test_next_digests_of_all_subscribers(
     assert (BOB in second, ALICE in second, 'rel="next"' in second) == (False, True, False)
     due = desk.get("/admin/subscribers/next?due=yes").text
     assert (BOB in due, "1 due subscriber would" in due, 'rel="next"' in due) == (True, True, False)
+
+
+def test_page_shows_all_preferences(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    chosen = Preferences(
+        cadence=Cadence.WEEKLY, weekday=2, hour=7, zone="UTC", min_papers=2, max_papers=6, max_trending=3,
+        when_empty=EmptyDigestPolicy.TRENDING, paper_updates=False,
+        interests=(Interest("diffusion models", 2.0, 1), Interest("speech", 1.0, 3), Interest("robotics")),
+    )  # fmt: skip
+    with app.db.write() as session:
+        subscribers.change(session, people[0], chosen, clock.utcnow())
+    page = sign_in().get(f"/admin/subscribers/{people[0]}").text
+    for fact in (
+        "weekly on Wednesday, 07:00 UTC",
+        "2 to 6, including at most 3 trending; if none match: trending papers",
+        "<dt>Updates</dt><dd>none</dd>",
+        "diffusion models (weight 2, at most 1 paper), speech (at most 3 papers), robotics",
+    ):
+        assert fact in page
 
 
 def test_operator_changes_interests(
