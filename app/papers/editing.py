@@ -63,17 +63,18 @@ def edited_fields(paper: Paper) -> list[str]:
 
 
 def _shown(paper: Paper, name: str) -> Any:
+    """Return the value of a field as subscribers see it. Links to arXiv are not stored but computed."""
+    if name in ("url", "pdf_url"):
+        return paper_views.page_url(paper) if name == "url" else paper_views.pdf_url(paper)
     value = getattr(paper, name)
     return value.isoformat() if isinstance(value, date) else value
 
 
 def _has_value(paper: Paper, name: str, value: Any) -> bool:
-    """Return whether subscribers already see a value. Links to arXiv are not stored but computed."""
+    """Return whether subscribers already see a value."""
     if name == "authors":
         return bool(paper.authors == value and paper.author_count == len(value))
-    if name in ("url", "pdf_url"):
-        return bool(value == (paper_views.page_url(paper) if name == "url" else paper_views.pdf_url(paper)))
-    return bool(getattr(paper, name) == value)
+    return bool(_shown(paper, name) == (value.isoformat() if isinstance(value, date) else value))
 
 
 def _clean(name: str, value: Any) -> Any:

@@ -72,7 +72,8 @@ ACTIONS = {
     "webhook.test": "sent a test event to a webhook",
 }
 
-_TIMES = ("pinned_until", "previously")  # the details that are times, in the ISO format with an offset
+# The details that are times, in the ISO format with an offset.
+_TIMES = ("pinned_until", "previously", "hidden_since")
 
 
 def record(session: Session, actor: str, action: str, subject: object, now: datetime, **detail: Any) -> None:

@@ -88,6 +88,19 @@ def test_edit_to_the_value_that_is_there_changes_nothing(app: Application, now: 
     assert editing.edited_fields(edit(app, now, url=record.url)) == ["url"]
 
 
+def test_old_link_is_the_one_that_subscribers_saw(app: Application, now: datetime) -> None:
+    """A paper on arXiv links there, whatever link its source has."""
+    store(app, now, replace(PIGEONS, url="https://example.org/odd"))
+    (paper,) = papers(app)
+    edited, arxiv = "https://example.org/better", f"https://arxiv.org/abs/{PIGEONS.arxiv_id}"
+    with app.db.write() as session:
+        row = session.get_one(Paper, paper.id)
+        assert editing.edit(session, row, {"url": edited}, now) == {"url": arxiv}
+        session.flush()
+        assert editing.edit(session, row, {"url": None}, now) == {"url": edited}
+        assert editing.shown_values(row, ["url"]) == {"url": arxiv}
+
+
 def test_authors_can_be_declared_complete(app: Application, now: datetime) -> None:
     """Edited authors are all authors, also if a source counts more."""
     store(app, now, PIGEONS)

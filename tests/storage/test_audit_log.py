@@ -40,6 +40,7 @@ def test_action_without_words_is_refused(app: Application) -> None:
             {"pinned_until": "2026-04-08T07:40:37.236128+00:00", "previously": None},
             "pinned until: 2026-04-08 07:40 UTC",
         ),
+        ({"hidden_since": "2026-04-01T07:10:21.889302+00:00"}, "hidden since: 2026-04-01 07:10 UTC"),
         ({"reason": "2026-04-08T07:40"}, "reason: 2026-04-08T07:40"),
         ({"reason": "0001-01-01T00:00:00+14:00"}, "reason: 0001-01-01T00:00:00+14:00"),
         ({"reason": "", "left_out_of_digests": 0}, "left out of digests: 0"),
