@@ -164,7 +164,12 @@ def unpin_paper(name: Name) -> None:
 def merge_papers(
     name: Name, other: Annotated[str, typer.Argument(help="The duplicate: its ID, arXiv ID, DOI or URL.")]
 ) -> None:
-    """Merge two records of the same paper. Subscribers who received one do not receive the other."""
+    """Merge two records of the same paper. Subscribers who received one do not receive the other.
+
+    The paper with an arXiv ID keeps its number, otherwise the one with a DOI, otherwise the older one. Each
+    field gets the newest value from the sources of both papers. Edited values, listings and votes are kept.
+    `papers split` undoes a merge.
+    """
     with _editor(name) as (editor, paper_id):
         other_id = merging.id_of(operator_changes.find(editor.session, other))
         survivor = merging.id_of(editor.merge(paper_id, other_id))

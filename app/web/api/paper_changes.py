@@ -154,7 +154,8 @@ def merge_papers(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: Mer
 
     Subscribers who received one of the papers do not receive the other.
 
-    The paper with an arXiv ID survives; otherwise the one with a DOI; otherwise the older one.
+    The paper with an arXiv ID survives; otherwise the one with a DOI; otherwise the older one. Each field
+    gets the newest value from the sources of both papers. Edited values, listings and votes are kept.
     """
     with app.db.write() as session:
         return _detail(session, Editor(session, key.name, now).merge(paper_id, body.paper_id).id)
