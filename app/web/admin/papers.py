@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request, Response
 
-from app import clock
+from app import clock, subscribers
 from app.application import Application
 from app.digests import operator_changes
 from app.digests.operator_changes import Editor
@@ -195,11 +195,13 @@ def _page(
     paper = papers.get_paper(app, operator.key, paper_id)
     with capacity.analyses.take():
         history = paper_changes.list_paper_deliveries(app, operator.key, None, paper_id)
+    with app.db.read() as session:
+        addresses = subscribers.addresses_of(session, [each.subscriber_id for each in history.newest])
     fields = _fields(paper)
     return admin_page(
         request, "admin/paper.html", operator, status=status, paper=paper, history=history, message=message,
         problem=problem, typed=typed, fields=fields, digests=digests or _digests(fields), other=other,
-        now=clock.utcnow(), pin_days=pinning.PIN_DAYS, listings_shown=ROWS_SHOWN,
+        addresses=addresses, now=clock.utcnow(), pin_days=pinning.PIN_DAYS, listings_shown=ROWS_SHOWN,
     )  # fmt: skip
 
 

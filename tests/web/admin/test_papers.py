@@ -60,11 +60,15 @@ def test_search(app: Application, sign_in: Callable[..., Desk], papers: list[int
     assert "There is no paper 2611.00009" in desk.get("/admin/papers?q=2611.00009").text
 
 
-def test_page_says_who_was_sent_it(app: Application, sign_in: Callable[..., Desk], papers: list[int]) -> None:
+def test_page_lists_digests_with_the_paper(
+    app: Application, sign_in: Callable[..., Desk], papers: list[int]
+) -> None:
+    """They may not have been sent yet, so the page does not say that their subscribers received it."""
     pipeline.plan(app, clock.utcnow())
     page = html.unescape(sign_in().get(f"/admin/papers/{papers[0]}").text)
-    assert "Digests with this paper: 1 pending" in page
-    assert f'/admin/subscribers/1?paper={papers[0]}#explain"' in page
+    assert "Digests with this paper</h2>" in page
+    assert "<p>1 pending.</p>" in page
+    assert f'/admin/subscribers/1?paper={papers[0]}#explain">alice@example.org: explain</a>' in page
     assert "2611.00001" in page
     assert "This paper has not been in any digest." in sign_in().get(f"/admin/papers/{papers[1]}").text
     assert sign_in().get("/admin/papers/99").status_code == 404
