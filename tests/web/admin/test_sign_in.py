@@ -188,7 +188,7 @@ def test_sign_in_by_mail(
         assert browser.post(links[-1]).status_code == 403
     with app.db.write() as session:
         link = api_keys.list_keys(session)[-1]
-        with pytest.raises(NotFound, match="works once"):
+        with pytest.raises(NotFound, match="create a new link instead"):
             api_keys.rotate(session, link.id or 0, clock.utcnow(), timedelta(days=1))
     with app.db.write() as session, pytest.raises(InvalidInput, match="cannot begin with"):
         api_keys.create(session, "sign-in link to eve@example.org", [Scope.READ], clock.utcnow())
