@@ -171,7 +171,7 @@ def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, di
         first = next(lines, "")
         separator = max(",;\t", key=first.count)
         reader = csv.reader(chain([first], lines), delimiter=separator, strict=True)
-        columns = next(reader, [])
+        columns = [_column_name(cell) for cell in next(reader, [])]
         _check_columns(columns, name)
         lines.begin_row()
         for number, cells in enumerate(reader, start=2):
@@ -185,6 +185,12 @@ def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, di
     finally:
         with suppress(ValueError):  # the file is closed already
             text.detach()
+
+
+def _column_name(cell: str) -> str:
+    """Return the name of a column. Ignore the case of names that we know, and spaces around them."""
+    name = cell.strip().lower()
+    return name if name in EXPORTED else cell
 
 
 def _name_cells(columns: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:

@@ -851,6 +851,17 @@ def test_import_detects_semicolons(run: Run, tmp_path: Path) -> None:
     assert parse_output(run("subscribers", "export", "--json"))[0]["interests"] == ["agents", "robots"]
 
 
+def test_import_ignores_the_case_of_column_names(run: Run, tmp_path: Path) -> None:
+    """Spreadsheets and directories capitalise them. The names of other columns are reported as written."""
+    file = tmp_path / "readers.csv"
+    file.write_text("Email, Interests,MAX_PAPERS,Department\nalice@example.org,agents,3,Library\n")
+    document = parse_output(run("subscribers", "import", str(file), "--json"))
+    assert document["added"] == 1
+    assert document["ignored_columns"] == ["Department"]
+    (alice,) = parse_output(run("subscribers", "export", "--json"))
+    assert (alice["email"], alice["interests"], alice["max_papers"]) == ("alice@example.org", ["agents"], 3)
+
+
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
