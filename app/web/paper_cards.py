@@ -33,6 +33,7 @@ class PaperCard:
     authors: str
     summary: str
     trend: Trend
+    listed_on: date | None  # the newest day in the list's period on which a source listed the paper
     picture: Picture | None = None
 
 
@@ -135,7 +136,7 @@ def papers_of_week(session: Session, week: Week, limit: int, now: datetime, page
     """Load a page of at most `limit` papers listed in a week. A page past the last one has no topics."""
     ids, start = archive_lists.rank_by_votes(session, week.first, week.last), (page - 1) * limit
     views = paper_views.in_given_order(session, ids[start : start + limit])
-    page_cards = with_pictures(session, cards(views, now))
+    page_cards = with_pictures(session, cards(views, now, until=week.last))
     before, _ = listing_days.neighbours(session, week.first)
     _, after = listing_days.neighbours(session, week.last)
     return WeekPapers(
@@ -167,9 +168,12 @@ def paper_page(session: Session, paper_id: int, related: Iterable[PaperView], no
     return PaperPage(card, listed, vote_chart(paper.votes), cards(related, now))
 
 
-def cards(papers: Iterable[PaperView], now: datetime) -> tuple[PaperCard, ...]:
-    """Return cards for papers from any days. Compute a paper's trend without comparing it with others."""
-    return tuple(_card(paper, trending.trends([paper], now)[paper.id]) for paper in papers)
+def cards(papers: Iterable[PaperView], now: datetime, *, until: date | None = None) -> tuple[PaperCard, ...]:
+    """Return cards for papers from any days. Compute a paper's trend without comparing it with others.
+
+    `until` is the last day of the list's period. None: the period has no end.
+    """
+    return tuple(_card(paper, trending.trends([paper], now)[paper.id], until) for paper in papers)
 
 
 def with_pictures(session: Session, plain: Sequence[PaperCard]) -> tuple[PaperCard, ...]:
@@ -178,9 +182,11 @@ def with_pictures(session: Session, plain: Sequence[PaperCard]) -> tuple[PaperCa
     return tuple(replace(card, picture=stored.get(card.paper.id)) for card in plain)
 
 
-def _card(paper: PaperView, trend: Trend) -> PaperCard:
+def _card(paper: PaperView, trend: Trend, until: date | None = None) -> PaperCard:
     byline = bylines.byline(paper.authors, paper.author_count)
-    return PaperCard(paper, byline, summarizer.summary(paper.title, paper.tldr, paper.abstract), trend)
+    summary = summarizer.summary(paper.title, paper.tldr, paper.abstract)
+    listed_on = max((day for day in paper.listed_on if until is None or day <= until), default=None)
+    return PaperCard(paper, byline, summary, trend, listed_on)
 
 
 class Suggestions:

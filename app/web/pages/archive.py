@@ -199,7 +199,7 @@ def _search(request: Request, form: SearchForm, later: BackgroundTasks) -> Respo
                 results = archive.search(parsed.query, parsed.paper_filter, first, RESULTS_PER_PAGE)
             except InvalidInterest as error:
                 parsed.problems["q"] = str(error)
-    cards = paper_cards.cards(results.papers, clock.utcnow())
+    cards = paper_cards.cards(results.papers, clock.utcnow(), until=parsed.paper_filter.day)
     if cards:
         with db(request).read() as session:
             cards = paper_cards.with_pictures(session, cards)

@@ -14,7 +14,7 @@ from sqlmodel import select
 
 from app import clock, main
 from app.application import Application
-from app.papers import archive_lists, editing
+from app.papers import archive_lists, editing, merging
 from app.papers.archive_lists import PaperFilter
 from app.relevance import archive_search, query_language
 from app.relevance.archive_search import ArchiveSearch, SearchPage
@@ -607,6 +607,28 @@ def test_week_page_is_sorted_by_votes(app: Application, client: TestClient) -> N
     assert 'rel="next" href="/week/2026-W48"' in page
     assert '<link rel="canonical" href="https://paperboy.test/week/2026-W46">' in page
     assert 'href="/week/2026-W46">Week 46</a>' in client.get("/day/2026-11-09").text
+
+
+def test_dates_in_lists_are_in_their_period(app: Application, client: TestClient) -> None:
+    """A paper that is listed again later has an earlier date on the page of an earlier week or day."""
+    monday, next_monday = date(2026, 11, 9), date(2026, 11, 16)
+    (number,) = add_numbered_papers(app, record(1, monday))
+    with app.db.write() as session:
+        paper = session.get_one(Paper, number)
+        listing = {"paper_id": number, "original_paper_id": number, "source_id": 1}
+        session.add_all(
+            Listing(**listing, listed_on=day) for day in (monday + timedelta(days=1), next_monday)
+        )
+        session.flush()
+        merging.update_listing_days(session, paper)
+    expected = {
+        "/week/2026-W46": "2026-11-10",
+        "/week/2026-W47": "2026-11-16",
+        "/search?q=number": "2026-11-16",
+        "/search?q=number&day=2026-11-09": "2026-11-09",
+    }
+    days = {path: re.findall(r'<time datetime="([^"]*)">', client.get(path).text) for path in expected}
+    assert days == {path: [day] for path, day in expected.items()}
 
 
 def test_votes_of_several_sources_are_added(app: Application, client: TestClient) -> None:
