@@ -153,7 +153,7 @@ def _below_floor_sentence(facts: Explanation) -> str:
             shortfall += f": it is {facts.profile.reason}"
     nearest = max(facts.interests, key=lambda match: match.details.agreement, default=None)
     if nearest and (rejection := nearest.details.rejection_reason):
-        return f"Not sent: “{nearest.interest.text}” excludes it ({rejection}), and {shortfall}."
+        return f"Not sent: “{nearest.interest.text}” does not match it ({rejection}), and {shortfall}."
     return f"Not sent: {shortfall}."
 
 

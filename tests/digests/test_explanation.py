@@ -186,7 +186,9 @@ def test_matching_exclusion_is_named(app: Application, papers: dict[str, int]) -
     explanation = explain(app, papers["Language Agents that Trade in Markets"])
     excluded = "it contains a word or phrase that the interest excludes"
     assert explanation.interests[0].details.rejection_reason == excluded
-    assert explanation.verdict.startswith(f"Not sent: “language agents -markets” excludes it ({excluded})")
+    assert explanation.verdict.startswith(
+        f"Not sent: “language agents -markets” does not match it ({excluded})"
+    )
 
 
 def test_absent_category_is_named(app: Application, papers: dict[str, int]) -> None:
@@ -196,7 +198,7 @@ def test_absent_category_is_named(app: Application, papers: dict[str, int]) -> N
         stored_interests.store(session, subscriber, [Interest("cat:cs.CL")])
     explanation = explain(app, papers[TITLES[0]])
     assert explanation.interests[0].details.rejection_reason == "no source gives its categories"
-    assert "“cat:cs.CL” excludes it (no source gives its categories)" in explanation.verdict
+    assert "“cat:cs.CL” does not match it (no source gives its categories)" in explanation.verdict
     assert "no recent paper has a category (Hugging Face Daily Papers gives none)" in explanation.skip_reason
 
 
