@@ -206,5 +206,5 @@ def _state(paper: Paper) -> str:
 
 
 def _as_json(paper: Paper) -> dict[str, Any]:
-    internal = {"title_key", "content_hash", "versions", "sourced", "thumbnail_url"}
+    internal = {"title_key", "title_end", "content_hash", "versions", "sourced", "thumbnail_url"}
     return {**paper.model_dump(mode="json", exclude=internal), "edited_fields": editing.edited_fields(paper)}

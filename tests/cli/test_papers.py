@@ -99,6 +99,8 @@ def test_show_counts_digests(run: Run, app: Application, papers: list[int]) -> N
     shown = parse_output(run("papers", "show", "1", "--json"))
     assert shown["digests"] == {"pending": 1}
     assert [each["source"] for each in shown["listings"]] == ["Hugging Face Daily Papers"]
+    internal = {"title_key", "title_end", "content_hash", "versions", "sourced", "thumbnail_url"}
+    assert not internal & shown.keys()
     assert "digests with this paper: none" in run("papers", "show", "2").stdout
 
 
