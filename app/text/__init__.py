@@ -7,7 +7,7 @@ dates          untrusted values → dates
 latex          LaTeX → Unicode
 tokenizer      split texts into tokens with their stems; stop words
 word_forms     stems, and the forms of a word: British spellings, plurals, endings
-names          normalise names of people and organisations for comparison
+names          put given names first; normalise names for comparison
 abbreviations  abbreviations and their long forms, learned from texts (Schwartz–Hearst)
 in_words       write counts with their nouns, and validation errors in plain words
 direction      detect right-to-left texts

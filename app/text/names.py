@@ -1,4 +1,4 @@
-"""PURE. Normalise names of people and organisations for comparison."""
+"""PURE. Put given names first, and normalise names of people and organisations for comparison."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ def normalized_name(author: str) -> str:
     last, comma, first = fold_accents(author).partition(",")
     words = WORD.findall(f"{first} {last}" if comma else last)
     return " ".join([*words[:1], *(word for word in words[1:-1] if len(word) > 1), *words[1:][-1:]])
+
+
+def given_name_first(name: str) -> str:
+    """Return a name with the given name first: “Knuth, Donald E.” becomes “Donald E. Knuth”."""
+    last, *given = (part.strip() for part in name.split(","))
+    return " ".join(filter(None, [*given[:1], last, *given[1:]]))
 
 
 def words_of_name(name: str) -> list[str]:

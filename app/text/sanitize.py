@@ -10,6 +10,7 @@ import re
 
 from app.text import characters, latex
 from app.text.characters import fold_accents
+from app.text.names import given_name_first
 from app.text.tokenizer import WORD
 
 TITLE_CHARS = 1_000
@@ -58,6 +59,11 @@ def names(value: object) -> tuple[str, ...]:
         return ()
     lines = (one_line(item.get("name") if isinstance(item, dict) else item) for item in value[:5_000])
     return tuple(latex_to_text(name) for name in lines if name)
+
+
+def authors(value: object) -> tuple[str, ...]:
+    """Return the non-empty names like `names`, with the given names first."""
+    return tuple(filter(None, map(given_name_first, names(value))))
 
 
 def organization_names(value: object) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from app.papers.bibliography.limits import MAX_AUTHORS
 from app.text import characters, identifiers, sanitize
+from app.text.names import given_name_first
 from app.types import PaperRecord, Rejection
 
 ABSTRACT_CHARS = 2_000  # arXiv allows 1,920. A limit is needed because converting LaTeX is slow.
@@ -56,10 +57,8 @@ def prose(value: object, limit: int) -> str:
 
 def names(values: Iterable[str]) -> tuple[str, ...]:
     """Return names with the given name first: “Knuth, Donald E.” becomes “Donald E. Knuth”."""
-    authors = []
-    for value in [*values][:MAX_AUTHORS]:
-        last, *given = (part.strip() for part in value[: sanitize.NAME_CHARS].split(","))
-        authors.append(sanitize.one_line(" ".join([*given[:1], last, *given[1:]])))
+    first = [*values][:MAX_AUTHORS]
+    authors = (sanitize.one_line(given_name_first(value[: sanitize.NAME_CHARS])) for value in first)
     return tuple(filter(None, authors))
 
 

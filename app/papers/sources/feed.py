@@ -95,6 +95,16 @@ def _parse_entries(text: str) -> list[Any]:
     return list(parsed.entries)
 
 
+def _names(entry: Any) -> list[str]:
+    """Return the authors' names. A single element may be one name, "Tanaka, Mei", or several names."""
+    names = [name for person in entry.get("authors", ()) if (name := person.get("name"))]
+    if len(names) != 1:
+        return names
+    parts = names[0].split(",")
+    is_name = len(parts) == 2 and any(len(part.split()) == 1 for part in parts)
+    return names if is_name else parts
+
+
 def _record(number: int, entry: Any, day: date | None) -> PaperRecord | Rejection:
     if entry is None:
         return Rejection(BROKEN_ENTRY, number)
@@ -107,9 +117,7 @@ def _record(number: int, entry: Any, day: date | None) -> PaperRecord | Rejectio
         doi = next(filter(None, map(identifiers.doi, _links(entry))), "")
         id_of_doi = identifiers.arxiv_id_of_doi(doi)
         arxiv_id = arxiv_id or id_of_doi
-        people = sanitize.names([person.get("name") for person in entry.get("authors", ())])
-        if len(people) == 1:  # one comma-joined string
-            people = tuple(name for part in people[0].split(",") if (name := part.strip()))
+        people = sanitize.authors(_names(entry))
         # dict.get avoids feedparser's lookup, which replaces a missing date with the other date and warns.
         moment = dict.get(entry, "published_parsed") or dict.get(entry, "updated_parsed") or (0, 0, 0)
         parsed_day = dates.utc_day("{:04}-{:02}-{:02}".format(*moment[:3]))

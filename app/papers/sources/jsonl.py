@@ -40,7 +40,7 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
         row, day = _from_dump(row), None
     doi = identifiers.doi(row.get("doi"))
     arxiv_id, version = identifiers.arxiv_id(row.get("arxiv_id") or row.get("id"))
-    people = sanitize.names(row.get("authors"))
+    people = sanitize.authors(row.get("authors"))
     return PaperRecord(
         title=title,
         arxiv_id=arxiv_id or identifiers.arxiv_id_of_doi(doi),

@@ -31,6 +31,32 @@ def test_markup_and_dates() -> None:
     assert second.listed_on == DAY, "an entry without a date is of the day it was read"
 
 
+@pytest.mark.parametrize(
+    ("creators", "authors"),
+    [
+        (["Müller, Anna", "Smith, Ben"], ("Anna Müller", "Ben Smith")),
+        (["Müller, Anna"], ("Anna Müller",)),
+        (["van der Berg, Anna"], ("Anna van der Berg",)),
+        (["Anna Müller, Ben Smith"], ("Anna Müller", "Ben Smith")),
+        (["King, Martin Luther, Jr.", "Ben Smith"], ("Martin Luther King Jr.", "Ben Smith")),
+        (["Anna"], ("Anna",)),
+    ],
+)
+def test_given_names_come_first(creators: list[str], authors: tuple[str, ...]) -> None:
+    """Repositories such as DSpace put the family name first. A single element may contain several names."""
+    elements = "".join(f"<dc:creator>{name}</dc:creator>" for name in creators)
+    text = responses.RSS.replace("<dc:creator>Mei Tanaka, Olu Adeyemi</dc:creator>", elements)
+    assert feed.parse(text, DAY).records[0].authors == authors
+
+
+def test_long_list_of_names_in_one_element() -> None:
+    """All names are read, although a name is cut to NAME_CHARS characters."""
+    names = [f"Mei Tanaka {number}" for number in range(60)]
+    text = responses.RSS.replace("Mei Tanaka, Olu Adeyemi", ", ".join(names))
+    (first, _) = feed.parse(text, DAY).records
+    assert (first.authors, first.author_count) == (tuple(names), 60)
+
+
 def test_arxiv_replacements_are_not_listings() -> None:
     """arXiv's RSS marks them, too."""
     text = responses.feed(responses.feed_entry(), responses.feed_entry("2611.00002v2", announced="replace"))

@@ -31,6 +31,11 @@ def test_invalid_lines_are_rejected_with_their_number() -> None:
     assert parsed.rows == 5
 
 
+def test_given_names_come_first() -> None:
+    [record] = jsonl.parse(json.dumps(ROW | {"authors": ["Müller, Anna", "Mei Tanaka"]})).records
+    assert record.authors == ("Anna Müller", "Mei Tanaka")
+
+
 def test_containers() -> None:
     """All containers give the same records."""
     for text in (json.dumps([ROW]), json.dumps({"papers": [ROW]}), json.dumps(ROW), json.dumps(ROW) + "\n"):
