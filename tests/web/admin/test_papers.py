@@ -74,6 +74,31 @@ def test_page_lists_digests_with_the_paper(
     assert sign_in().get("/admin/papers/99").status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("authors", "count", "line"),
+    [
+        ([], 0, "–"),
+        ([], 3, "3 authors"),
+        (["Mei", "Bo"], 2, "Mei, Bo"),
+        (["Mei", "Bo"], 5, "Mei, Bo and 3 more"),
+        (["Mei"] * 30, 30, ", ".join(["Mei"] * 20) + " and 10 more"),
+    ],
+)
+def test_page_counts_unnamed_authors(
+    app: Application,
+    sign_in: Callable[..., Desk],
+    papers: list[int],
+    authors: list[str],
+    count: int,
+    line: str,
+) -> None:
+    with app.db.write() as session:
+        row = session.get_one(Paper, papers[0])
+        row.authors, row.author_count = authors, count
+    page = sign_in().get(f"/admin/papers/{papers[0]}").text
+    assert f"<dt>Authors</dt><dd>{line}</dd>" in page
+
+
 def test_edit_changes_only_what_was_changed(
     app: Application, sign_in: Callable[..., Desk], papers: list[int]
 ) -> None:

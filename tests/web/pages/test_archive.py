@@ -194,6 +194,12 @@ def test_long_author_lists_are_collapsed(app: Application, client: TestClient) -
     assert "<details>" not in page
 
 
+@pytest.mark.parametrize(("count", "line"), [(1, "1 author"), (3, "3 authors")])
+def test_unnamed_authors_are_counted(app: Application, client: TestClient, count: int, line: str) -> None:
+    (number,) = add_numbered_papers(app, record(1, author_count=count))
+    assert f"<p>{line}</p>" in client.get(f"/paper/{number}").text
+
+
 def test_author_and_category_links(app: Application, client: TestClient) -> None:
     """Test names with quotes, categories with spaces, and names that cannot be searched for."""
     authors = ("Ada “Countess” Lovelace", 'Alan "T" Turing', "„García“, José", "…", "x" * 400)
