@@ -39,6 +39,7 @@ sample        the recorded responses that the demo and the doctor read
 
 from __future__ import annotations
 
+import importlib.metadata
 from typing import Annotated
 
 import typer
@@ -112,6 +113,23 @@ cli.add_typer(model.models, name="model")
 cli.add_typer(suppressions.suppressions, name="suppressions")
 cli.add_typer(keys.keys, name="key")
 cli.add_typer(webhooks.webhooks, name="webhooks")
+
+
+def print_version(requested: bool) -> None:
+    """Print the installed release and exit if it is requested."""
+    if requested:
+        typer.echo(f"paperboy {importlib.metadata.version('paperboy')}")
+        raise typer.Exit
+
+
+@cli.callback()
+def set_options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=print_version, help="Print the release and exit."),
+    ] = False,
+) -> None:
+    """Declare the options that precede a command."""
 
 
 @cli.command("demo")

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -841,6 +842,13 @@ def test_stopped_import_says_how_to_continue(
     assert "Stopped after 2 of 5 rows." in stopped.stderr
     report = parse_output(run("subscribers", "import", str(file), "--json", code=1))
     assert (report["added"], report["rejected"], report["complete"]) == (3, 2, True)
+
+
+def test_version(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It needs no valid settings."""
+    monkeypatch.setenv("PAPERBOY_BASE_URL", "not a URL")
+    version = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["version"]
+    assert run("--version").stdout == f"paperboy {version}\n"
 
 
 def test_import_detects_semicolons(run: Run, tmp_path: Path) -> None:
