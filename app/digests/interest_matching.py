@@ -19,6 +19,7 @@ from app.errors import InvalidInterest
 from app.relevance import matching, query_language, reasons, search_offers, suggestions, translations
 from app.relevance.match_index_cache import IndexCache
 from app.relevance.model import RelevanceModel
+from app.relevance.query_language import FilterField
 from app.relevance.suggestions import InterestHint
 from app.types import CardReason, Interest, PaperView
 
@@ -140,9 +141,11 @@ class InterestMatcher:
         hint = suggestions.hint_from_text(text, read)
         query = query_language.parse(read or text)
         filters, has_no_field = self._index.filters, self.absent_fields_note(text)
-        if missing_categories := tuple(filters.missing_categories(query)):
+        if missing_categories := filters.missing_categories(query):
+            typed = query_language.typed_values(query.text, FilterField.CATEGORY)
+            missing_as_typed = tuple(typed.get(name, name) for name in missing_categories)
             frequent = tuple(filters.frequent_categories)
-            return replace(hint, missing_categories=missing_categories, categories=frequent)
+            return replace(hint, missing_categories=missing_as_typed, categories=frequent)
         matched = len(self.papers_above_floor(text))
         if (read or not matched) and (author := self._author_query(text, matched)):
             return replace(hint, by_author=author)

@@ -131,6 +131,11 @@ class _Part(NamedTuple):
     def text(self) -> str:
         return self.quoted or self.bare
 
+    @property
+    def value(self) -> str:
+        """Return the value of a filter in lower case, without accents and punctuation around it."""
+        return fold_accents(" ".join(self.text.casefold().split()).strip(_VALUE_PUNCTUATION))
+
 
 @dataclass(slots=True)
 class _QueryBuilder:
@@ -146,10 +151,9 @@ class _QueryBuilder:
     def add(self, part: _Part) -> None:
         """Add a part to its field, ignoring punctuation."""
         if part.field:
-            value = " ".join(part.text.casefold().split()).strip(_VALUE_PUNCTUATION)
-            if WORD.search(value):
+            if WORD.search(part.value):
                 values = self.excluded if part.minus else self.required
-                values[FilterField(part.field.lower())].append(fold_accents(value))
+                values[FilterField(part.field.lower())].append(part.value)
             return
         stems = tuple(token.stem for token in tokenize(part.text))
         if not stems or _EMPTY_FILTER.fullmatch(part.bare):
@@ -411,6 +415,12 @@ def describe(text: str) -> str:
         return text
     values = dict.fromkeys(part.text.strip(_VALUE_PUNCTUATION) for part in parts)
     return f"{_DESCRIPTIONS[FilterField(name)]} {_listed(values, 'or')}"
+
+
+def typed_values(text: str, name: FilterField) -> dict[str, str]:
+    """Return the values of a filter as they are typed in an interest, keyed by those in its `Query`."""
+    parts = (part for part in _split_into_parts(normalize(text)) if part.field.lower() == name)
+    return {part.value: part.text.strip(_VALUE_PUNCTUATION) for part in parts}
 
 
 def filter_names(conjunction: str) -> str:

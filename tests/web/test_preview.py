@@ -225,6 +225,7 @@ def test_missing_category_is_named_with_others(app: Application, client: TestCli
     assert "No recent paper is in the category <q>robotics</q>. The most frequent categories: <code>cat:" in (
         fragment
     )
+    assert "in the category <q>cs.DL</q>, <q>cs.Óx</q>." in preview_fragment(client, 'cat:"cs.DL," cat:cs.Óx')
 
 
 @pytest.mark.usefixtures("sample_papers")
