@@ -133,6 +133,25 @@ def test_edition_takes_three_lines_on_a_phone(live_server: Live, page: Page, key
 
 
 @pytest.mark.once
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("width", [360, 1280])
+def test_kind_of_a_source_is_not_cut(live_server: Live, page: Page, key: str, width: int) -> None:
+    """The list is wide enough for the kind that is selected at first."""
+    sign_in_by_keyboard(page, live_server, key)
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"{live_server.url}/admin/sources")
+    actual, needed = page.get_by_label("Kind", exact=True).evaluate(
+        """list => {
+            const actual = list.offsetWidth;
+            list.replaceChildren(list.selectedOptions[0]);
+            list.style.width = "max-content";
+            return [actual, list.offsetWidth];
+        }"""
+    )
+    assert actual >= needed
+
+
+@pytest.mark.once
 @pytest.mark.timeout(300)
 def test_admin_pages_are_accessible(live_server: Live, page: Page, key: str) -> None:
     """An operator signs in and finds each page by keyboard. axe-core finds no problem."""
