@@ -53,6 +53,7 @@ PURE = (
     "papers.bylines",
     "papers.field_precedence",
     "papers.picture_encoding",
+    "papers.record_days",
     "papers.sources.allowed_addresses",
     "papers.sources.calendar",
     "papers.sources.content_decoding",

@@ -16,7 +16,7 @@ from app import clock, pipeline
 from app.application import Application
 from app.cli import output
 from app.papers import poll_schedule, source_registry
-from app.papers.ingest import latest_listing_day
+from app.papers.record_days import latest_listing_day
 from app.papers.sources.source_types import SOURCE_TYPES
 from app.storage import audit_log
 from app.types import IngestSummary, SourceKind

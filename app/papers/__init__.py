@@ -10,6 +10,7 @@ source_trial          try a source before it is added, without storing anything
 polling               poll the sources that are due, read files, store their papers
 rechecking            query the sources again about papers that were sent or liked
 ingest                records → new, merged, changed, unchanged or rejected rows
+record_days           PURE: correct days in the future, and those of feeds that are read again
 stored_rows           the stored rows that a batch of records may change, by arXiv id, DOI and title
 duplicate_candidates  find stored papers that new records may duplicate, before the archive is locked
 dedupe                PURE: decide whether two records are the same paper

@@ -11,15 +11,23 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, time, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time, timedelta
 from functools import partial
 from typing import Any
 
 from sqlalchemy.exc import OperationalError, StatementError
 from sqlmodel import Session
 
-from app.papers import dedupe, duplicate_candidates, field_precedence, merging, stored_fields, vote_history
+from app.papers import (
+    dedupe,
+    duplicate_candidates,
+    field_precedence,
+    merging,
+    record_days,
+    stored_fields,
+    vote_history,
+)
 from app.papers.duplicate_candidates import (
     MAX_SAME_TITLE,
     DuplicateCandidates,
@@ -57,11 +65,6 @@ def store(
     return summary.with_origin(origin)
 
 
-def latest_listing_day(now: datetime) -> date:
-    """Return the latest day that is believed: tomorrow, because it may be tomorrow where the source is."""
-    return now.date() + timedelta(days=1)
-
-
 def find_existing(
     session: Session, source: Source, parsed: ParseResult, now: datetime
 ) -> list[tuple[PaperRecord, int | None]]:
@@ -74,7 +77,7 @@ def find_existing(
         batch = _Batch(session, source, now, True, duplicate_candidates.find(session, rows))
         batch.load(rows)
         matches += [
-            (batch.with_real_listing(record), batch.find_paper(number, record)) for number, record in rows
+            (batch.with_corrected_days(record), batch.find_paper(number, record)) for number, record in rows
         ]
     return matches
 
@@ -165,7 +168,7 @@ class _Batch:
     def store(self, rows: Sequence[Row]) -> IngestSummary:
         """Load the rows that the records may change, and store the records."""
         self.load(rows)
-        rows = [(number, self.with_real_listing(record)) for number, record in rows]
+        rows = [(number, self.with_corrected_days(record)) for number, record in rows]
         plain, others = self._separate(rows)
         summary = self._insert(plain)
         summary += sum((self._store_one(*row) for row in others), IngestSummary(rows=len(others)))
@@ -179,23 +182,10 @@ class _Batch:
         self.stored = StoredRows(self.session, self.source)
         self.stored.load([record for _, record in rows], near)
 
-    def with_real_listing(self, record: PaperRecord) -> PaperRecord:
-        """Return a record without days later than tomorrow, and with one listing day per paper of a feed.
-
-        Journals, for example, name the month of an issue, and some feeds name no day. Instead, use the first
-        day on which the source listed the paper, which is today if the paper is new to the source. Later
-        polls of a feed keep this day, because a feed names one day per entry.
-        """
-        today, latest = self.now.date(), latest_listing_day(self.now)
-        day, as_of = record.listed_on, record.as_of
+    def with_corrected_days(self, record: PaperRecord) -> PaperRecord:
+        """Return a record with the days that are stored."""
         is_polled_feed = self.polled and self.source.kind is SourceKind.FEED
-        if day and (is_polled_feed or day > latest):
-            row = self.stored.find(record)
-            days = [day, *(self.stored.listing_days(row) if row else ())]
-            day = min((day for day in days if day <= latest), default=today)
-        if as_of and as_of > latest:
-            as_of = day or today
-        return replace(record, listed_on=day, as_of=as_of)
+        return record_days.correct(record, self.now, self.stored.listing_days, is_polled_feed=is_polled_feed)
 
     def find_paper(self, number: int, record: PaperRecord) -> int | None:
         """Return the id of the stored paper that a record belongs to, or None if the paper is new."""

@@ -88,9 +88,10 @@ class StoredRows:
         listed = {paper_id for paper_id, _ in self.listings} | self.votes.keys()
         return min(same, key=lambda row: row.id not in listed, default=None)
 
-    def listing_days(self, paper: Paper) -> list[date]:
-        """Return the days on which the source listed a row."""
-        return [day for paper_id, day in self.listings if paper_id == paper.id]
+    def listing_days(self, record: PaperRecord) -> list[date]:
+        """Return the days on which the source has listed the row to which a record belongs."""
+        row = self.find(record)
+        return [day for paper_id, day in self.listings if row and paper_id == row.id]
 
     def rows_without_id(self, record: PaperRecord) -> list[Paper]:
         """Return the rows that have the record's title but no id."""
