@@ -79,6 +79,7 @@ class Worker:
 
     def __init__(self, app: Application) -> None:
         self._app, self._loop = app, asyncio.new_event_loop()
+        self._loop.set_exception_handler(self._log_unless_outage)
         self._loop.set_default_executor(ThreadPoolExecutor(len(Lane) + UPKEEP_JOBS, "job"))
         self._connector = _connector(app.db.url)
         self._engines = {lane: procrastinate.App(connector=self._connector) for lane in Lane}
@@ -214,6 +215,15 @@ class Worker:
             return True
         self._note_error(error)
         return False
+
+    def _log_unless_outage(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log an error of a task that nothing awaits, such as procrastinate's tasks that run the jobs.
+
+        If the connection was lost while the end of a job was being recorded, `_retry_lost_jobs` logs that.
+        """
+        error = context.get("exception")
+        if not (isinstance(error, (ConnectorException, PostgresError)) and _is_outage(error)):
+            loop.default_exception_handler(context)
 
     def _note_error(self, error: Exception) -> None:
         """Log once that the database is unreachable. Log every other database error."""

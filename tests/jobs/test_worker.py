@@ -18,6 +18,7 @@ import pytest
 import structlog
 from procrastinate import PsycopgConnector
 from procrastinate.exceptions import ConnectorException
+from procrastinate.jobs import Job as StoredJob
 from procrastinate.manager import JobManager
 from psycopg_pool import AsyncConnectionPool
 from sqlalchemy import text
@@ -317,6 +318,35 @@ def test_job_that_was_lost_is_run_once_more(
         wait_until(lambda: calls)
         wait_until(lambda: statuses_of(app) == [])
     assert calls == [1]
+
+
+def test_connection_lost_while_an_end_is_recorded(
+    build: Callable[[], Application],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    calls: list[int],
+) -> None:
+    """The job is retried with one warning. asyncio does not log a traceback of procrastinate's task."""
+    real, lost = JobManager.finish_job, list[str]()
+
+    async def lose_once(manager: JobManager, job: StoredJob, *arguments: Any, **options: Any) -> None:
+        if not lost:
+            lost.append(job.task_name)
+            raise ConnectorException from psycopg.OperationalError("the connection is closed")
+        await real(manager, job, *arguments, **options)
+
+    monkeypatch.setattr(JobManager, "finish_job", lose_once)
+    app = build()
+    with structlog.testing.capture_logs() as logged, worker.running(app) as started:
+        started.defer("<lambda>")
+        wait_until(lambda: len(calls) == 2)
+        wait_until(lambda: statuses_of(app) == [])
+    del started
+    gc.collect()
+    assert [each["event"] for each in logged if each["log_level"] == "warning"] == [
+        "a job was lost with its connection; retrying it"
+    ]
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 def test_job_that_takes_long_is_not_lost(
