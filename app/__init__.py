@@ -70,6 +70,7 @@ Where to find limits, weights and intervals:
     papers on the front page                    web/pages/home.py
     papers in a pasted or uploaded list         papers/bibliography/limits.py
     the facts on a card, and their order        mail/card_facts.py
+    how much disk space must be free            doctor/disk_space.py
     the subject, the titles in the preview text mail/subject_and_preview.py
     how long texts on a card may be             mail/text_limits.py
     how many authors a card names               papers/bylines.py
@@ -80,7 +81,8 @@ Where to find limits, weights and intervals:
     how many interests a subscriber may have    settings.py
     a new subscriber's defaults                 settings.py, types.py (DEFAULT_MIN_PAPERS)
     notes in a digest                           digests/notes.py
-    headings of sections                        digests/section_headings.py, types.py (BEYOND_…_HEADING)
+    how long a paper gets updates (WINDOW)      papers/rechecking.py
+    headings of sections                        mail/section_headings.py
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
     connections, and messages per connection    settings.py, delivery/mail_providers.py
     when an email is sent again (EMAILS)        storage/retry_delays.py

@@ -302,16 +302,13 @@ class DigestItem:
     marks: Marks | None = None  # None if the reason is given in words
 
 
-BEYOND_INTERESTS_HEADING = "Trending beyond your interests"
-
-
 @dataclass(frozen=True, slots=True)
 class Section:
     """The items under one interest or, if `interest` is empty, items that match no interest."""
 
     interest: str
     picks: tuple[DigestItem, ...]
-    # Only if `interest` is empty. If this is empty, too, the heading is BEYOND_INTERESTS_HEADING.
+    # Only if `interest` is empty. If this is empty, too, the items trend beyond the interests.
     heading: str = ""
     scores: tuple[float, ...] = ()  # of the items, for this subscriber; empty if all scores are 0
 

@@ -15,7 +15,7 @@ from app.digests.explanation_text import format_score, list_scores
 from app.digests.explanation_types import Explanation, InterestMatch
 from app.relevance import scoring
 from app.storage.models import Event, Subscriber, SubscriberState, Suppression
-from app.subscribers import event_names
+from app.subscribers import event_labels
 from app.types import Skip
 
 MAILS_SHOWN, EVENTS_SHOWN = 20, 10
@@ -146,8 +146,8 @@ def print_history(subscriber: str, *, as_json: bool) -> None:
 
 
 def _describe_event(event: Event) -> tuple[str, str, str]:
-    detail = event_names.name_detail(event.kind, event.detail)
-    return output.format_time(event.at), event_names.name_event(event.kind), detail
+    detail = event_labels.name_detail(event.kind, event.detail)
+    return output.format_time(event.at), event_labels.name_event(event.kind), detail
 
 
 def _obstacle(row: Subscriber, suppressed: Suppression | None) -> str:

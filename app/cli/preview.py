@@ -11,10 +11,11 @@ from rich.padding import Padding
 
 from app import clock, pipeline, subscribers
 from app.cli import output
+from app.mail import section_headings
 from app.relevance import suggestions
 from app.subscribers import Preferences
 from app.text.in_words import count_of_recent, sentence
-from app.types import BEYOND_INTERESTS_HEADING, DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Digest, Interest, Skip
+from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Digest, Interest, Skip
 
 
 def preview(
@@ -60,7 +61,7 @@ def preview(
 def print_digest(digest: Digest) -> None:
     console = output.out()
     for section in digest.sections:
-        heading = section.interest or section.heading or BEYOND_INTERESTS_HEADING
+        heading = section.interest or section.heading or section_headings.BEYOND_INTERESTS
         console.print(f"\n[bold]{output.escaped(heading)}[/]")
         for item in section.picks:
             console.print(f"\n  [bold]{output.escaped(item.title)}[/]")

@@ -18,7 +18,7 @@ from app.digests import reconciliation
 from app.errors import InvalidInput, NotFound
 from app.storage import audit_log
 from app.storage.models import SendingPause
-from app.subscribers import event_names
+from app.subscribers import event_labels
 from app.text.in_words import count_of, sentence
 from app.types import MailKind
 
@@ -120,7 +120,7 @@ def show_notices(
     cells = [
         (
             output.format_time(each.at),
-            event_names.name_event(each.kind),
+            event_labels.name_event(each.kind),
             each.subscriber_id,
             each.email or "erased",
             each.detail,

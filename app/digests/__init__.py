@@ -9,7 +9,6 @@ too_few_papers    PURE: decide whether a digest with too few papers is held back
 selection         PURE: select papers: quotas, the best of each interest, diversity by MMR
 paper_updates     find updates on papers that subscribers were sent or liked
 notes             PURE: the notes of a digest, such as why none was sent
-section_headings  PURE: the headings of the sections that do not belong to an interest
 compose           PURE: compose sections, notes and cards, or a skip with its reason
 explanation       explain why a subscriber was or was not sent a paper
 explanation_types the types that make up an explanation

@@ -10,9 +10,10 @@ import itertools
 
 import numpy as np
 
-from app.digests import notes, section_headings, selection, too_few_papers
+from app.digests import notes, selection, too_few_papers
 from app.digests.ranking import CandidatePool, Ranked
 from app.digests.selection import BY_PROFILE, SelectedPaper, Selection
+from app.mail import section_headings
 from app.papers import bylines
 from app.relevance import reasons
 from app.text import summarizer

@@ -18,7 +18,7 @@ from app.digests.explanation_types import (
 )
 from app.digests.selection import SelectionOutcome
 from app.storage.models import DeliveryState, SubscriberState
-from app.subscribers import event_names
+from app.subscribers import event_labels
 from app.text.in_words import count_of
 
 NEAR_DUPLICATE = 0.5  # at this similarity or above, two papers are described as saying much the same
@@ -64,7 +64,7 @@ def describe_changes(changes: Sequence[PreferenceChange], explained_at: datetime
     """
     if changes:
         names = dict.fromkeys(name for change in changes for name in change.preferences)
-        named = [event_names.name_preferences(names)] if names else []
+        named = [event_labels.name_preferences(names)] if names else []
         named += ["all of them, by a new sign-up"] if any(not each.preferences for each in changes) else []
         first = f"first at {changes[0].at:%Y-%m-%d %H:%M} UTC"
         since = f"{explained_at:%Y-%m-%d %H:%M} UTC"

@@ -16,7 +16,8 @@ from sqlmodel import Session
 from app.delivery import ledger
 from app.digests.builder import DigestRequest
 from app.papers import updated_papers
-from app.papers.updated_papers import WINDOW, UpdatedPaper
+from app.papers.rechecking import WINDOW
+from app.papers.updated_papers import UpdatedPaper
 from app.types import PaperUpdate, UpdateKind
 
 MARGIN = timedelta(days=1)  # a digest may be dated slightly before the updates in it

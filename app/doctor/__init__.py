@@ -7,6 +7,7 @@ file_permissions  folders that we cannot write to, files that other users can re
 dkim_keys         DKIM keys: permissions, length, and the DNS records that publish them
 service_state     the database and its records: sources, jobs, late digests, pauses, keys, models
 bounces           the mailbox, folder or webhook through which bounce notices arrive
+disk_space        the free space on the disk
 relay             the relay: its extensions, TLS and size limit
 dns_records       the MX, SPF, DMARC, PTR, MTA-STS and TLS-RPT records
 dns_lookup        DNS queries with a deadline; a parser for the tag=value lists of DKIM and DMARC records

@@ -19,7 +19,7 @@ from app.errors import InvalidInput
 from app.papers import listing_days, source_registry
 from app.storage import job_runs, locks
 from app.storage.models import SubscriberState
-from app.subscribers import event_names
+from app.subscribers import event_labels
 from app.text.in_words import count_of
 from app.types import OperatorReport, ReportSection
 
@@ -113,7 +113,7 @@ def _subscribers(session: Session, since: datetime, until: datetime) -> Iterable
     now = ", ".join(f"{states[state]} {state}" for state in SubscriberState if states[state]) or "none"
     yield f"Now: {now}."
     changes = subscribers.count_changes(session, since, until)
-    happened = [f"{number} {event_names.name_event(kind)}" for kind, number in changes.items() if number]
+    happened = [f"{number} {event_labels.name_event(kind)}" for kind, number in changes.items() if number]
     yield f"Changes: {', '.join(happened) or 'none'}."
 
 

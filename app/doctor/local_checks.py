@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from app.application import Application
-from app.doctor import bounces, configuration, service_state
+from app.doctor import bounces, configuration, disk_space, service_state
 from app.doctor.findings import Finding
 from app.relevance import model_store
 from app.settings import Settings
@@ -22,7 +22,7 @@ def service_checks(
     """Return the checks of the service's records in the database, and of the disk."""
     return {
         "database": lambda: service_state.check(db, models, now),
-        "disk": lambda: service_state.check_disk(db, Path(settings.journal_dir)),
+        "disk": lambda: disk_space.check(db, Path(settings.journal_dir)),
         "warm-up": lambda: service_state.check_warm_up(db, settings, now),
     }
 

@@ -6,11 +6,9 @@ The records include sources, jobs, late digests, the ledger, pauses, keys, webho
 from __future__ import annotations
 
 import shlex
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, select
@@ -33,7 +31,6 @@ LATE = timedelta(minutes=5)  # the schedule runs every minute
 EXPIRES_SOON = timedelta(days=30)
 RECENT_EDITIONS = timedelta(days=7)
 STALE = timedelta(days=3)  # longer than a weekend, when sources publish nothing
-LOW_SPACE, NO_SPACE = 2_000_000_000, 200_000_000  # bytes
 
 
 def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterator[Finding]:
@@ -208,22 +205,6 @@ def check_warm_up(db: Database, settings: Settings, now: datetime) -> Iterator[F
         yield warning("warm-up", status.describe(), fix)
     elif status:
         yield ok("warm-up", status.describe())
-
-
-def check_disk(db: Database, journals: Path) -> Iterator[Finding]:
-    """Check the free disk space for the journals and for an SQLite database."""
-    folders = {journals}
-    if db.url.get_backend_name() == "sqlite" and db.url.database:
-        folders.add(Path(db.url.database).parent)
-    existing = [(shutil.disk_usage(folder).free, folder) for folder in folders if folder.is_dir()]
-    if existing:
-        free, folder = min(existing)
-        message = f"{free / 1e9:.1f} GB are free in {folder}"
-        fix = "free disk space, or lower PAPERBOY_RETENTION_DAYS: with a full disk, no mail is sent"
-        if free < LOW_SPACE:
-            yield (error if free < NO_SPACE else warning)("disk", message, fix)
-        else:
-            yield ok("disk", message)
 
 
 def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:

@@ -1,7 +1,8 @@
 """Turn mail requests into signed messages.
 
 render               render the subject, text and HTML of a message from templates
-card_facts           PURE: the line of facts on a card: votes, organisation, authors, …
+card_facts           PURE: the line of facts on a card (votes, organisation, authors, …) and its links
+section_headings     PURE: the headings of the sections that do not belong to an interest
 text_limits          PURE: clean and shorten a paper's texts, so that Gmail does not clip the digest
 marked_words         PURE: mark the words of a title and a summary that match
 subject_and_preview  PURE: write the subject and the preview text of a digest

@@ -1,4 +1,7 @@
-"""PURE. Format the facts on a card, in this order: votes, people, date, submitter, trend, comments, stars."""
+"""PURE. Format the facts on a card, and label its links.
+
+The order of the facts is: votes, people, date, submitter, trend, comments, stars.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,12 @@ def below_title(item: DigestItem, is_lead: bool) -> str:
     # The first comment is usually by the person who submitted the paper.
     comments = count_of(item.comments, "comment") if item.comments > 1 else ""
     return " · ".join(filter(None, (votes, *people, published, submitter, item.trend_note, comments)))
+
+
+def links(item: DigestItem) -> list[tuple[str, str]]:
+    """Return the labels and URLs of the links to the PDF and to the code or, without code, to the project."""
+    code = ("Code", item.code_url) if item.code_url else ("Project", item.project_url)
+    return [(label, url) for label, url in (("PDF", item.pdf_url), code) if url]
 
 
 def stars(item: DigestItem) -> str:

@@ -23,7 +23,7 @@ from markupsafe import Markup, escape
 
 from app.errors import DeliveryError
 from app.links import DIGEST_ACTIONS, LinkSigner, Purpose, lifetime_in_words
-from app.mail import bulk_headers, card_facts, marked_words, subject_and_preview
+from app.mail import bulk_headers, card_facts, marked_words, section_headings, subject_and_preview
 from app.mail.subject_and_preview import in_preview, preview_reason, preview_title
 from app.mail.text_limits import (
     LIMIT_STEPS,
@@ -42,7 +42,6 @@ from app.text.direction import is_rtl, with_ltr_mark
 from app.text.in_words import count_of, count_of_recent
 from app.text.wrapping import wrap
 from app.types import (
-    BEYOND_INTERESTS_HEADING,
     Digest,
     DigestItem,
     MailKind,
@@ -188,15 +187,14 @@ class Renderer:
 
     def heading(self, interest: str, heading: str) -> Fragment:
         """Return the heading of a section."""
-        words = describe(safe_line(interest)) or safe_line(heading) or BEYOND_INTERESTS_HEADING
+        words = describe(safe_line(interest)) or safe_line(heading) or section_headings.BEYOND_INTERESTS
         html, text = self._both("digest/section", {"heading": words})
         return Fragment(Markup(html + "\n"), f"\n\n{text}\n")  # noqa: S704 - the output of a template
 
     def card(self, card: DigestCard, feedback_links: Mapping[str, str]) -> Fragment:
         """Return a card whose item is from `fit_to_limits`, with links from `LinkSigner.feedback_links`."""
         item = card.item
-        code = ("Code", item.code_url) if item.code_url else ("Project", item.project_url)
-        links = [(name, url) for name, url in (("PDF", item.pdf_url), code) if url]
+        links = card_facts.links(item)
         stars = card_facts.stars(item)
         values: dict[str, Any] = {
             "item": item,

@@ -19,7 +19,6 @@ from app.errors import SourceError, Stopping
 from app.papers import canonical_rows, ingest, poll_schedule, polling
 from app.papers.polling import PollContext
 from app.papers.sources import arxiv, deadlines, http_client, huggingface
-from app.papers.updated_papers import WINDOW
 from app.storage import job_runs, locks
 from app.storage.models import FeedbackRow, Paper, PaperSnapshot, Source
 from app.types import IngestSummary, ParseResult, SourceKind
@@ -27,6 +26,7 @@ from app.types import IngestSummary, ParseResult, SourceKind
 JOB = "recheck"
 MAX_ARXIV_PAPERS = 10_000  # a hundred requests, which take about six minutes
 MAX_LIKED_PAPERS = 200  # well below Hugging Face's limit of 500 requests in five minutes
+WINDOW = timedelta(days=60)  # papers that were sent or liked earlier get no updates
 DEADLINE = timedelta(minutes=20)  # for one source
 LEASE = DEADLINE + timedelta(minutes=5)
 BUSY = "another process is polling this source"

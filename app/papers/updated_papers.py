@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from typing import NamedTuple
 
 from sqlmodel import Session, col, select
@@ -11,8 +11,6 @@ from sqlmodel import Session, col, select
 from app.papers.paper_views import page_url
 from app.storage.database import in_array
 from app.storage.models import Paper, PaperSnapshot
-
-WINDOW = timedelta(days=60)  # papers that were sent or liked earlier get no updates
 
 
 class UpdatedPaper(NamedTuple):

@@ -18,7 +18,7 @@ csv_format        columns, cells and rows of the CSV files
 bulk              add many subscribers in one transaction
 repository        find, list and lock rows, set the next due date, enqueue service emails
 event_log         record events for operators and webhooks, count them, compute earlier states
-event_names       PURE: name events and changed preferences in the words of the preferences page
+event_labels      PURE: name events and changed preferences in the words of the preferences page
 schedule          PURE: when a subscriber's digests are due, in their time zone
 """
 

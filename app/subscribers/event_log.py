@@ -1,6 +1,6 @@
 """Record the events of subscribers, count them, and compute earlier states from them.
 
-`event_names` names the kinds of events for operators.
+`event_labels` holds the labels of the kinds of events.
 """
 
 from __future__ import annotations

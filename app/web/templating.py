@@ -22,16 +22,16 @@ from starlette.types import Scope
 
 from app import subscribers
 from app.digests.explanation_text import format_score
-from app.mail import marked_words
+from app.mail import marked_words, section_headings
 from app.mail.marked_words import MarkedTexts
 from app.papers import bibliography
 from app.relevance import query_language
 from app.settings import Settings
 from app.storage.database import ROOT
 from app.storage.models import Delivery, DeliveryState
-from app.subscribers import event_names
+from app.subscribers import event_labels
 from app.text.in_words import count_of, count_of_recent, format_counts, sentence
-from app.types import BEYOND_INTERESTS_HEADING, DigestItem
+from app.types import DigestItem
 
 STATIC = Path(__file__).parent / "static"
 _INDENTED = re.compile(r"^[ \t]+", re.MULTILINE)
@@ -58,7 +58,7 @@ def environment(settings: Settings) -> Environment:
     templates.globals.update(
         site=settings,
         asset=_fingerprinted(),
-        beyond_interests=BEYOND_INTERESTS_HEADING,
+        beyond_interests=section_headings.BEYOND_INTERESTS,
         count_of_recent=count_of_recent,
         filter_examples=[*query_language.FILTER_EXAMPLES.values()],
         query_for=query_language.query_for,
@@ -74,8 +74,8 @@ def environment(settings: Settings) -> Environment:
         local_day=local_day,
         describe_outcome=describe_outcome,
         unicode_domain=subscribers.unicode_domain,
-        name_event=event_names.name_event,
-        name_detail=event_names.name_detail,
+        name_event=event_labels.name_event,
+        name_detail=event_labels.name_detail,
         describe_query=query_language.describe,
         mark_title=mark_title,
         parse_day=parse_day,

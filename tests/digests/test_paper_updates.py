@@ -14,7 +14,7 @@ from app.digests import paper_updates, planning
 from app.digests.builder import DigestBuilder
 from app.digests.operator_changes import Editor
 from app.papers import ingest, merging
-from app.papers.updated_papers import WINDOW
+from app.papers.rechecking import WINDOW
 from app.storage.models import (
     Delivery,
     DeliveryState,

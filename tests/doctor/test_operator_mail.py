@@ -14,7 +14,7 @@ from sqlmodel import select
 from app import main, pipeline
 from app.application import Application
 from app.delivery import ledger
-from app.doctor import alerts, daily_report, operator_mail, service_state
+from app.doctor import alerts, daily_report, disk_space, operator_mail, service_state
 from app.errors import DeliveryError
 from app.papers import silent_sources, source_registry
 from app.settings import Settings
@@ -255,7 +255,7 @@ def test_weekends_are_not_silent(days: int, is_silent: bool) -> None:
 
 def test_disk(app: Application, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It is an error before the disk is full."""
-    assert len(list(service_state.check_disk(app.db, tmp_path))) == 1
+    assert len(list(disk_space.check(app.db, tmp_path))) == 1
     for free, level in ((10**12, "ok"), (10**9, "warning"), (10**8, "error")):
         monkeypatch.setattr("shutil.disk_usage", lambda _folder, free=free: type("Usage", (), {"free": free}))
-        assert {each.level for each in service_state.check_disk(app.db, tmp_path)} == {level}
+        assert {each.level for each in disk_space.check(app.db, tmp_path)} == {level}

@@ -17,13 +17,12 @@ from jinja2.exceptions import SecurityError
 from app import main
 from app.errors import DeliveryError
 from app.links import DIGEST_ACTIONS, LinkSigner, Purpose
-from app.mail import render, text_limits
+from app.mail import render, section_headings, text_limits
 from app.mail.bulk_headers import sender_id
 from app.mail.render import Renderer
 from app.settings import Settings
 from app.text.shortening import shorten_at_clause
 from app.types import (
-    BEYOND_INTERESTS_HEADING,
     Digest,
     DigestItem,
     MailKind,
@@ -130,7 +129,7 @@ def test_both_parts_contain_every_field(renderer: Renderer, now: datetime) -> No
         ("retrieval", "", "retrieval"),
         ('author:"Hongtao Wu"', "", "Papers by Hongtao Wu"),
         ("cat:cs.CL", "", "Papers in cs.CL"),
-        ("", "", BEYOND_INTERESTS_HEADING),
+        ("", "", section_headings.BEYOND_INTERESTS),
         ("", "Trending now", "Trending now"),
     ],
 )
@@ -142,7 +141,7 @@ def test_section_heading_is_the_same_in_both_parts(
     assert re.findall(r">([^<]+)<", rendered.html) == [words]
     assert rendered.text.split("\n") == ["", "", words.upper(), ""]
     templates = (path for path in render.FOLDER.parent.rglob("*.*") if path.suffix != ".md")
-    assert not [path for path in templates if BEYOND_INTERESTS_HEADING in path.read_text()]
+    assert not [path for path in templates if section_headings.BEYOND_INTERESTS in path.read_text()]
 
 
 def test_rendering_is_deterministic(settings: Settings, signer: LinkSigner, now: datetime) -> None:

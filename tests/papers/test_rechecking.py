@@ -13,9 +13,9 @@ from sqlmodel import Session, col, select
 from app import pipeline
 from app.application import Application
 from app.errors import SourceError
+from app.papers.rechecking import WINDOW
 from app.papers.sources import arxiv, host_rate_limits
 from app.papers.sources.http_client import HttpTransport
-from app.papers.updated_papers import WINDOW
 from app.storage import locks
 from app.storage.models import FeedbackRow, JobRun, Listing, Paper, PaperSnapshot, Source, VoteCount
 from app.types import SourceKind

@@ -2,5 +2,6 @@
 
 from __future__ import annotations
 
+BEYOND_INTERESTS = "Trending beyond your interests"
 LIKED = "Close to what you liked"
-TRENDING = "Trending now"  # if the subscriber has no interests; see also types.BEYOND_INTERESTS_HEADING
+TRENDING = "Trending now"  # if the subscriber has no interests

@@ -10,7 +10,7 @@ import pytest
 
 import app
 from app.bounces import recording
-from app.subscribers import Preferences, event_log, event_names
+from app.subscribers import Preferences, event_labels, event_log
 
 
 def test_each_event_has_a_name() -> None:
@@ -20,11 +20,11 @@ def test_each_event_has_a_name() -> None:
     kinds = recorded | set(event_log.CHANGES) | {event_log.LINKS_REPLACED, event_log.ADDRESS_CHANGED}
     kinds |= {recording.SOFT, recording.OPT_OUT, recording.SENDER_REJECTION, recording.TRUSTED}
     assert len(kinds) > 20
-    assert {kind for kind in kinds if kind not in event_names.EVENTS} == set()
+    assert {kind for kind in kinds if kind not in event_labels.EVENTS} == set()
 
 
 def test_each_preference_has_a_name() -> None:
-    assert [field.name for field in fields(Preferences)] == list(event_names.PREFERENCES)
+    assert [field.name for field in fields(Preferences)] == list(event_labels.PREFERENCES)
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_each_preference_has_a_name() -> None:
 )
 def test_detail(kind: str, detail: str, name: str) -> None:
     """Only the names of preferences are replaced."""
-    assert event_names.name_detail(kind, detail) == name
+    assert event_labels.name_detail(kind, detail) == name

@@ -1,0 +1,28 @@
+"""Check the free space on the disk."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.doctor.findings import Finding, error, ok, warning
+from app.storage.database import Database
+
+LOW_SPACE, NO_SPACE = 2_000_000_000, 200_000_000  # bytes
+
+
+def check(db: Database, journals: Path) -> Iterator[Finding]:
+    """Check the free disk space for the journals and for an SQLite database."""
+    folders = {journals}
+    if db.url.get_backend_name() == "sqlite" and db.url.database:
+        folders.add(Path(db.url.database).parent)
+    existing = [(shutil.disk_usage(folder).free, folder) for folder in folders if folder.is_dir()]
+    if existing:
+        free, folder = min(existing)
+        message = f"{free / 1e9:.1f} GB are free in {folder}"
+        fix = "free disk space, or lower PAPERBOY_RETENTION_DAYS: with a full disk, no mail is sent"
+        if free < LOW_SPACE:
+            yield (error if free < NO_SPACE else warning)("disk", message, fix)
+        else:
+            yield ok("disk", message)
