@@ -85,7 +85,7 @@ Where to find limits, weights and intervals:
     headings of sections                        mail/section_headings.py
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
     connections, and messages per connection    settings.py, delivery/mail_providers.py
-    when an email is sent again (EMAILS)        storage/retry_delays.py
+    when an email is sent again                 delivery/ledger/retry_delays.py
     when we give up on an email                 digests/planning.py, subscribers/, delivery/ledger/expiry.py
     what is logged about an email               delivery/result_log.py
     when sending pauses automatically           delivery/ledger/circuit_breaker.py, bounces/rates.py
@@ -100,7 +100,7 @@ Where to find limits, weights and intervals:
     how many emails can be requested            subscribers/mailbox_limits.py
     how many forms a network may send           settings.py, web/form_throttle.py
     the events that webhooks get                subscribers/event_log.py, bounces/recording.py
-    when we resend an event or give up on it    storage/retry_delays.py
+    when we resend an event or give up on it    storage/webhook_endpoints.py
     rate limits of the web app                  settings.py, web/rate_limits.py, web/connection_limits.py
     how many expensive responses run at once    web/capacity.py
     how long rows are kept                      settings.py, maintenance/, delivery/ledger/retention.py

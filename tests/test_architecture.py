@@ -87,7 +87,7 @@ PURE = (
     "relevance.vector_space",
     "relevance.vocabulary",
     "storage.compressed_json",
-    "storage.retry_delays",
+    "storage.growing_delays",
     "subscribers.address",
     "subscribers.event_labels",
     "subscribers.schedule",

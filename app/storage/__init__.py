@@ -13,7 +13,7 @@ hit_counters    rate-limit counters that all processes share
 job_runs        the record of each run of a job
 audit_log       changes that operators made
 idempotency_keys  requests that are carried out only once, with their responses
-retry_delays    PURE: the delays after which an email or an event is sent again
+growing_delays  PURE: delays between attempts that grow with each attempt
 webhook_endpoints  the URLs to which events are sent, and the waiting events
 api_keys        keys of the admin API: scoped, hashed, revocable
 uploads         uploaded files that await confirmation

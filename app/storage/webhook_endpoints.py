@@ -19,12 +19,15 @@ from sqlalchemy import func, update
 from sqlmodel import Session, col, delete, select
 
 from app.errors import Conflict, InvalidInput, NotFound
-from app.storage import retry_delays
 from app.storage.database import execute_and_count, insert_many_or_ignore
+from app.storage.growing_delays import GrowingDelays
 from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage, WebhookState
 
 MAX_ENDPOINTS = 20
 MAX_URL = 2000  # characters
+# The delays after which an event is sent again that an endpoint did not accept.
+RETRY_DELAYS = GrowingDelays(first=timedelta(minutes=1), longest=timedelta(hours=6), factor=4)
+GIVE_UP_AFTER = timedelta(days=3)
 OVERLAP = timedelta(days=1)  # the previous secret also signs for this long after a rotation
 TEST = "webhook.test"
 DISABLED = "the endpoint was disabled"
@@ -178,7 +181,7 @@ def message(endpoint_id: int, event: str, now: datetime, data: Mapping[str, Any]
     return {
         "endpoint_id": endpoint_id, "message_id": f"msg_{secrets.token_hex(16)}", "event": event, "at": now,
         "data": dict(data), "state": WebhookState.PENDING, "attempts": 0, "next_attempt_at": now,
-        "give_up_at": now + retry_delays.GIVE_UP_EVENTS_AFTER, "error": "",
+        "give_up_at": now + GIVE_UP_AFTER, "error": "",
     }  # fmt: skip
 
 
@@ -209,7 +212,7 @@ def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, n
     set_outcome(row, endpoint, attempt, now)
     if attempt.error:
         row.next_attempt_at = now + max(
-            retry_delays.EVENTS.after(row.attempts, message_id), attempt.wait or timedelta()
+            RETRY_DELAYS.after(row.attempts, message_id), attempt.wait or timedelta()
         )
         if row.next_attempt_at >= row.give_up_at:
             row.state, row.next_attempt_at = WebhookState.FAILED, None
@@ -267,7 +270,7 @@ def resend_failed(session: Session, row: WebhookEndpoint, now: datetime) -> int:
         col(WebhookMessage.event) != TEST,
     )
     values = {"state": WebhookState.PENDING, "attempts": 0, "next_attempt_at": now}
-    values["give_up_at"] = now + retry_delays.GIVE_UP_EVENTS_AFTER
+    values["give_up_at"] = now + GIVE_UP_AFTER
     return execute_and_count(session, failed.values(**values))
 
 

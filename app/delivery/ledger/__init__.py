@@ -18,6 +18,7 @@ circuit_breaker    pause sending when the relay refuses too many emails
 receiver_backoffs  delay emails to providers that asked us to send less
 daily_limits       limit the emails to each receiver while a sending domain warms up
 outcomes           record the results of attempts
+retry_delays       when an email is sent again
 transitions        change a row's state
 recovery           recover the emails of dead senders
 expiry             give up on emails that have waited too long

@@ -12,11 +12,10 @@ from sqlmodel import Session, col, select
 
 from app.delivery import suppression
 from app.delivery.journal import AttemptResult
-from app.delivery.ledger import controls, receiver_backoffs, transitions
+from app.delivery.ledger import controls, receiver_backoffs, retry_delays, transitions
 from app.delivery.ledger.claims import LEASE, LEASED_STATES, skip_reason
 from app.delivery.send_result import SendOutcome, SendResult
 from app.settings import UncertainPolicy
-from app.storage import retry_delays
 from app.storage.database import in_array, sqlite_timestamp
 from app.storage.models import Delivery, Event, ReceiverBackoff, Subscriber, SubscriberState
 from app.storage.models import DeliveryState as State
