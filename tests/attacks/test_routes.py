@@ -94,6 +94,7 @@ def test_signed_routes_are_those_of_all_purposes() -> None:
     assert len(SIGNED) > 40
 
 
+@pytest.mark.once
 def test_signed_links_with_foreign_tokens(
     app: Application, visitor: TestClient, readers: dict[str, int]
 ) -> None:
@@ -151,6 +152,7 @@ def test_signed_links_of_another_reader(
     assert of_alice() == before
 
 
+@pytest.mark.once
 def test_api_with_credentials_of_other_kinds(
     app: Application, visitor: TestClient, readers: dict[str, int]
 ) -> None:

@@ -315,6 +315,7 @@ def test_form_errors_are_visible_and_focused(live_server: Live, page: Page) -> N
     assert axe.violations(page) == []
 
 
+@pytest.mark.once
 def test_sign_up_form_helps(live_server: Live, page: Page) -> None:
     """The browser's zone is selected, the weekday shown only when needed, and new lines added."""
     page.goto(live_server.url)
@@ -333,6 +334,7 @@ def test_sign_up_form_helps(live_server: Live, page: Page) -> None:
             field.fill(f"topic {number}")
 
 
+@pytest.mark.once
 def test_interest_suggestions(live_server: Live, page: Page, paths: dict[str, str]) -> None:
     """They come from the archive."""
     page.goto(live_server.url)
@@ -393,6 +395,7 @@ def test_keyboard_navigation(live_server: Live, page: Page) -> None:
     expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()
 
 
+@pytest.mark.once
 def test_preferences_buttons(live_server: Live, page: Page, paths: dict[str, str]) -> None:
     """Save, pause, resume, unsubscribe and resubscribe each show their own message."""
     page.goto(live_server.url + paths["preferences"])

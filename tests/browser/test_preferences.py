@@ -128,6 +128,7 @@ def test_preferences_by_keyboard(
         assert subscribers.get(session, alice).state is SubscriberState.ERASED
 
 
+@pytest.mark.once
 def test_invalid_preference_is_marked_until_corrected(page: Page, preferences: str) -> None:
     """The preview marks it while typing, and restores the field's hint."""
     page.goto(preferences)

@@ -62,6 +62,7 @@ def test_preview_while_typing(url: str, page: Page) -> None:
     expect(page).to_have_url(url + "/")
 
 
+@pytest.mark.once
 def test_topic_fills_in_an_interest(url: str, page: Page, live_server: Live) -> None:
     """Pressing it again removes it. The headline does not move, and a phone shows titles near the form."""
     with live_server.app.db.write() as session:
@@ -128,6 +129,7 @@ def test_last_input_is_shown(url: str, page: Page) -> None:
     expect(preview.get_by_role("link").first).to_have_text("Video Diffusion")
 
 
+@pytest.mark.once
 def test_invalid_interest_is_marked_until_corrected(url: str, page: Page) -> None:
     """Added lines are included, and the other interests are previewed."""
     page.goto(url)
@@ -198,6 +200,7 @@ def test_preview_layout(url: str, page: Page) -> None:
     assert name["x"] == bars["x"]
 
 
+@pytest.mark.once
 def test_preview_without_scripts(url: str, live_server: Live, browser: Browser) -> None:
     """The form keeps its values. Enter signs up, with the split interests."""
     context = browser.new_context(java_script_enabled=False)

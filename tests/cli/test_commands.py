@@ -223,6 +223,7 @@ def test_wrong_usage_has_exit_code_2(arguments: tuple[str, ...], run: Run) -> No
     run(*arguments, code=2)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -1730,6 +1731,7 @@ def test_worker_runs_jobs_until_sigterm(
     assert process.returncode == 0
 
 
+@pytest.mark.once
 def test_console_script(start_process: Callable[..., subprocess.Popen[str]]) -> None:
     """Run the installed entry point and check its exit codes."""
     process = start_process("key", "secret")
@@ -1748,6 +1750,7 @@ def test_commands_do_not_load_the_web_application() -> None:
     assert started.stdout == "[]\n"
 
 
+@pytest.mark.once
 def test_closed_pipe_is_no_error(start_process: Callable[..., subprocess.Popen[str]]) -> None:
     """`paperboy subscribers export | head` ends without a traceback."""
     process = start_process("subscribers", "export")

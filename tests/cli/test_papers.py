@@ -104,6 +104,7 @@ def test_show_counts_digests(run: Run, app: Application, papers: list[int]) -> N
     assert "digests with this paper: none" in run("papers", "show", "2").stdout
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

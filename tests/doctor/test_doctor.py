@@ -150,6 +150,7 @@ def _all_rows(app: Application) -> dict[str, list[tuple[object, ...]]]:
         return {str(each): [tuple(row) for row in session.execute(each.select())] for each in tables}
 
 
+@pytest.mark.once
 def test_silent_servers_do_not_block_the_doctor(
     app: Application, now: datetime, name_server: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +177,7 @@ def test_failed_check_is_a_finding(app: Application, now: datetime, name_server:
     assert findings["relay"].level is Level.OK
 
 
+@pytest.mark.once
 def test_web_app_is_requested_only_on_demand(
     app: Application, now: datetime, name_server: NameServer
 ) -> None:

@@ -16,6 +16,8 @@ from app.doctor.findings import Finding, Level
 from app.doctor.smtp_sink import CapturedMail, Sink
 from app.settings import Settings, SmtpSecurity
 
+pytestmark = pytest.mark.once
+
 
 def run_check(settings: Settings, sink: Sink | None = None) -> dict[str, Finding]:
     """Return the findings by check."""

@@ -271,6 +271,7 @@ def test_pictures_on_arxiv_are_not_fetched(
     assert stored(app, number).failures == 1
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "url", ["http://[/a.png", "http://a.test:99999/a.png", "http://xn--a/a.png", "http://%00/"]
 )

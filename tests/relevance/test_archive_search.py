@@ -301,6 +301,7 @@ def test_index_of_an_older_model(app: Application, monkeypatch: pytest.MonkeyPat
     assert [path for path in second.parent.iterdir() if path.is_dir()] == [second]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("part", ["papers.db", "meta.json", ".idx", ".term", ".fast", "model.npz"])
 def test_damaged_index_is_built_again(app: Application, part: str) -> None:
     """The next search notices the damage, or finds the paper in what is still readable."""

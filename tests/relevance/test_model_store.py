@@ -349,6 +349,7 @@ def test_current_model_is_checked_by_one_small_query(trained_app: Application) -
 # --- invalid models
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "data",
     [None, b"", b"PK\x03\x04", RelevanceModel.bundled().encode()],

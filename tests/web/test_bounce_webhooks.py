@@ -287,6 +287,7 @@ def test_sns_subscription_url_is_recorded_and_not_fetched(app: Application, post
     assert run.rejections[0]["detail"] == url
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("relay", PAYLOADS)
 @pytest.mark.parametrize(
     "notice",

@@ -307,6 +307,7 @@ def test_each_invalid_preference_is_marked_at_its_field(client: TestClient, alic
         assert "Language Agents that" not in text
 
 
+@pytest.mark.once
 @pytest.mark.usefixtures("sample_papers")
 def test_too_many_lines_are_not_echoed(
     client: TestClient, alice: int, link: Link, monkeypatch: pytest.MonkeyPatch

@@ -52,6 +52,7 @@ def test_pages_have_no_inline_or_external_resources(client: TestClient) -> None:
     assert 'src="http' not in page
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

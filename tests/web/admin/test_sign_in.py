@@ -99,6 +99,7 @@ def test_every_route_is_protected(
         assert subscribers.get(session, alice).email == "alice@example.org"
 
 
+@pytest.mark.once
 def test_every_route_needs_its_scope(sign_in: Callable[..., Desk], alice: int) -> None:
     """A form needs the scope of the same change in the API, and the token of the same session."""
     desks = {

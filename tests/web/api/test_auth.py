@@ -54,6 +54,7 @@ def scope(operation: dict[str, list[dict[str, list[str]]]]) -> str:
 OPERATIONS = operations()
 
 
+@pytest.mark.once
 def test_every_route_is_documented(site: FastAPI) -> None:
     """An undocumented route would be skipped by the scope tests."""
     api = admin_api(site)
@@ -62,6 +63,7 @@ def test_every_route_is_documented(site: FastAPI) -> None:
     assert {route.path for route in docs.router.routes} == {"/docs"}
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("method", "path", "scope"), OPERATIONS)
 def test_route_requires_its_scope(
     method: str, path: str, scope: str, client: TestClient, create_key: Callable[[Scope], str]
@@ -78,6 +80,7 @@ def test_route_requires_its_scope(
         assert answer.status_code != 401
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("method", "path", "scope"), OPERATIONS)
 def test_unknown_parameters_are_errors(
     method: str, path: str, scope: str, client: TestClient, create_key: Callable[[Scope], str]
@@ -153,6 +156,7 @@ def test_last_use_of_a_key_is_recorded(app: Application, call: Call) -> None:
     assert api_keys.ApiKeyIdentity(1, "x", frozenset(), NOW).is_stale(NOW + timedelta(minutes=1))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("method", "path", "content", "status"),
     [
@@ -194,6 +198,7 @@ def test_internal_errors_do_not_expose_the_traceback(site: FastAPI, call: Call) 
     assert "division" not in answer.text
 
 
+@pytest.mark.once
 def test_the_documentation_has_examples(client: TestClient) -> None:
     """The documentation page and the OpenAPI document need no key and load no external script."""
     document = client.get("/api/openapi.json").json()
@@ -206,6 +211,7 @@ def test_the_documentation_has_examples(client: TestClient) -> None:
     assert "alice@example.org" in page.text
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("title", ["Problem", "SubscriberOut", "DeliveryDetail"])
 def test_openapi_document_has_all_schemas(client: TestClient, title: str) -> None:
     """Clients can be generated from it."""

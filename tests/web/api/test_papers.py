@@ -132,6 +132,7 @@ def test_source_lifecycle(call: Call, audit_log: Callable[[], list[tuple[str, st
     ]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("change", "status"),
     [

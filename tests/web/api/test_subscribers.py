@@ -60,6 +60,7 @@ def test_duplicate_address_is_refused(call: Call) -> None:
     assert "bob@example.org" in again.json()["detail"]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("change", "pointer"),
     [
@@ -272,6 +273,7 @@ def test_address_that_was_confirmed_elsewhere_changes_at_once(
     assert [action for _, action, _ in audit_log()] == ["subscriber.change", "subscriber.replace_address"]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("confirmed", [False, True])
 def test_address_that_cannot_be_used_is_refused(
     app: Application, call: Call, alice: int, *, confirmed: bool

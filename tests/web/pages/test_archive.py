@@ -41,6 +41,7 @@ def add_numbered_papers(app: Application, *records: PaperRecord) -> list[int]:
 # --- pictures
 
 
+@pytest.mark.once
 def test_pages_show_pictures(app: Application, client: TestClient) -> None:
     """Lists and the paper's page load one lazily, with its size and a text. Other papers look as before."""
     figure, card, _ = add_numbered_papers(app, *(record(n, title=f"Herds {n}") for n in (1, 2, 3)))
@@ -423,6 +424,7 @@ def test_search_without_results_gives_advice(app: Application, client: TestClien
     assert "No papers match, because no paper in this archive has an organisation or a category" in page
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("typed", "offer"),
     [
@@ -445,6 +447,7 @@ def test_search_offers_what_may_be_meant(
     assert "&amp;source=a+source" in path
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("typed", ["zebra stripes", "stripes", "stripes - zebra"])
 def test_search_offers_nothing_for_titles(app: Application, client: TestClient, typed: str) -> None:
     """In a title, a dash is not a negation."""

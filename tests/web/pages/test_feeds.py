@@ -116,6 +116,7 @@ def parse_json_feed(answer: httpx.Response) -> Any:
 # --- every feed
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("path", FEEDS)
 def test_atom_and_json_have_the_same_entries(
     app: Application, client: TestClient, alice: int, path: str
@@ -145,6 +146,7 @@ def test_atom_and_json_have_the_same_entries(
     assert in_json["feed_url"] == "https://paperboy.test" + path_in_format(path, ".json", own)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("path", FEEDS)
 @pytest.mark.parametrize("ending", [".atom", ".json"])
 def test_unchanged_feed_returns_304_for_its_etag(
@@ -228,6 +230,7 @@ def test_feeds_do_not_count_topics(
     assert any(re.match(r"SELECT papers?\.title \n?FROM", sql) for sql in statements) == counts_topics
 
 
+@pytest.mark.once
 def test_feed_size_is_limited(app: Application, client: TestClient) -> None:
     """At most twenty papers a day, only recent days, and a hundred entries in all."""
     for number in range(feeds.PAPERS_PER_DAY + 3):

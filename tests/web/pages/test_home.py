@@ -52,6 +52,7 @@ def count_rows(app: Application, table: type) -> int:
 # --- reading
 
 
+@pytest.mark.once
 def test_forms_say_what_a_phrase_matches(client: TestClient) -> None:
     """Its words must occur together, but in any form, because stems are compared (see relevance/filters)."""
     page = client.get("/").text
@@ -232,6 +233,7 @@ def test_repeated_sign_up_mails_the_preferences_link(
     assert client.get(path[1]).status_code == 200
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("field", "typed", "marked"),
     [

@@ -128,6 +128,7 @@ def test_robots_txt_allows_only_public_pages(client: TestClient) -> None:
     assert [path for path in closed if robots.can_fetch("any", path)] == []
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("purpose", Purpose)
 def test_robots_may_fetch_signed_links_to_see_noindex(
     app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose

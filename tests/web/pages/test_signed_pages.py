@@ -87,6 +87,7 @@ def link_argument(session: Session, reader: int, purpose: Purpose) -> int:
 # --- every link
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("purpose", PURPOSES)
 def test_opening_a_link_changes_nothing(
     app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose
@@ -101,6 +102,7 @@ def test_opening_a_link_changes_nothing(
     assert snapshot(app) == before
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("purpose", PURPOSES)
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_forged_links_are_refused(
@@ -120,6 +122,7 @@ def test_forged_links_are_refused(
     assert snapshot(app) == before
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("purpose", sorted({*LIFETIMES, Purpose.CONFIRM, Purpose.PREFERENCES}))
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_expired_link_offers_a_new_one(
@@ -150,6 +153,7 @@ def test_link_for_an_unknown_subscriber_is_refused(client: TestClient, link: Lin
     assert client.get(link(purpose, 4711)).status_code == 403
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("purpose", PURPOSES)
 def test_link_pages_are_not_cached_indexed_or_referred(
     app: Application, client: TestClient, alice: int, link: Link, purpose: Purpose
@@ -412,6 +416,7 @@ def test_stored_interest_with_an_overlong_word_is_saved_again(
     assert (refused.status_code, "more than 100 characters" in refused.text) == (422, True)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("field", "typed", "marked"),
     [
@@ -490,6 +495,7 @@ def test_pause_and_resume(app: Application, client: TestClient, alice: int, link
 TODAY = datetime(2026, 11, 20, 15, tzinfo=UTC)  # already Saturday, 21 November in Tokyo
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("until", "kind", "problem"),
     [
