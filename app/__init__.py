@@ -84,7 +84,7 @@ Where to find limits, weights and intervals:
     how long a paper gets updates (WINDOW)      papers/rechecking.py
     headings of sections                        mail/section_headings.py
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
-    connections, and messages per connection    settings.py, delivery/mail_providers.py
+    connections, and messages per connection    settings.py, delivery/receivers.py
     when an email is sent again                 delivery/ledger/retry_delays.py
     when we give up on an email                 digests/planning.py, subscribers/, delivery/ledger/expiry.py
     what is logged about an email               delivery/result_log.py

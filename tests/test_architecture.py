@@ -29,7 +29,7 @@ PURE = (
     "bounces.soft_bounce_score",
     "bounces.webhook_signatures",
     "bounces.webhook_formats",
-    "delivery.mail_providers",
+    "delivery.receivers",
     "delivery.send_result",
     "delivery.smtp.fair_queue",
     "delivery.smtp.protocol",

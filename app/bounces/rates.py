@@ -12,7 +12,7 @@ from sqlmodel import Session, col, select
 
 from app.bounces.recording import COMPLAINT, HARD, SOFT
 from app.delivery import ledger
-from app.delivery.mail_providers import PROVIDERS, provider_of
+from app.delivery.receivers import LARGE_RECEIVERS, receiver_of
 from app.storage import audit_log
 from app.storage.models import Delivery, Event, Subscriber, SubscriberState
 from app.text.in_words import count_of
@@ -99,8 +99,8 @@ def between(
     ):
         counts: Counter[str] = Counter()
         for name, number in session.exec(statement):
-            receiver = provider_of(f"@{name}")
-            counts[receiver if receiver in PROVIDERS else OTHERS] += number
+            receiver = receiver_of(f"@{name}")
+            counts[receiver if receiver in LARGE_RECEIVERS else OTHERS] += number
         columns.append(counts)
     receivers = sorted(set().union(*columns))
     return [ReceiverRate(since.date(), name, *(counts[name] for counts in columns)) for name in receivers]

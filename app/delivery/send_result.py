@@ -11,7 +11,7 @@ class SendOutcome(StrEnum):
 
     ACCEPTED = "accepted"
     DEFERRED = "deferred"  # a temporary refusal, or the connection broke before the body was sent
-    THROTTLED = "throttled"  # a temporary refusal of all our emails by the recipient's provider
+    THROTTLED = "throttled"  # a temporary refusal of all our emails by the receiver
     HARD_BOUNCE = "hard_bounce"  # the mailbox does not exist
     SOFT_BOUNCE = "soft_bounce"  # this email was refused, but the address may be valid
     MAILBOX_FULL = "mailbox_full"  # also a soft bounce

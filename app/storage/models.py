@@ -641,7 +641,7 @@ class OperatorAlert(Row, table=True):
 
 
 class ReceiverBackoff(Row, table=True):
-    """A provider that asked us to send less. Mail to it waits. See `delivery.mail_providers.provider_of`."""
+    """A receiver that asked us to send less. Mail to it waits. See `delivery.receivers`."""
 
     receiver: str = Field(primary_key=True, max_length=255)
     reason: str = Field(sa_type=Text)

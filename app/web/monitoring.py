@@ -23,7 +23,7 @@ from app import clock, subscribers
 from app.application import Application
 from app.bounces import rates
 from app.delivery import ledger
-from app.delivery.mail_providers import PROVIDERS
+from app.delivery.receivers import LARGE_RECEIVERS
 from app.delivery.warm_up import WarmUp, WarmUpStatus
 from app.digests import planning, reconciliation
 from app.papers import source_registry
@@ -165,16 +165,16 @@ def _warm_up_status(warm_up: WarmUp | None, session: Session, now: datetime) -> 
 
 
 def _warm_up_metrics(status: WarmUpStatus | None) -> Iterator[Metric]:
-    """Yield today's limit, if any, and the number of waiting digests by provider.
+    """Yield today's limit, if any, and the number of waiting digests by receiver.
 
-    Domains that belong to no provider are counted together.
+    All other domains are counted together.
     """
     if status is None or status.limit is None:
         return
     yield _gauge("warm_up_limit", "Maximum number of emails to each receiver today.", status.limit)
     waiting = Counter[str]()
     for use in status.receivers:
-        waiting[use.receiver if use.receiver in PROVIDERS else rates.OTHERS] += use.waiting
+        waiting[use.receiver if use.receiver in LARGE_RECEIVERS else rates.OTHERS] += use.waiting
     about = "Digests that wait until tomorrow because of the warm-up."
     yield _gauges("warm_up_waiting", about, "receiver", sorted(waiting.items()))
 

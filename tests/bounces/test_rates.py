@@ -13,7 +13,7 @@ from app import bounces, subscribers
 from app.application import Application
 from app.bounces import processing, rates
 from app.delivery import ledger
-from app.delivery.mail_providers import provider_of
+from app.delivery.receivers import receiver_of
 from app.doctor import service_state
 from app.doctor.findings import Level
 from app.storage import audit_log
@@ -133,7 +133,7 @@ def test_resuming_forgets_earlier_complaints(app: Application) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "provider"),
+    ("address", "receiver"),
     [
         ("a@googlemail.com", "google"),
         ("a@Hotmail.co.uk", "outlook"),
@@ -147,8 +147,8 @@ def test_resuming_forgets_earlier_complaints(app: Application) -> None:
         ("a@example.org", "example.org"),
     ],
 )
-def test_provider_of_national_domains(address: str, provider: str) -> None:
-    assert provider_of(address) == provider
+def test_receiver_of_national_domains(address: str, receiver: str) -> None:
+    assert receiver_of(address) == receiver
 
 
 def test_doctor_warns_before_sending_pauses(app: Application) -> None:

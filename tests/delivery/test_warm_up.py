@@ -25,7 +25,7 @@ from app.storage.api_keys import Scope
 from app.storage.models import Delivery, DeliveryState
 from app.types import MailKind
 from tests.delivery.ledger.test_ledger import enqueue_mails, still_clock
-from tests.delivery.test_mail_providers import move
+from tests.delivery.test_receiver_backoffs import move
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
 
@@ -209,7 +209,7 @@ def test_operators_see_what_waits(warming: Application, mail_server: MailServer,
 
 
 def test_api_and_metrics(app: Application, mail_server: MailServer) -> None:
-    """They have the limit and what waits. Metrics sum the domains that are no providers."""
+    """They have the limit and what waits. Metrics sum the domains that are no large receivers."""
     now = clock.utcnow().replace(hour=9)
     warming = warm(app, now.date(), mails=2)
     edition, digest = now.date().isoformat(), sample_digest.digest()

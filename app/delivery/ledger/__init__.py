@@ -15,7 +15,7 @@ entries            add emails and skipped digests; find papers that were already
 claims             claim emails for a sender, with a lease
 sender_ledger      claim, journal, commit and record, for one running sender
 circuit_breaker    pause sending when the relay refuses too many emails
-receiver_backoffs  delay emails to providers that asked us to send less
+receiver_backoffs  delay emails to receivers that asked us to send less
 daily_limits       limit the emails to each receiver while a sending domain warms up
 outcomes           record the results of attempts
 retry_delays       when an email is sent again

@@ -213,7 +213,7 @@ def skip_claimed(session: Session, owner: str, skips: Mapping[int, SkipReason]) 
 def still_sendable(session: Session, owner: str, now: datetime) -> set[int]:
     """Return the ids of claimed emails that a sender may still send.
 
-    Leave out emails that were paused or cancelled, emails that `skip_reason` rejects, and emails to providers
+    Leave out emails that were paused or cancelled, emails that `skip_reason` rejects, and emails to receivers
     that asked us to send less.
     """
     claimed = (

@@ -20,7 +20,7 @@ from app.delivery.ledger.claims import (
     SkipReason,
     skip_claimed,
 )
-from app.delivery.mail_providers import provider_of
+from app.delivery.receivers import receiver_of
 from app.delivery.warm_up import ReceiverUse, WarmUp, WarmUpStatus
 from app.settings import Settings
 from app.storage.database import advisory_lock, in_array
@@ -55,7 +55,7 @@ def defer_excess(
     if limit is None or not claimed_ids:
         return {}
     rows = {row.id: row for row in session.execute(_recipients(session, claimed_ids))}
-    receivers = {number: provider_of(row.email) for number, row in rows.items()}
+    receivers = {number: receiver_of(row.email) for number, row in rows.items()}
     used = count_sent_today(session, set(receivers.values()), now) + _leased(session, exclude=receivers)
     tomorrow = _midnight(now) + timedelta(days=1)
     excess: dict[int, SkipReason] = {}

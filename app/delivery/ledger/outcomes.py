@@ -154,7 +154,7 @@ def _back_off(
     attempts: Mapping[int, AttemptResult],
     now: datetime,
 ) -> Mapping[str, ReceiverBackoff]:
-    """Record a back-off for each provider that asked us to send less. Return all current back-offs."""
+    """Record a back-off for each receiver that asked us to send less. Return all current back-offs."""
     for delivery, subscriber in rows:
         result = attempts[delivery.id or 0].result
         if result.outcome is SendOutcome.THROTTLED and subscriber.state is not SubscriberState.ERASED:

@@ -1,4 +1,4 @@
-"""Providers that asked us to send less. Emails to them wait; emails to other providers are sent."""
+"""Receivers that asked us to send less. Emails to them wait; emails to other receivers are sent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, delete, select
 
-from app.delivery.mail_providers import provider_of
+from app.delivery.receivers import receiver_of
 from app.storage.database import insert_or_ignore
 from app.storage.models import ReceiverBackoff
 from app.text import sanitize
@@ -17,11 +17,11 @@ MEMORY = timedelta(hours=12)  # how long the count is remembered after a back-of
 
 
 def begin(session: Session, recipient: str, reply: str, now: datetime) -> None:
-    """Begin a back-off from a recipient's provider, unless one is in progress.
+    """Begin a back-off from the receiver of an address, unless one is in progress.
 
     `reply` is the relay's reply that asks us to send less.
     """
-    receiver = provider_of(recipient)
+    receiver = receiver_of(recipient)
     session.execute(delete(ReceiverBackoff).where(col(ReceiverBackoff.until) < now - MEMORY))
     row = session.get(ReceiverBackoff, receiver, with_for_update=True)
     if row and row.until > now:
@@ -43,8 +43,8 @@ def active(session: Session, now: datetime) -> Mapping[str, ReceiverBackoff]:
 
 
 def find(backoffs: Mapping[str, ReceiverBackoff], recipient: str) -> ReceiverBackoff | None:
-    """Return the back-off of a recipient's provider, or None."""
-    return backoffs.get(provider_of(recipient)) if backoffs else None
+    """Return the back-off from the receiver of an address, or None."""
+    return backoffs.get(receiver_of(recipient)) if backoffs else None
 
 
 def backoff_delay(count: int) -> timedelta:

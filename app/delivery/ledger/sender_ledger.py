@@ -44,7 +44,7 @@ from app.delivery.ledger.claims import (
 from app.delivery.ledger.outcomes import OnFailed, record_results
 from app.delivery.ledger.receiver_backoffs import FIRST_BACKOFF
 from app.delivery.ledger.snapshots import SnapshotStore
-from app.delivery.mail_providers import provider_of
+from app.delivery.receivers import receiver_of
 from app.delivery.result_log import TAKEN_OVER
 from app.delivery.send_result import SendOutcome, SendResult
 from app.errors import JournalError
@@ -94,7 +94,7 @@ class SenderLedger:
         self._claimed_ids: set[int] = set()  # claimed emails whose results have not been flushed yet
         self._intended_ids: set[int] = set()  # synced to disk by `journal_intent`
         self._withdrawn_ids: set[int] = set()  # claimed emails that must no longer be sent
-        self._backed_off: dict[str, float] = {}  # provider → end of a back-off not yet in the database
+        self._backed_off: dict[str, float] = {}  # receiver → end of a back-off not yet in the database
         self._in_flight_ids: frozenset[int] = frozenset()  # as of the last refresh
         self._committing_ids: frozenset[int] = frozenset()  # marked as `committing` in the database
         self._editions: dict[int, str] = {}  # of claimed emails, for the log
@@ -198,8 +198,8 @@ class SenderLedger:
             self._intended_ids.update(ids)
 
     def may_send(self, mail: OutgoingMail) -> bool:
-        """Return whether an email may be sent now. Emails to a provider that has just throttled us wait."""
-        if self._backed_off and self._backed_off.get(provider_of(mail.recipient), 0) > monotonic():
+        """Return whether an email may be sent now. Emails to a receiver that has just throttled us wait."""
+        if self._backed_off and self._backed_off.get(receiver_of(mail.recipient), 0) > monotonic():
             return False
         return self._may_commit(mail)
 
@@ -230,7 +230,7 @@ class SenderLedger:
     def record(self, mail: OutgoingMail, result: SendResult) -> None:
         """Record an email's result in the journal now (if it was attempted) and in the database soon."""
         if result.outcome is SendOutcome.THROTTLED:
-            self._backed_off[provider_of(mail.recipient)] = monotonic() + FIRST_BACKOFF.total_seconds()
+            self._backed_off[receiver_of(mail.recipient)] = monotonic() + FIRST_BACKOFF.total_seconds()
         committed = mail.delivery_id in self._journal.in_flight
         names = (mail.message_id, mail.subject) if committed else ("", "")
         self._record(AttemptResult(mail.delivery_id, result, self._now(), *names))

@@ -4,6 +4,6 @@ protocol         PURE: commands, bodies and replies as bytes
 handshake        connect: EHLO with our host name, TLS, login
 connection       one connection to the relay; `Timeouts`
 connection_pool  open connections while emails wait; reuse and renew them
-fair_queue       PURE: a queue of emails for each provider, served in turn
+fair_queue       PURE: a queue of emails for each receiver, served in turn
 responses        PURE: the meaning of refusals
 """

@@ -20,9 +20,9 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from app.delivery.mail_providers import STRICT_MESSAGES
+from app.delivery.receivers import STRICT_MESSAGES
 from app.delivery.send_result import SendOutcome, SendResult
-from app.delivery.smtp.fair_queue import ProviderQueue, QueuedMail
+from app.delivery.smtp.fair_queue import QueuedMail, ReceiverQueue
 from app.delivery.smtp.protocol import (
     Reply,
     ReplyParser,
@@ -86,8 +86,8 @@ class SmtpConnection(asyncio.Protocol):
         self._timeouts = timeouts
         self._pool = pool
         self._mails_left = max_mails
-        self._strict_counts: Counter[ProviderQueue] = Counter()
-        self.carried: list[ProviderQueue] = []  # the queue of each email being carried: see FairQueue
+        self._strict_counts: Counter[ReceiverQueue] = Counter()
+        self.carried: list[ReceiverQueue] = []  # the queue of each email being carried: see FairQueue
         self.pipelines = capabilities.pipelining
         self._loop = asyncio.get_running_loop()
         self._parser = ReplyParser()

@@ -22,7 +22,7 @@ from app.mail.message import OutgoingMail
 from app.settings import Settings, SmtpSecurity
 
 # The number of emails that may wait in the queue. The limit is higher while a connection is idle, because all
-# waiting emails are then for providers that already use their maximum number of connections.
+# waiting emails are then for receivers that already use their maximum number of connections.
 QUEUE_LIMIT, QUEUE_LIMIT_WHILE_IDLE = 200, 1000
 log = structlog.get_logger(__name__)
 

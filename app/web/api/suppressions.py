@@ -12,7 +12,7 @@ from sqlmodel import Session
 
 from app import subscribers
 from app.delivery import suppression
-from app.delivery.mail_providers import provider_of
+from app.delivery.receivers import receiver_of
 from app.errors import NotFound
 from app.storage import audit_log
 from app.storage.models import Suppression
@@ -115,5 +115,5 @@ def lift_suppression(app: Paperboy, key: CanSend, now: Now, body: Lifting) -> No
 
 
 def _to_out(row: Suppression, email: str) -> SuppressionOut:
-    receiver = provider_of(email) if email else ""
+    receiver = receiver_of(email) if email else ""
     return SuppressionOut(**row.model_dump(), email=email, receiver=receiver)

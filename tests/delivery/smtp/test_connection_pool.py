@@ -16,7 +16,7 @@ import structlog
 import trustme
 import uvloop
 
-from app.delivery import mail_providers
+from app.delivery import receivers
 from app.delivery.send_result import SendOutcome, SendResult
 from app.delivery.smtp import connection_pool
 from app.mail.message import OutgoingMail
@@ -264,7 +264,7 @@ def test_exit_without_draining(settings: Settings, mail_server: MailServer) -> N
     assert mail_server.messages == []
 
 
-def test_slow_provider_does_not_delay_others(settings: Settings, mail_server: MailServer) -> None:
+def test_slow_receiver_does_not_delay_others(settings: Settings, mail_server: MailServer) -> None:
     order: list[str] = []
 
     class OrderTracker(RecordingTracker):
@@ -309,20 +309,18 @@ def test_refused_mail_keeps_the_connection(settings: Settings, mail_server: Mail
     assert mail_server.connections == 1
 
 
-def test_strict_providers_get_few_connections(settings: Settings, mail_server: MailServer) -> None:
+def test_strict_receivers_get_few_connections(settings: Settings, mail_server: MailServer) -> None:
     """Google gets at most five over all its domains, while others use the rest."""
     domains = ("gmail.com", "googlemail.com")
     answers = send_mails(settings, *(mail(n, f"r{n}@{domains[n % 2]}") for n in range(40)))
     assert {answer.outcome for answer in answers} == {SendOutcome.ACCEPTED}
-    assert mail_server.connections <= mail_providers.STRICT_CONNECTIONS
+    assert mail_server.connections <= receivers.STRICT_CONNECTIONS
 
 
-def test_strict_providers_get_few_mails_a_connection(settings: Settings, mail_server: MailServer) -> None:
+def test_strict_receivers_get_few_mails_a_connection(settings: Settings, mail_server: MailServer) -> None:
     """The connection is renewed after fifty emails to one of them."""
     one_connection = with_connections(settings, 1)
-    send_mails(
-        one_connection, *(mail(n, f"r{n}@outlook.com") for n in range(mail_providers.STRICT_MESSAGES + 1))
-    )
+    send_mails(one_connection, *(mail(n, f"r{n}@outlook.com") for n in range(receivers.STRICT_MESSAGES + 1)))
     assert mail_server.connections == 2
 
 

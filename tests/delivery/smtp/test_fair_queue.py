@@ -1,15 +1,15 @@
-"""Test FairQueue: emails of a provider wait only for each other."""
+"""Test FairQueue: emails of a receiver wait only for each other."""
 
 from __future__ import annotations
 
 import pytest
 
-from app.delivery.mail_providers import STRICT_CONNECTIONS, provider_of
+from app.delivery.receivers import STRICT_CONNECTIONS, receiver_of
 from app.delivery.smtp.fair_queue import (
     CONNECTIONS_PER_DOMAIN,
     FairQueue,
-    ProviderQueue,
     QueuedMail,
+    ReceiverQueue,
 )
 from app.mail.message import OutgoingMail
 
@@ -21,14 +21,14 @@ def build_queue(*recipients: str) -> FairQueue:
     return queue
 
 
-def take_mail(waiting: FairQueue, carried: list[ProviderQueue] | None = None) -> str | None:
+def take_mail(waiting: FairQueue, carried: list[ReceiverQueue] | None = None) -> str | None:
     """Take an email for a connection, for a new one unless `carried` is given."""
     queued = waiting.take([] if carried is None else carried)
     return queued.mail.recipient if queued else None
 
 
 @pytest.mark.parametrize(
-    ("recipient", "provider"),
+    ("recipient", "receiver"),
     [
         ("alice@example.org", "example.org"),
         ("alice@EXAMPLE.org", "example.org"),
@@ -37,12 +37,12 @@ def take_mail(waiting: FairQueue, carried: list[ProviderQueue] | None = None) ->
         ("nobody", "nobody"),
     ],
 )
-def test_domains_of_a_provider(recipient: str, provider: str) -> None:
-    """Large providers are counted over all their domains; other domains are their own provider."""
-    assert provider_of(recipient) == provider
+def test_domains_of_a_receiver(recipient: str, receiver: str) -> None:
+    """Large receivers are counted over all their domains; other domains are their own receiver."""
+    assert receiver_of(recipient) == receiver
 
 
-def test_providers_take_turns() -> None:
+def test_receivers_take_turns() -> None:
     """A long queue for one domain does not delay the others."""
     waiting = build_queue("a@one.test", "b@one.test", "c@one.test", "d@two.test")
     assert [take_mail(waiting) for _ in range(5)] == [
@@ -54,10 +54,10 @@ def test_providers_take_turns() -> None:
     ]
 
 
-def test_connection_limit_per_provider() -> None:
+def test_connection_limit_per_receiver() -> None:
     """Beyond it, emails wait until a connection carries none of them; others are sent."""
     waiting = build_queue(*(f"r{n}@gmail.com" for n in range(STRICT_CONNECTIONS + 2)), "a@one.test")
-    carried: list[ProviderQueue] = []
+    carried: list[ReceiverQueue] = []
     first = waiting.take(carried)
     assert first is not None
     assert [take_mail(waiting) for _ in range(STRICT_CONNECTIONS)] == [
@@ -73,9 +73,9 @@ def test_connection_limit_per_provider() -> None:
 
 
 def test_connection_is_counted_once() -> None:
-    """At the limit, a connection that carries the provider's mail may take another."""
+    """At the limit, a connection that carries the receiver's mail may take another."""
     waiting = build_queue(*(f"r{n}@gmail.com" for n in range(STRICT_CONNECTIONS + 2)))
-    carried_lists: list[list[ProviderQueue]] = [[] for _ in range(STRICT_CONNECTIONS)]
+    carried_lists: list[list[ReceiverQueue]] = [[] for _ in range(STRICT_CONNECTIONS)]
     mails = [waiting.take(carried) for carried in carried_lists]
     last = carried_lists[-1]
     assert take_mail(waiting, last) == f"r{STRICT_CONNECTIONS}@gmail.com"
@@ -86,9 +86,9 @@ def test_connection_is_counted_once() -> None:
 
 
 def test_requeued_mail_is_next() -> None:
-    """It comes before the others of its provider."""
+    """It comes before the others of its receiver."""
     waiting = build_queue("a@one.test", "b@one.test")
-    carried: list[ProviderQueue] = []
+    carried: list[ReceiverQueue] = []
     queued = waiting.take(carried)
     assert queued is not None
     waiting.release(queued, carried)
@@ -96,10 +96,10 @@ def test_requeued_mail_is_next() -> None:
     assert [take_mail(waiting), take_mail(waiting)] == ["a@one.test", "b@one.test"]
 
 
-def test_empty_provider_is_removed() -> None:
+def test_empty_receiver_is_removed() -> None:
     """There may be a hundred thousand domains; a removed one can be added again."""
     waiting = build_queue(*(f"r{n}@d{n}.test" for n in range(100)))
-    carried: list[ProviderQueue] = []
+    carried: list[ReceiverQueue] = []
     while queued := waiting.take(carried):
         waiting.release(queued, carried)
         last = queued

@@ -1,4 +1,4 @@
-"""Test that all emails to a provider wait when it asks us to send less, and that others go on."""
+"""Test that all emails to a receiver wait when it asks us to send less, and that others go on."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def waiting(app: Application, ids: list[int]) -> list[Delivery]:
 
 
 @pytest.mark.usefixtures("still_clock")
-def test_all_mails_to_a_provider_wait_and_others_go_on(
+def test_all_mails_to_a_receiver_wait_and_others_go_on(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
     """Only the emails already in flight are tried. Those that were not tried keep their attempts."""
