@@ -71,7 +71,7 @@ PURE = (
     "relevance.mute_suggestions",
     "relevance.typed_organizations",
     "relevance.phrase_index",
-    "relevance.query_examples",
+    "relevance.pseudo_relevance_feedback",
     "relevance.query_language",
     "relevance.search_index_records",
     "relevance.search_offers",

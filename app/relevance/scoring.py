@@ -26,7 +26,7 @@ from scipy import sparse
 from app.relevance.bm25 import FieldCounts, Matrix, Terms, indicator_matrix
 from app.relevance.cut_offs import FLOOR_Z, estimate_cut_offs, evidence_from
 from app.relevance.model import RelevanceModel
-from app.relevance.query_examples import QueryBatch, QueryExamples, common_terms_in_pairs
+from app.relevance.pseudo_relevance_feedback import QueryBatch, QueryExamples, common_terms_in_pairs
 from app.relevance.query_language import Query
 from app.relevance.vector_space import VectorSpace
 from app.text.abbreviations import Abbreviations

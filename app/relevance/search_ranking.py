@@ -15,7 +15,7 @@ import numpy as np
 from app.relevance import scoring, typed_organizations
 from app.relevance.bm25 import Matrix
 from app.relevance.filters import required_fields
-from app.relevance.query_examples import QueryBatch
+from app.relevance.pseudo_relevance_feedback import QueryBatch
 from app.relevance.query_language import Query
 from app.relevance.search_index import Hits, IndexReader
 from app.relevance.search_index_fields import (
