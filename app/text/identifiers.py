@@ -12,11 +12,12 @@ _ARXIV_OLD = r"[a-z][a-z-]*(?:\.[A-Za-z]{2})?/\d{7}"
 _ARXIV_ID = re.compile(rf"(?:^|[/:.\s])({_ARXIV_NEW}|{_ARXIV_OLD})(?:v(\d{{1,3}}))?(?=$|[\s?#.,;)]|\.pdf)")
 _BARE_ARXIV_ID = re.compile(rf"({_ARXIV_NEW}|{_ARXIV_OLD})(?:v(\d{{1,3}}))?")
 _ARXIV_PLACE = re.compile(r"arxiv", re.IGNORECASE)
-# Many old DOIs contain a page in angle brackets, and end with a fixed form (a SICI, ANSI/NISO Z39.56).
-# Otherwise, "<" begins markup.
-_SICI = r"[^\s\"<>?#]+<[^\s\"<>]*>\d\.\d\.[A-Z]{2};\d(?:-[\dA-Z#])?"
-_DOI = re.compile(rf"\b(10\.\d{{4,9}}/(?:{_SICI}|[^\s\"<>?#]+))", re.IGNORECASE)
-_ENCODED_BRACKET = re.compile("%3C", re.IGNORECASE)
+# Many old DOIs contain a page in brackets and end with a fixed form (a SICI, ANSI/NISO Z39.56). URLs may
+# encode the brackets. Outside a SICI, "<" begins markup. The limits keep the search linear in long texts.
+_PAGE = r"(?:(?:<|%3C)[^\s\"<>]{0,100}?(?:>|%3E)|(?:\[|%5B)[^\s\"\[\]]{0,100}?(?:\]|%5D))"
+SICI_DOI = rf"\b10\.\d{{4,9}}/[^\s\"<>?#,;\[\]]{{1,100}}{_PAGE}\d\.\d\.[A-Z]{{2}}(?:;|%3B)\d(?:-[\dA-Z#])?"
+_DOI = re.compile(rf"({SICI_DOI}|\b10\.\d{{4,9}}/[^\s\"<>?#]+)", re.IGNORECASE)
+_ENCODED_BRACKET = re.compile("%3C|%5B", re.IGNORECASE)
 _ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.IGNORECASE)
 
 

@@ -55,6 +55,34 @@ def test_dois(typed: str) -> None:
     assert (parse_one(typed).doi, parse_one(typed).title) == ("10.1145/329.333", "")
 
 
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "10.1002/(SICI)1097-4571(199806)49:8<693::AID-ASI4>3.0.CO;2-O",
+        "[1] 10.1002/(SICI)1097-4571(199806)49:8<693::AID-ASI4>3.0.CO;2-O.",
+        "<https://doi.org/10.1002/(SICI)1097-4571(199806)49:8<693::AID-ASI4>3.0.CO;2-O>",
+        "https://doi.org/10.1002/(SICI)1097-4571(199806)49:8%3C693::AID-ASI4%3E3.0.CO;2-O?from=feed",
+        "https://doi.org/10.1002/%28SICI%291097-4571%28199806%2949:8%3C693::AID-ASI4%3E3.0.CO%3B2-O",
+    ],
+)
+def test_doi_with_a_page(typed: str) -> None:
+    """Its brackets and semicolon separate nothing."""
+    doi = "10.1002/(sici)1097-4571(199806)49:8<693::aid-asi4>3.0.co;2-o"
+    assert parse_one(typed) == PaperRecord(title="", doi=doi)
+
+
+def test_dois_with_pages_among_others() -> None:
+    """Ecological journals put the page in square brackets."""
+    parsed = bibliography.parse(
+        "10.1145/329.333;doi:10.1890/0012-9658(2002)083[2935:DTMPIF]2.0.CO;2,1706.03762 [10.1145/3292500.1] "
+        "10.1175/1520-0469(1963)020<0130:DNF>2.0.CO;2;10.1145/329.334"
+    )
+    assert [record.arxiv_id or record.doi for record in parsed.records] == [
+        "10.1145/329.333", "10.1890/0012-9658(2002)083[2935:dtmpif]2.0.co;2", "1706.03762",
+        "10.1145/3292500.1", "10.1175/1520-0469(1963)020<0130:dnf>2.0.co;2", "10.1145/329.334",
+    ]  # fmt: skip
+
+
 def test_several_ids_in_a_line() -> None:
     """Any separators are accepted."""
     parsed = bibliography.parse("1706.03762, 1810.04805;2005.14165 10.1145/3292500.3330701")

@@ -25,11 +25,15 @@ from app.text import identifiers
             "https://journals.example/10.1175/1520-0469(1963)020<0130:DNF>2.0.CO;2",
             "10.1175/1520-0469(1963)020<0130:dnf>2.0.co;2",
         ),
+        (
+            "https://doi.org/10.1890/0012-9658(2002)083%5B2935:DTMPIF%5D2.0.CO;2",
+            "10.1890/0012-9658(2002)083[2935:dtmpif]2.0.co;2",
+        ),
         ("version 10.1 of 2026", ""),
     ],
 )
 def test_doi(value: str, doi: str) -> None:
-    """Two papers of one issue have different DOIs, also if the page is in angle brackets."""
+    """Two papers of one issue have different DOIs, also if the page is in brackets."""
     assert identifiers.doi(value) == doi
 
 

@@ -10,7 +10,8 @@ from app.text import identifiers, sanitize
 from app.types import PaperRecord, Rejection
 
 _BULLET = re.compile(r"^(?:[-*•–]|[\[(]?\d{1,3}[\].)])\s+")
-_BETWEEN_IDS = re.compile(r"[\s,;<>\[\]]+")
+# The separators between ids occur in SICI DOIs too, so `split` also returns each of these DOIs, or None.
+_BETWEEN_IDS = re.compile(rf"({identifiers.SICI_DOI})|[\s,;<>\[\]]+", re.IGNORECASE)
 _REMARKS = ("%", "#")
 # Lines that cannot be titles: overlong ASCII words and malformed DOIs.
 _NO_TITLE = re.compile(r"[!-~]{41,}|(?:doi:\s*)?10\.\d*/\S*", re.IGNORECASE)
@@ -27,7 +28,7 @@ def parse(lines: Iterable[str], first: int) -> Iterator[Item]:
         if not line or line.startswith(_REMARKS):
             continue
         has_ids = False
-        for word in _BETWEEN_IDS.split(line):
+        for word in filter(None, _BETWEEN_IDS.split(line)):
             doi = identifiers.doi(word)
             of_arxiv = identifiers.arxiv_id_of_doi(doi) or arxiv_id(word)
             if of_arxiv or doi:
