@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from app.text.characters import fold_accents
 from app.text.tokenizer import WORD
 
+# Suffixes of companies and of people. Those that are mostly initials after a comma are left out, such as
+# “II”, “AG” and “S.A.”: “Smith, S.A.” is a person.
+_COMPANY = r"(?i:co\.|company|corp\.?|corporation|gmbh|inc\.?|incorporated|limited|llc|ltd\.?|plc)"
+_GENERATION = r"(?:Jr\.?|Sr\.?|III)"
+_ENDS_WITH_COMPANY = re.compile(rf"[\s,]{_COMPANY}\s*$")
+_GENERATION_AT_END = re.compile(rf"(?<![^\s,]){_GENERATION}\s*(?=,|$)")
+_BETWEEN_NAMES = re.compile(rf",(?!\s*(?:{_COMPANY}|{_GENERATION})\s*(?:,|$))")
+
 
 @lru_cache(maxsize=100_000)
 def normalized_name(author: str) -> str:
     """Return a name in normalised form: "Jané Q. Doe" and "Doe, Jane" → "jane doe", "J. Doe" → "j doe"."""
-    last, comma, first = fold_accents(author).partition(",")
-    words = WORD.findall(f"{first} {last}" if comma else last)
+    words = words_of_name(author)
     return " ".join([*words[:1], *(word for word in words[1:-1] if len(word) > 1), *words[1:][-1:]])
 
 
 def given_name_first(name: str) -> str:
-    """Return a name with the given name first: “Knuth, Donald E.” becomes “Donald E. Knuth”."""
-    last, *given = (part.strip() for part in name.split(","))
-    return " ".join(filter(None, [*given[:1], last, *given[1:]]))
+    """Return a name with the given name first: “Knuth, Donald E.” becomes “Donald E. Knuth”.
+
+    Suffixes stay at the end: “King, Martin Luther, Jr.” becomes “Martin Luther King Jr.”, and “OpenAI, Inc.”
+    becomes “OpenAI Inc.”.
+    """
+    if _ENDS_WITH_COMPANY.search(name):
+        return " ".join(name.replace(",", " ").split())
+    last, _, rest = name.partition(",")
+    generations = _GENERATION_AT_END.findall(rest)
+    given = [*filter(None, map(str.strip, _GENERATION_AT_END.sub("", rest).split(",")))]
+    return " ".join(filter(None, [*given[:1], last.strip(), *given[1:], *generations]))
+
+
+def split_names(text: str) -> list[str]:
+    """Split a text at the commas between names, but not before a suffix such as “Jr.” or “Inc.”."""
+    return _BETWEEN_NAMES.split(text)
 
 
 def words_of_name(name: str) -> list[str]:
     """Return the lower-case words of a person's name without accents: "García, José" → ["jose", "garcia"]."""
-    last, _, first = name.partition(",")
-    return WORD.findall(fold_accents(f"{first} {last}"))
+    return WORD.findall(fold_accents(given_name_first(name)))
 
 
 def words_of_organization(name: str) -> list[str]:

@@ -17,6 +17,7 @@ from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState
 from app.runtime import sandbox
 from app.text import characters, dates, identifiers, sanitize
+from app.text.names import split_names
 from app.types import PaperRecord, ParseResult, Rejection
 
 NO_TITLE = "the entry has no title"
@@ -100,7 +101,7 @@ def _names(entry: Any) -> list[str]:
     names = [name for person in entry.get("authors", ()) if (name := person.get("name"))]
     if len(names) != 1:
         return names
-    parts = names[0].split(",")
+    parts = split_names(names[0])
     is_name = len(parts) == 2 and any(len(part.split()) == 1 for part in parts)
     return names if is_name else parts
 

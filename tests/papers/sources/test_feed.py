@@ -40,6 +40,10 @@ def test_markup_and_dates() -> None:
         (["Anna Müller, Ben Smith"], ("Anna Müller", "Ben Smith")),
         (["King, Martin Luther, Jr.", "Ben Smith"], ("Martin Luther King Jr.", "Ben Smith")),
         (["Anna"], ("Anna",)),
+        (["OpenAI, Inc."], ("OpenAI Inc.",)),
+        (["Anna Müller, OpenAI, Inc."], ("Anna Müller", "OpenAI Inc.")),
+        (["OpenAI, Inc., Anna Müller"], ("OpenAI Inc.", "Anna Müller")),
+        (["King, Martin Luther, Jr."], ("Martin Luther King Jr.",)),
     ],
 )
 def test_given_names_come_first(creators: list[str], authors: tuple[str, ...]) -> None:

@@ -32,8 +32,10 @@ def test_invalid_lines_are_rejected_with_their_number() -> None:
 
 
 def test_given_names_come_first() -> None:
-    [record] = jsonl.parse(json.dumps(ROW | {"authors": ["Müller, Anna", "Mei Tanaka"]})).records
-    assert record.authors == ("Anna Müller", "Mei Tanaka")
+    [record] = jsonl.parse(
+        json.dumps(ROW | {"authors": ["Müller, Anna", "Mei Tanaka", "OpenAI, Inc."]})
+    ).records
+    assert record.authors == ("Anna Müller", "Mei Tanaka", "OpenAI Inc.")
 
 
 def test_containers() -> None:

@@ -1,0 +1,43 @@
+"""Test putting given names first."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.text import names
+
+
+@pytest.mark.parametrize(
+    ("name", "given_name_first"),
+    [
+        ("Knuth, Donald E.", "Donald E. Knuth"),
+        ("Donald E. Knuth", "Donald E. Knuth"),
+        ("King, Martin Luther, Jr.", "Martin Luther King Jr."),
+        ("King, Martin Luther Jr.", "Martin Luther King Jr."),
+        ("King, Jr., Martin Luther", "Martin Luther King Jr."),
+        ("Martin Luther King, Jr.", "Martin Luther King Jr."),
+        ("Smith, Jr.", "Smith Jr."),
+        ("Gates, William H., III", "William H. Gates III"),
+        ("OpenAI, Inc.", "OpenAI Inc."),
+        ("OpenAI,inc", "OpenAI inc"),
+        ("Google, LLC", "Google LLC"),
+        ("Example Holding, plc", "Example Holding plc"),
+        ("Example Cloud Computing Co., Ltd.", "Example Cloud Computing Co. Ltd."),
+        ("Example, Cloud Computing GmbH", "Example Cloud Computing GmbH"),
+        ("Corp, Anna", "Anna Corp"),
+        ("Lee, Incheon", "Incheon Lee"),
+    ],
+)
+def test_given_name_first(name: str, given_name_first: str) -> None:
+    """Suffixes of people and companies stay at the end."""
+    assert names.given_name_first(name) == given_name_first
+    assert names.words_of_name(name) == names.words_of_name(given_name_first)
+    assert names.normalized_name(name) == names.normalized_name(given_name_first)
+
+
+@pytest.mark.parametrize(
+    ("name", "given_name_first"),
+    [("Smith, JR", "JR Smith"), ("Ivanov, II", "II Ivanov"), ("García López, S.A.", "S.A. García López")],
+)
+def test_initials_are_not_suffixes(name: str, given_name_first: str) -> None:
+    assert names.given_name_first(name) == given_name_first
