@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
+from sqlmodel import Session
 
 from app import clock
 from app.cli import output
@@ -16,6 +17,7 @@ from app.digests.operator_changes import Editor
 from app.errors import InvalidInput
 from app.papers import (
     archive_lists,
+    bylines,
     canonical_rows,
     editing,
     listings,
@@ -162,7 +164,9 @@ def unpin_paper(name: Name) -> None:
 
 @papers.command("merge")
 def merge_papers(
-    name: Name, other: Annotated[str, typer.Argument(help="The duplicate: its ID, arXiv ID, DOI or URL.")]
+    name: Name,
+    other: Annotated[str, typer.Argument(help="The duplicate: its ID, arXiv ID, DOI or URL.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Merge two records of the same paper. Subscribers who received one do not receive the other.
 
@@ -170,10 +174,36 @@ def merge_papers(
     field gets the newest value from the sources of both papers. Edited values, listings and votes are kept.
     `papers split` undoes a merge.
     """
-    with _editor(name) as (editor, paper_id):
-        other_id = merging.id_of(operator_changes.find(editor.session, other))
-        survivor = merging.id_of(editor.merge(paper_id, other_id))
-    output.out().print(f"Papers {paper_id} and {other_id} are now paper {survivor}.")
+    with output.open_application(needs_secret=False) as app:
+        with app.db.read() as session:
+            pair = operator_changes.find(session, name), operator_changes.find(session, other)
+            paper_id, other_id = map(merging.id_of, pair)
+            ordered = merging.order_distinct(*pair)
+            if not yes:
+                print_comparison(session, *ordered)
+            survivor_id, absorbed_id = map(merging.id_of, ordered)
+        if not yes:
+            typer.confirm(f"Merge paper {absorbed_id} into paper {survivor_id}?", abort=True)
+        with app.db.write() as session:
+            editor = Editor(session, output.ACTOR, clock.utcnow())
+            survivor_id = merging.id_of(editor.merge(survivor_id, absorbed_id))
+    output.out().print(f"Papers {paper_id} and {other_id} are now paper {survivor_id}.")
+
+
+def print_comparison(session: Session, survivor: Paper, absorbed: Paper) -> None:
+    """Print the fields of two papers side by side."""
+    rows = survivor, absorbed
+    views = paper_views.views_of(session, rows)
+    fields = [
+        ("title", *(view.title for view in views)),
+        ("authors", *(bylines.byline(view.authors, view.author_count) for view in views)),
+        ("published", *(view.published_on for view in views)),
+        ("arXiv ID", *(row.arxiv_id for row in rows)),
+        ("DOI", *(row.doi for row in rows)),
+        ("sources", *(", ".join(view.sources) for view in views)),
+        ("state", *map(_state, rows)),
+    ]
+    output.table(["field", f"paper {survivor.id} (kept)", f"paper {absorbed.id}"], fields)
 
 
 @papers.command("split")

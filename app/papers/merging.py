@@ -33,6 +33,13 @@ def order(a: Paper, b: Paper) -> list[Paper]:
     return sorted((a, b), key=lambda paper: (not paper.arxiv_id, not paper.doi, id_of(paper)))
 
 
+def order_distinct(paper: Paper, other: Paper) -> list[Paper]:
+    """Return two papers like `order`. Raise Conflict if they are already one paper."""
+    if paper.id == other.id:
+        raise Conflict("there is nothing to merge: both are already the same paper")
+    return order(paper, other)
+
+
 def merge(
     session: Session, a: Paper, b: Paper, reason: str, now: datetime, *, has_no_listings: bool = False
 ) -> None:
@@ -127,10 +134,9 @@ def merge_by_hand(session: Session, paper: Paper, other: Paper, now: datetime) -
     Raise Conflict if they are already one paper.
     """
     advisory_lock(session, "archive")
-    if paper.id == other.id:
-        raise Conflict("there is nothing to merge: both are already the same paper")
-    merge(session, paper, other, BY_HAND, now)
-    return other if paper.merged_into_id else paper
+    survivor, absorbed = order_distinct(paper, other)
+    merge(session, survivor, absorbed, BY_HAND, now)
+    return survivor
 
 
 def id_of(row: Paper | Source) -> int:

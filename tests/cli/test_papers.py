@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
@@ -84,7 +85,7 @@ def test_paper_commands(run: Run, app: Application, papers: list[int]) -> None:
     assert "pinned until" in run("papers", "pin", "1", "--days", "2").stdout
     assert [paper["id"] for paper in parse_output(run("papers", "search", "--pinned", "--json"))] == [1]
     run("papers", "unpin", "1")
-    assert run("papers", "merge", "2", "2611.00001").stdout == "Papers 2 and 1 are now paper 1.\n"
+    assert run("papers", "merge", "2", "2611.00001", "--yes").stdout == "Papers 2 and 1 are now paper 1.\n"
     assert "merged: row 2" in run("papers", "show", "1").stdout
     assert run("papers", "split", "1", "--row", "2").stdout == "Split off paper 2 from paper 1.\n"
     with app.db.read() as session:
@@ -92,6 +93,19 @@ def test_paper_commands(run: Run, app: Application, papers: list[int]) -> None:
     names = ("edit", "edit", "hide", "show", "pin", "unpin", "merge", "split")
     assert [entry.action for entry in entries] == [f"paper.{name}" for name in names]
     assert {entry.actor for entry in entries} == {"cli"}
+
+
+def test_merge_asks_for_confirmation(run: Run, app: Application, papers: list[int]) -> None:
+    """It shows both papers, beginning with the one that is kept."""
+    question = run("papers", "merge", "2", "2611.00001", code=1).stdout
+    lines = question.splitlines()
+    assert re.fullmatch(r"field +paper 1 \(kept\) +paper 2 *", lines[0])
+    assert re.fullmatch(f"title +{AGENTS} +{VIDEO} *", lines[1])
+    assert re.search(r"arXiv ID +2611\.00001 *\n", question)
+    assert re.search("sources +Hugging Face Daily Papers +Hugging Face Daily Papers", question)
+    assert lines[-1].startswith("Merge paper 2 into paper 1? [y/N]")
+    with app.db.read() as session:
+        assert session.exec(select(AuditEntry)).all() == []
 
 
 def test_show_counts_digests(run: Run, app: Application, papers: list[int]) -> None:
@@ -117,6 +131,7 @@ def test_show_counts_digests(run: Run, app: Application, papers: list[int]) -> N
         (("unpin", "1"), "not pinned"),
         (("pin", "1", "--days", "99"), "1 to 30 days"),
         (("merge", "1", "1"), "already the same paper"),
+        (("merge", "1", "nothing"), "is not the ID"),
         (("split", "1"), "Name exactly one part to split off"),
         (("split", "1", "--source", "nothing"), "no source named"),
     ],

@@ -138,6 +138,22 @@ def unpin_paper(request: Request, operator: Writer, paper_id: Id) -> Response:
     return _change(request, operator, paper_id, "unpinned", lambda editor: editor.unpin(paper_id))
 
 
+@router.get(PATH + "/{paper_id}/merge")
+def preview_merge(request: Request, operator: Reader, paper_id: Id, other: str = "") -> Response:
+    """Show both papers, beginning with the one that a merge keeps."""
+    app: Application = request.app.state.paperboy
+    try:
+        with app.db.read() as session:
+            pair = operator_changes.get(session, paper_id), operator_changes.find(session, other)
+            ids = map(merging.id_of, merging.order_distinct(*pair))
+            survivor, absorbed = (papers.detail(session, each) for each in ids)
+    except REFUSED as error:
+        return _page(request, operator, paper_id, problem=str(error), status=409, other=other)
+    return admin_page(
+        request, "admin/paper_merge.html", operator, survivor=survivor, absorbed=absorbed, paper_id=paper_id
+    )
+
+
 @router.post(PATH + "/{paper_id}/merge")
 def merge_papers(request: Request, operator: Writer, paper_id: Id, other: Text = "") -> Response:
     """Merge the paper with another, and redirect to the surviving paper."""

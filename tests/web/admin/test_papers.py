@@ -176,6 +176,46 @@ def test_hide_pin_merge_and_split(app: Application, sign_in: Callable[..., Desk]
     assert changes(app) == [f"paper.{name}" for name in ("pin", "unpin", "hide", "show", "merge", "split")]
 
 
+def test_merge_is_previewed(app: Application, sign_in: Callable[..., Desk], papers: list[int]) -> None:
+    """The page compares both papers and says which one is kept. Nothing changes before it is confirmed."""
+    desk, one, two = sign_in(), *(f"/admin/papers/{number}" for number in papers)
+    assert f'action="{two}/merge"' in desk.get(two).text
+    shown = desk.get(f"{two}/merge?other=2611.00001").text
+    assert f"Paper {papers[0]} is kept. Paper {papers[1]} becomes part of it." in shown
+    assert shown.index(AGENTS) < shown.index(VIDEO)
+    assert shown.count(">Hugging Face Daily Papers<") == 2
+    assert (f'action="{one}/merge"' in shown, "will be hidden" in shown) == (True, False)
+    assert changes(app) == []
+    assert desk.post(f"{one}/merge", other=str(papers[1])).headers["location"] == f"{one}?done=merged"
+    assert "<button" not in sign_in(Scope.READ).get(f"{two}/merge?other=1").text.partition("<main")[2]
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ("nothing", "“nothing” is not the ID, arXiv ID, DOI or URL of a paper"),
+        ("99", "There is no paper 99"),
+        ("2611.00009", "There is no paper 2611.00009 in the archive"),
+        ("https://arxiv.org/abs/2611.00001", "both are already the same paper"),
+    ],
+)
+def test_no_preview_without_another_paper(
+    sign_in: Callable[..., Desk], papers: list[int], other: str, reason: str
+) -> None:
+    """The page of the paper explains the refusal, and its form keeps the identifier."""
+    refused = sign_in().get(f"/admin/papers/{papers[0]}/merge?other={other}")
+    assert (refused.status_code, reason in html.unescape(refused.text)) == (409, True)
+    assert f'name="other" value="{other}"' in refused.text
+
+
+def test_preview_of_a_merge_with_a_hidden_paper(sign_in: Callable[..., Desk], papers: list[int]) -> None:
+    desk = sign_in()
+    desk.post(f"/admin/papers/{papers[1]}/hide")
+    shown = desk.get(f"/admin/papers/{papers[0]}/merge?other={papers[1]}").text
+    assert "One of the papers is hidden, so the merged paper will be hidden." in shown
+    assert desk.get("/admin/papers/99/merge?other=1").status_code == 404
+
+
 def test_changes_need_the_scope_and_the_form(
     app: Application, sign_in: Callable[..., Desk], papers: list[int]
 ) -> None:
