@@ -30,7 +30,7 @@ from app.storage.models import Paper
 
 papers = typer.Typer(no_args_is_help=True, help="Search, show, edit, hide, pin, merge and split papers.")
 
-Name = Annotated[str, typer.Argument(help="The paper's ID, arXiv ID, DOI or URL.")]
+PaperReference = Annotated[str, typer.Argument(help="The paper's ID, arXiv ID, DOI or URL.")]
 
 
 @papers.command("search")
@@ -60,42 +60,42 @@ def search_papers(
         (view.id, view.title, view.arxiv_id, view.last_listed_on, view.upvotes, _state(rows[view.id]))
         for view in views
     ]
-    output.table(["number", "title", "arXiv ID", "last listed", "votes", "state"], cells)
+    output.table(["ID", "title", "arXiv ID", "last listed", "votes", "state"], cells)
 
 
 @papers.command("show")
-def show_paper(name: Name, as_json: output.AsJson = False) -> None:
+def show_paper(paper: PaperReference, as_json: output.AsJson = False) -> None:
     """Show everything stored about a paper, and the number of digests that contain it."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
-        paper = operator_changes.find(session, name)
-        row_ids = merging.with_absorbed(session, merging.id_of(paper))
-        rows = operator_changes.rows_of(session, sorted(row_ids - {paper.id}))
-        listed = listings.of_paper(session, merging.id_of(paper))
+        stored = operator_changes.find(session, paper)
+        row_ids = merging.with_absorbed(session, merging.id_of(stored))
+        rows = operator_changes.rows_of(session, sorted(row_ids - {stored.id}))
+        listed = listings.of_paper(session, merging.id_of(stored))
         history = ledger.paper_history(session, row_ids)
     states = {state.value: count for state, count in history.states.items()}
     if as_json:
         merged = [_as_json(row) for row in rows.values()]
         output.print_json(
             {
-                **_as_json(paper),
+                **_as_json(stored),
                 "listings": [each._asdict() for each in listed],
                 "merged_rows": merged,
                 "digests": states,
             }
         )
         return
-    fields = [(name, value) for name, value in _as_json(paper).items() if value not in (None, "", [])]
+    fields = [(name, value) for name, value in _as_json(stored).items() if value not in (None, "", [])]
     output.table(["field", "value"], fields)
     output.table(["listed", "source", "rank"], [(each.day, each.source, each.rank) for each in listed])
-    for number, row in rows.items():
-        output.out().print(f"merged: row {number}, {output.escaped(row.title)}")
+    for row_id, row in rows.items():
+        output.out().print(f"merged: row {row_id}, {output.escaped(row.title)}")
     counts = ", ".join(f"{count} {state}" for state, count in states.items()) or "none"
     output.out().print(f"digests with this paper: {counts}")
 
 
 @papers.command("edit")
 def edit_paper(
-    name: Name,
+    paper: PaperReference,
     title: Annotated[str | None, typer.Option()] = None,
     abstract: Annotated[str | None, typer.Option()] = None,
     tldr: Annotated[str | None, typer.Option(help="The summary in one sentence.")] = None,
@@ -121,62 +121,62 @@ def edit_paper(
     changes |= dict.fromkeys(reset or ())
     if not changes:
         raise InvalidInput("nothing to change: give at least one option")
-    with _editor(name) as (editor, paper_id):
+    with _editor(paper) as (editor, paper_id):
         editor.edit(paper_id, changes)
     output.out().print(f"Changed {', '.join(changes)} of paper {paper_id}.")
 
 
 @papers.command("hide")
 def hide_paper(
-    name: Name, reason: Annotated[str, typer.Option(help="The reason, for the audit log.")] = ""
+    paper: PaperReference, reason: Annotated[str, typer.Option(help="The reason, for the audit log.")] = ""
 ) -> None:
     """Hide a paper: it is not sent, and is removed from public pages and waiting digests."""
-    with _editor(name) as (editor, paper_id):
+    with _editor(paper) as (editor, paper_id):
         editor.hide(paper_id, reason)
     output.out().print(f"Paper {paper_id} is hidden.")
 
 
 @papers.command("unhide")
-def unhide_paper(name: Name) -> None:
+def unhide_paper(paper: PaperReference) -> None:
     """Show a hidden paper again."""
-    with _editor(name) as (editor, paper_id):
+    with _editor(paper) as (editor, paper_id):
         editor.show(paper_id)
     output.out().print(f"Paper {paper_id} is shown again.")
 
 
 @papers.command("pin")
 def pin_paper(
-    name: Name, days: Annotated[int, typer.Option(help="The number of days.")] = pinning.PIN_DAYS
+    paper: PaperReference, days: Annotated[int, typer.Option(help="The number of days.")] = pinning.PIN_DAYS
 ) -> None:
     """Pin a paper for some days: it comes first in digests with a matching interest or trending papers."""
-    with _editor(name) as (editor, paper_id):
+    with _editor(paper) as (editor, paper_id):
         until = editor.pin(paper_id, days).pinned_until
     output.out().print(f"Paper {paper_id} is pinned until {output.format_time(until)}.")
 
 
 @papers.command("unpin")
-def unpin_paper(name: Name) -> None:
+def unpin_paper(paper: PaperReference) -> None:
     """Unpin a paper."""
-    with _editor(name) as (editor, paper_id):
+    with _editor(paper) as (editor, paper_id):
         editor.unpin(paper_id)
     output.out().print(f"Paper {paper_id} is no longer pinned.")
 
 
 @papers.command("merge")
 def merge_papers(
-    name: Name,
+    paper: PaperReference,
     other: Annotated[str, typer.Argument(help="The duplicate: its ID, arXiv ID, DOI or URL.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Merge two records of the same paper. Subscribers who received one do not receive the other.
 
-    The paper with an arXiv ID keeps its number, otherwise the one with a DOI, otherwise the older one. Each
+    The paper with an arXiv ID keeps its ID, otherwise the one with a DOI, otherwise the older one. Each
     field gets the newest value from the sources of both papers. Edited values, listings and votes are kept.
     `papers split` undoes a merge.
     """
     with output.open_application(needs_secret=False) as app:
         with app.db.read() as session:
-            pair = operator_changes.find(session, name), operator_changes.find(session, other)
+            pair = operator_changes.find(session, paper), operator_changes.find(session, other)
             paper_id, other_id = map(merging.id_of, pair)
             ordered = merging.order_distinct(*pair)
             if not yes:
@@ -208,13 +208,13 @@ def print_comparison(session: Session, survivor: Paper, absorbed: Paper) -> None
 
 @papers.command("split")
 def split_paper(
-    name: Name,
-    row: Annotated[int | None, typer.Option(help="The number of a merged row (see papers show).")] = None,
+    paper: PaperReference,
+    row: Annotated[int | None, typer.Option(help="The ID of a merged row (see papers show).")] = None,
     doi: Annotated[bool, typer.Option("--doi", help="Split off the DOI.")] = False,
     source: Annotated[str | None, typer.Option(help="Split off the listings of this source.")] = None,
 ) -> None:
     """Split off a part that belongs to another paper. The two are never merged automatically again."""
-    with _editor(name) as (editor, paper_id):
+    with _editor(paper) as (editor, paper_id):
         source_id = source_registry.find(editor.session, source).id if source else None
         part = editor.split(paper_id, row_id=row, doi=doi, source_id=source_id)
         part_id = merging.id_of(part)
@@ -222,10 +222,10 @@ def split_paper(
 
 
 @contextmanager
-def _editor(name: str) -> Iterator[tuple[Editor, int]]:
-    """Open the application, and yield an editor and the id of the named paper."""
+def _editor(reference: str) -> Iterator[tuple[Editor, int]]:
+    """Open the application, and yield an editor and the paper's id."""
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        paper = operator_changes.find(session, name)
+        paper = operator_changes.find(session, reference)
         yield Editor(session, output.ACTOR, clock.utcnow()), merging.id_of(paper)
 
 

@@ -129,15 +129,15 @@ def _preference_changes(
     return tuple(changes)
 
 
-def _paper(session: Session, name: str) -> tuple[PaperNow, PaperView]:
+def _paper(session: Session, reference: str) -> tuple[PaperNow, PaperView]:
     """Return the paper with this id, arXiv id, DOI or URL, as it is stored now."""
-    name = sanitize.one_line(name, 2000)
+    reference = sanitize.one_line(reference, 2000)
     requested_id = None
-    if name.isascii() and name.isdigit() and len(name) < 19:
-        requested_id = session.exec(select(Paper.id).where(col(Paper.id) == int(name))).first()
-    requested_id = requested_id or canonical_rows.find_by_reference(session, name)
+    if reference.isascii() and reference.isdigit() and len(reference) < 19:
+        requested_id = session.exec(select(Paper.id).where(col(Paper.id) == int(reference))).first()
+    requested_id = requested_id or canonical_rows.find_by_reference(session, reference)
     if requested_id is None:
-        raise NotFound(f"There is no paper {name[:100]} in the archive.")
+        raise NotFound(f"There is no paper {reference[:100]} in the archive.")
     row = canonical_rows.papers(session, [requested_id])[requested_id]
     listed = select(col(Listing.listed_on), col(Source.name)).join(Source).where(Listing.paper_id == row.id)
     paper = PaperNow(

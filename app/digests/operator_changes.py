@@ -127,14 +127,14 @@ def get(session: Session, paper_id: int) -> Paper:
     return paper
 
 
-def find(session: Session, name: str) -> Paper:
-    """Return the paper with this number, arXiv id, DOI or URL. Raise NotFound if there is none."""
-    name = name.strip()
-    if name.isascii() and name.isdigit() and len(name) < 10:
-        return get(session, int(name))
-    paper_id = canonical_rows.find_by_reference(session, name)
+def find(session: Session, reference: str) -> Paper:
+    """Return the paper with this id, arXiv id, DOI or URL. Raise NotFound if there is none."""
+    reference = reference.strip()
+    if reference.isascii() and reference.isdigit() and len(reference) < 10:
+        return get(session, int(reference))
+    paper_id = canonical_rows.find_by_reference(session, reference)
     if paper_id is None:
-        raise NotFound(f"“{name[:100]}” is not the ID, arXiv ID, DOI or URL of a paper")
+        raise NotFound(f"“{reference[:100]}” is not the ID, arXiv ID, DOI or URL of a paper")
     return get(session, paper_id)
 
 

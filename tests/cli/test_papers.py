@@ -60,9 +60,10 @@ def feed_url() -> Iterator[str]:
 
 
 def test_paper_commands(run: Run, app: Application, papers: list[int]) -> None:
-    """Papers are named by number, arXiv id or URL. Each change is in the audit log."""
+    """Papers are identified by ID, arXiv ID or URL. Each change is in the audit log."""
     assert run("papers", "search", "agents").stdout.count("Language Agents") == 1
     assert VIDEO in run("papers", "search").stdout
+    assert run("papers", "search").stdout.startswith("ID ")
     run(
         "papers",
         "edit",
@@ -93,6 +94,14 @@ def test_paper_commands(run: Run, app: Application, papers: list[int]) -> None:
     names = ("edit", "edit", "hide", "show", "pin", "unpin", "merge", "split")
     assert [entry.action for entry in entries] == [f"paper.{name}" for name in names]
     assert {entry.actor for entry in entries} == {"cli"}
+
+
+@pytest.mark.parametrize("command", ["show", "edit", "hide", "unhide", "pin", "unpin", "merge", "split"])
+def test_usage_names_the_paper(run: Run, command: str) -> None:
+    """The argument may be an ID, arXiv ID, DOI or URL."""
+    usage = " ".join(run("papers", command, "--help").stdout.split())
+    assert f"papers {command} [OPTIONS] {{paper}}" in usage or f"papers {command} {{paper}}" in usage
+    assert "The paper's ID, arXiv ID, DOI or URL." in usage
 
 
 def test_merge_asks_for_confirmation(run: Run, app: Application, papers: list[int]) -> None:

@@ -167,7 +167,7 @@ def test_hide_pin_merge_and_split(app: Application, sign_in: Callable[..., Desk]
         assert desk.post(f"{two}/{path}").headers["location"] == f"{two}?done={done}"
     refused = desk.post(f"{two}/show")
     assert (refused.status_code, "The paper is not hidden." in refused.text) == (409, True)
-    assert "The paper with an arXiv ID keeps its number" in desk.get(two).text
+    assert "The paper with an arXiv ID keeps its ID" in desk.get(two).text
     assert "is not the ID" in html.unescape(desk.post(f"{two}/merge", other="nothing").text)
     assert desk.post(f"{two}/merge", other="2611.00001").headers["location"] == f"{one}?done=merged"
     assert "Split off" in desk.get(one).text
