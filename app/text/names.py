@@ -30,6 +30,8 @@ def given_name_first(name: str) -> str:
     Suffixes stay at the end: “King, Martin Luther, Jr.” becomes “Martin Luther King Jr.”, and “OpenAI, Inc.”
     becomes “OpenAI Inc.”.
     """
+    if "," not in name:
+        return name.strip()
     if _ENDS_WITH_COMPANY.search(name):
         return " ".join(name.replace(",", " ").split())
     last, _, rest = name.partition(",")
