@@ -100,7 +100,7 @@ Where to find limits, weights and intervals:
     how many emails can be requested            subscribers/mailbox_limits.py
     how many forms a network may send           settings.py, web/form_throttle.py
     the events that webhooks get                subscribers/event_log.py, bounces/recording.py
-    when we resend an event or give up on it    storage/webhook_endpoints.py
+    when we resend an event or give up on it    storage/webhook_outbox.py
     rate limits of the web app                  settings.py, web/rate_limits.py, web/connection_limits.py
     how many expensive responses run at once    web/capacity.py
     how long rows are kept                      settings.py, maintenance/, delivery/ledger/retention.py

@@ -31,7 +31,7 @@ from app.papers import polling
 from app.papers.sources import deadlines, http_client
 from app.papers.sources.allowed_addresses import Allowed
 from app.settings import Settings
-from app.storage import job_runs, locks, webhook_endpoints
+from app.storage import job_runs, locks, webhook_endpoints, webhook_outbox
 from app.storage.models import (
     DeliveryState,
     Subscriber,
@@ -41,7 +41,7 @@ from app.storage.models import (
     WebhookMessage,
     WebhookState,
 )
-from app.storage.webhook_endpoints import WebhookAttempt
+from app.storage.webhook_outbox import WebhookAttempt
 
 RESPONSE_SECONDS = 15.0  # for a whole response
 RUN_SECONDS = 45.0  # after which a run starts no more attempts, because the job runs every minute
@@ -88,13 +88,13 @@ def send_events(app: Application, now: datetime) -> Counter[str]:
     """
     app.schema.require()
     with app.db.read() as session:
-        if not webhook_endpoints.due_endpoints(session, now):
+        if not webhook_outbox.due_endpoints(session, now):
             return Counter()
     with locks.hold(app.db, "webhooks", now, LEASE) as acquired:
         if not acquired:
             return Counter()
         with app.db.read() as session:
-            endpoints = webhook_endpoints.due_endpoints(session, now)
+            endpoints = webhook_outbox.due_endpoints(session, now)
         with job_runs.record(app.db, "webhooks", now) as run:
             run.add(deadlines.run(_send_to_all(app, endpoints, now)))
     return run.counts
@@ -125,7 +125,7 @@ async def _send_to(app: Application, client: http_client.Client, number: int, no
 
 def _due(app: Application, number: int, now: datetime) -> Sequence[int]:
     with app.db.read() as session:
-        return webhook_endpoints.due(session, number, now, MAX_MESSAGES)
+        return webhook_outbox.due(session, number, now, MAX_MESSAGES)
 
 
 def _load(app: Application, message_id: int) -> tuple[WebhookEndpoint, WebhookMessage, str] | None:
@@ -146,7 +146,7 @@ def _address(session: Session, endpoint: WebhookEndpoint, data: Mapping[str, Any
 
 def _record(app: Application, message_id: int, outcome: WebhookAttempt, now: datetime) -> None:
     with app.db.write() as session:
-        webhook_endpoints.record_attempt(session, message_id, outcome, now)
+        webhook_outbox.record_attempt(session, message_id, outcome, now)
 
 
 def send_test(app: Application, endpoint_id: int, now: datetime) -> WebhookMessage:
@@ -156,10 +156,10 @@ def send_test(app: Application, endpoint_id: int, now: datetime) -> WebhookMessa
     """
     with app.db.read() as session:
         endpoint = webhook_endpoints.get(session, endpoint_id)
-    row = WebhookMessage(**webhook_endpoints.message(endpoint_id, webhook_endpoints.TEST, now, {}))
+    row = WebhookMessage(**webhook_outbox.message(endpoint_id, webhook_outbox.TEST, now, {}))
     outcome = deadlines.run(_attempt_once(app, endpoint, row, now))
     with app.db.write() as session:
-        webhook_endpoints.set_outcome(row, webhook_endpoints.get(session, endpoint_id), outcome, now)
+        webhook_outbox.set_outcome(row, webhook_endpoints.get(session, endpoint_id), outcome, now)
         row.state = WebhookState.FAILED if outcome.error else WebhookState.ACCEPTED
         row.next_attempt_at = None
         session.add(row)
@@ -243,7 +243,7 @@ def report_editions(app: Application, now: datetime) -> None:
         since = max(now - RECENT, min((each.created_at for each in listeners), default=now))
         names = ledger.editions(session, RECENT.days + 2) if listeners else []
         names = [name for name in names if _end_of(name) > since]
-        unreported = [name for name in names if not webhook_endpoints.is_stored(session, _key(name))]
+        unreported = [name for name in names if not webhook_outbox.is_stored(session, _key(name))]
         totals = ledger.digest_totals_by_edition(session, unreported)
         done = [name for name in unreported if not any(totals[name][state] for state in _OPEN)]
         results = {name: reconciliation.reconcile(session, _end_of(name), name) for name in done}
@@ -251,7 +251,7 @@ def report_editions(app: Application, now: datetime) -> None:
         for name, result in results.items():
             if not result.unplanned:
                 counts = {"edition": name, **result.as_dict()}
-                webhook_endpoints.emit(session, WebhookEvent.EDITION_SENT, counts, now, _key(name))
+                webhook_outbox.emit(session, WebhookEvent.EDITION_SENT, counts, now, _key(name))
 
 
 def _key(edition: str) -> str:

@@ -55,6 +55,7 @@ PURE = (
     "papers.picture_encoding",
     "papers.record_days",
     "papers.sources.allowed_addresses",
+    "papers.sources.arxiv_dump",
     "papers.sources.calendar",
     "papers.sources.content_decoding",
     "papers.sources.json_rows",

@@ -17,7 +17,7 @@ from app.delivery.send_result import SendOutcome, SendResult
 from app.doctor import service_state
 from app.errors import Conflict, InvalidInput
 from app.papers import polling
-from app.storage import webhook_endpoints
+from app.storage import webhook_endpoints, webhook_outbox
 from app.storage.models import (
     Delivery,
     DeliveryState,
@@ -27,7 +27,7 @@ from app.storage.models import (
     WebhookMessage,
     WebhookState,
 )
-from app.storage.webhook_endpoints import WebhookAttempt
+from app.storage.webhook_outbox import WebhookAttempt
 from app.subscribers import Preferences, SignUp
 from app.types import Interest
 from tests.support import factories
@@ -78,7 +78,7 @@ def endpoint(app: Application) -> WebhookEndpoint:
 def emit(app: Application, now: datetime, count: int = 1) -> None:
     with app.db.write() as session:
         for number in range(count):
-            webhook_endpoints.emit(session, WebhookEvent.PAUSED, {"number": number}, now)
+            webhook_outbox.emit(session, WebhookEvent.PAUSED, {"number": number}, now)
 
 
 def add_alice(session: Session, now: datetime) -> int:
@@ -294,9 +294,9 @@ def test_endpoint_is_disabled_after_three_days(
     with app.db.write() as session:
         stored = session.exec(select(WebhookEndpoint)).one()
         with pytest.raises(Conflict):
-            webhook_endpoints.resend_failed(session, stored, at)
+            webhook_outbox.resend_failed(session, stored, at)
         webhook_endpoints.change(session, stored, enabled=True, now=at)
-        assert webhook_endpoints.resend_failed(session, stored, at) == 1
+        assert webhook_outbox.resend_failed(session, stored, at) == 1
     assert webhooks.send_events(app, at) == {"accepted": 1}
     assert not any(
         each.startswith("webhook") for each in (f.check for f in service_state.check(app.db, app.models, at))
@@ -311,8 +311,8 @@ def test_endpoint_that_works_stays_enabled(
     emit(app, now, 2)
     refused, other = messages(app)
     with app.db.write() as session:
-        webhook_endpoints.record_attempt(session, other.id or 0, WebhookAttempt(200), now + HOUR)
-        webhook_endpoints.record_attempt(
+        webhook_outbox.record_attempt(session, other.id or 0, WebhookAttempt(200), now + HOUR)
+        webhook_outbox.record_attempt(
             session, refused.id or 0, WebhookAttempt(422, "HTTP 422."), now + 3 * DAY
         )
     assert [row.state for row in messages(app)] == [WebhookState.FAILED, WebhookState.ACCEPTED]

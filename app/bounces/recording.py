@@ -20,7 +20,7 @@ from app.delivery import suppression
 from app.delivery.send_result import SendOutcome, SendResult
 from app.errors import LinkForged
 from app.links import LinkSigner
-from app.storage import webhook_endpoints
+from app.storage import webhook_outbox
 from app.storage.database import insert_or_ignore
 from app.storage.models import Delivery, DeliveryState, Event, Subscriber, WebhookEvent
 from app.storage.models import SubscriberState as State
@@ -197,7 +197,7 @@ def _record_event(
     if row is not None and kind in _WEBHOOK_EVENTS:
         event, facts = _WEBHOOK_EVENTS[kind]
         subject = {"subscriber_id": subscriber_id, "delivery_id": delivery_id}
-        webhook_endpoints.emit(session, event, subject | facts, now)
+        webhook_outbox.emit(session, event, subject | facts, now)
     return row is not None
 
 

@@ -14,11 +14,12 @@ papers        papers search, show, edit, hide, unhide, pin, unpin, merge, split
 model         model train, list
 preview       show the digest for some interests
 backtest      show which papers interests would have matched over recent days
-explain       show why a paper was or was not sent, or list a subscriber's emails
+explain       show why a paper was or was not sent
 send          compose and send the digests that are due
 sending       sending status, rates, notices, sample, hold, pause, resume, cancel, resend,
               arrived, retry
 subscribers   subscribers list, add, show, why, send-test
+subscriber_history  subscribers why, and explain without a paper
 subscriber_changes  subscribers set, pause, resume, unsubscribe, erase, delete-feedback, new-links
 subscriber_files    subscribers import, export
 changes       list the changes made by operators

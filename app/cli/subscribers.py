@@ -11,7 +11,7 @@ import typer
 from sqlmodel import col
 
 from app import clock, pipeline, subscribers
-from app.cli import explain, output, subscriber_changes, subscriber_files
+from app.cli import output, subscriber_changes, subscriber_files, subscriber_history
 from app.cli.subscriber_changes import SubscriberName
 from app.delivery import suppression
 from app.delivery.send_result import SendOutcome
@@ -157,7 +157,7 @@ def why(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
 
     For a single paper, use `paperboy explain`.
     """
-    explain.print_history(subscriber, as_json=as_json)
+    subscriber_history.print_history(subscriber, as_json=as_json)
 
 
 def _facts(row: Subscriber, chosen: Preferences, suppressed: Suppression | None) -> Iterator[tuple[str, str]]:

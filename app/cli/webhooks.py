@@ -13,7 +13,7 @@ from sqlmodel import Session, col, select
 from app import clock
 from app import webhooks as sending
 from app.cli import output
-from app.storage import audit_log, webhook_endpoints
+from app.storage import audit_log, webhook_endpoints, webhook_outbox
 from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage
 from app.text.in_words import count_of
 
@@ -127,7 +127,7 @@ def disable(number: Number) -> None:
 def resend(number: Number) -> None:
     """Send all failed events of a webhook again."""
     with _changing(number, "resend") as (session, row, now):
-        count = webhook_endpoints.resend_failed(session, row, now)
+        count = webhook_outbox.resend_failed(session, row, now)
     output.out().print(f"{count_of(count, 'event')} will be sent again.")
 
 

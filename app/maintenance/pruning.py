@@ -18,7 +18,7 @@ from app.storage import (
     idempotency_keys,
     job_runs,
     uploads,
-    webhook_endpoints,
+    webhook_outbox,
 )
 from app.storage.database import execute_and_count
 from app.storage.models import JobRun
@@ -45,7 +45,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             run.counts["polls"] += poll_history.prune(session, old_run)
             listed_before = old.date() if app.settings.pictures else None
             run.counts["pictures"] += pictures.prune(session, listed_before)
-            run.counts["webhook_messages"] += webhook_endpoints.prune(session, old_run)
+            run.counts["webhook_messages"] += webhook_outbox.prune(session, old_run)
             run.counts["cards"] += ledger.prune_snapshots(session, old)
             subscribers.expire_changes(session, now)
             run.counts["requests"] += subscribers.prune_form_submissions(

@@ -27,7 +27,7 @@ from app.papers.sources import deadlines, files, http_client, source_types
 from app.papers.sources.allowed_addresses import Allowed
 from app.papers.sources.state import FetchedPage
 from app.settings import Settings
-from app.storage import job_runs, live_processes, locks, webhook_endpoints
+from app.storage import job_runs, live_processes, locks, webhook_outbox
 from app.storage.database import Database
 from app.storage.models import Source, WebhookEvent
 from app.types import IngestSummary, Rejection, SourceKind
@@ -282,7 +282,7 @@ def record_failure(
     poll_schedule.record_failure(session, source, error, now, retry_at)
     if source.failures == REPORTED_FAILURES:
         facts = {"source_id": source.id, "name": source.name, "failures": source.failures, "error": error}
-        webhook_endpoints.emit(session, WebhookEvent.SOURCE_FAILED, facts, now)
+        webhook_outbox.emit(session, WebhookEvent.SOURCE_FAILED, facts, now)
 
 
 @dataclass(frozen=True)

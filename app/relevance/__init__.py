@@ -19,7 +19,7 @@ matching                  PURE: match interests with papers: the relevance, and 
 pseudo_relevance_feedback PURE: find papers in the archive that show what an interest means
 cut_offs                  PURE: estimate each interest's cut-off, and convert agreement to relevance
 user_profile              PURE: score papers by likes and dislikes (Rocchio relevance feedback)
-reasons                   PURE: the texts on cards that say why a paper is shown, and the related words in them
+reasons                   PURE: the texts on cards that say why a paper is shown, with related words
 trending                  PURE: score how strongly papers trend, from their votes
 trend_notes               PURE: describe votes over time in a note on a card: “6 → 81 votes since yesterday”
 scoring                   PURE: combine words and meaning into agreement, relevance and strength

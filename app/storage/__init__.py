@@ -14,7 +14,8 @@ job_runs        the record of each run of a job
 audit_log       changes that operators made
 idempotency_keys  requests that are carried out only once, with their responses
 growing_delays  PURE: delays between attempts that grow with each attempt
-webhook_endpoints  the URLs to which events are sent, and the waiting events
+webhook_endpoints  the URLs to which events are sent, and the secrets that sign them
+webhook_outbox  the events that wait to be sent to webhooks, and the delays between attempts
 api_keys        keys of the admin API: scoped, hashed, revocable
 uploads         uploaded files that await confirmation
 admin_sessions  operators who are signed in to the admin pages

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from sqlmodel import Session, col, func, select
 
-from app.storage import webhook_endpoints
+from app.storage import webhook_outbox
 from app.storage.models import Event, Subscriber, SubscriberState, WebhookEvent
 
 LINKS_REPLACED, ADDRESS_CHANGED = "new_links", "address_changed"  # kinds of events
@@ -56,7 +56,7 @@ def record_event(
     subscriber_id = subscriber.id if subscriber else None
     session.add(Event(at=now, kind=kind, subscriber_id=subscriber_id, detail=detail, delivery_id=delivery_id))
     if subscriber and kind in _WEBHOOK_EVENTS:
-        webhook_endpoints.emit(session, _WEBHOOK_EVENTS[kind], {"subscriber_id": subscriber.id}, now)
+        webhook_outbox.emit(session, _WEBHOOK_EVENTS[kind], {"subscriber_id": subscriber.id}, now)
 
 
 def count_changes(session: Session, since: datetime, until: datetime) -> dict[str, int]:

@@ -41,14 +41,14 @@ from app.web.pages import (
     leaving,
     mute_and_follow,
     preferences,
-    robots,
+    robots_and_sitemaps,
 )
 
 # `mute_and_follow` must precede `feedback`, whose routes match any action. The routes are added directly:
 # FastAPI would rebuild included routes for each app, which takes 0.1 s.
 PAGES = (
-    home, archive, confirmation, preferences, digest_links, leaving, mute_and_follow, feedback, feeds, robots,
-    monitoring,
+    home, archive, confirmation, preferences, digest_links, leaving, mute_and_follow, feedback, feeds,
+    robots_and_sitemaps, monitoring,
 )  # fmt: skip
 
 # The paths that accept large files. They authenticate the sender before they read the body.

@@ -23,7 +23,7 @@ from app.delivery.send_result import SendOutcome, SendResult
 from app.digests import reconciliation
 from app.errors import Conflict, InvalidInput
 from app.maintenance.after_restore import RestoreReport
-from app.storage import backup_file, webhook_endpoints
+from app.storage import backup_file, webhook_endpoints, webhook_outbox
 from app.storage.database import Database
 from app.storage.models import (
     Delivery,
@@ -339,7 +339,7 @@ def test_copies_send_no_webhook_events(
     with service.db.write() as session:
         for url in ("https://a.test/hook", "https://removed.test/hook"):
             webhook_endpoints.add(session, url, list(WebhookEvent), False, now)
-        webhook_endpoints.emit(session, WebhookEvent.PAUSED, {}, now)
+        webhook_outbox.emit(session, WebhookEvent.PAUSED, {}, now)
         off = webhook_endpoints.add(session, "https://off.test/hook", list(WebhookEvent), False, now)
         webhook_endpoints.change(session, off, enabled=False, now=now)
     maintenance.back_up(service, tmp_path / "backup.zip", now)

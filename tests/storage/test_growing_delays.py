@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from app.delivery.ledger import retry_delays
-from app.storage import webhook_endpoints
+from app.storage import webhook_outbox
 from app.storage.growing_delays import GrowingDelays
 
-POLICIES = {"mails": retry_delays.EMAILS, "webhooks": webhook_endpoints.RETRY_DELAYS}
+POLICIES = {"mails": retry_delays.EMAILS, "webhooks": webhook_outbox.RETRY_DELAYS}
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)

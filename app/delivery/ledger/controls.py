@@ -16,7 +16,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 from app.delivery.ledger.claims import ALL_EDITIONS
 from app.delivery.ledger.entries import UNDELIVERED, is_held, with_digest
 from app.errors import Conflict, InvalidInput, NotFound
-from app.storage import webhook_endpoints
+from app.storage import webhook_outbox
 from app.storage.database import UtcDateTime, execute_and_count, in_array, insert_or_ignore
 from app.storage.models import (
     Delivery,
@@ -51,7 +51,7 @@ def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITI
     values = {"reason": reason, "since": now}
     if insert_or_ignore(session, SendingPause, ["edition"], edition=edition, **values) is not None:
         facts = {"edition": _name(edition), "reason": reason}
-        webhook_endpoints.emit(session, WebhookEvent.PAUSED, facts, now)
+        webhook_outbox.emit(session, WebhookEvent.PAUSED, facts, now)
         return
     by_import = col(SendingPause.edition) == edition, col(SendingPause.reason) == IMPORTED
     session.execute(update(SendingPause).where(*by_import).values(**values))

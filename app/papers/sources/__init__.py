@@ -7,6 +7,7 @@ oai                arXiv's back catalogue, through OAI-PMH
 feed               any RSS or Atom feed
 huggingface_pages  search pages of Hugging Face, saved as text
 jsonl              files of papers in JSON or JSON lines
+arxiv_dump         arXiv's monthly metadata dump
 files              read saved responses and files of JSON lines, and detect their kind
 xml_elements       PURE: read XML elements from arXiv, even if truncated or hostile
 withdrawal         PURE: recognise that authors withdrew an arXiv paper

@@ -1,16 +1,12 @@
-"""PURE. JSON and JSON-lines files of papers: `date`, `id` or `arxiv_id` or `doi`, `title`, `abstract`, …
-
-Rows of arXiv's monthly metadata dump are recognised by their `authors_parsed`.
-"""
+"""PURE. JSON and JSON-lines files of papers: `date`, `id` or `arxiv_id` or `doi`, `title`, `abstract`, …"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import date
-from email.utils import parsedate_to_datetime
 from typing import Any
 
-from app.papers.sources import json_rows, withdrawal
+from app.papers.sources import arxiv_dump, json_rows, withdrawal
 from app.text import dates, identifiers, sanitize
 from app.types import PaperRecord, ParseResult, Rejection
 
@@ -36,8 +32,8 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
     title = sanitize.title(row.get("title"))
     if not title:
         return Rejection(NO_TITLE, number, sanitize.one_line(str(row.get("id") or "")[:100]))
-    if "authors_parsed" in row:
-        row, day = _from_dump(row), None
+    if arxiv_dump.is_row(row):
+        row, day = arxiv_dump.as_paper(row), None
     doi = identifiers.doi(row.get("doi"))
     arxiv_id, version = identifiers.arxiv_id(row.get("arxiv_id") or row.get("id"))
     people = sanitize.authors(row.get("authors"))
@@ -65,40 +61,3 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
         code_url=sanitize.url(row.get("code_url")),
         project_url=sanitize.url(row.get("project_url")),
     )
-
-
-def _from_dump(row: dict[str, Any]) -> dict[str, Any]:
-    """Convert a row of arXiv's metadata dump to a row of papers.
-
-    The row gets no listing day, so that millions of earlier papers are not mistaken for new ones.
-    """
-    versions = row.get("versions")
-    first = versions[0] if isinstance(versions, list) and versions else None
-    categories = row.get("categories")
-    return row | {
-        "authors": [name for parts in _list(row["authors_parsed"]) if (name := author_name(_list(parts)))],
-        "categories": categories.split() if isinstance(categories, str) else categories,
-        "comment": row.get("comments"),
-        "comments": None,  # the dump has the authors' comments here
-        "published_on": _mail_date(first.get("created") if isinstance(first, dict) else None),
-        "date": None,
-        "listed_on": None,
-    }
-
-
-def author_name(parts: Sequence[Any]) -> str:
-    """Return an author's full name from the surname, first names and suffix."""
-    surname, first, suffix = ([part if isinstance(part, str) else "" for part in parts] + [""] * 3)[:3]
-    return " ".join(filter(None, (first, surname, suffix)))
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _mail_date(value: object) -> str:
-    """Return a date such as "Mon, 2 Apr 2007 19:18:42 GMT" as an ISO day, or ""."""
-    try:
-        return parsedate_to_datetime(value).date().isoformat() if isinstance(value, str) else ""
-    except (ValueError, OverflowError):
-        return ""

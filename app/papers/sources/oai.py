@@ -18,7 +18,7 @@ from datetime import date, datetime, timedelta
 from xml.etree.ElementTree import Element
 
 from app.errors import SourceError, UnreadableResponse
-from app.papers.sources import calendar, json_rows, jsonl, withdrawal, xml_elements
+from app.papers.sources import arxiv_dump, calendar, json_rows, withdrawal, xml_elements
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState
 from app.text import dates, identifiers, sanitize
@@ -128,7 +128,7 @@ def _is_new(created: date | None, stamp: date | None, listed_since: date | None)
 
 def _author(element: Element) -> str:
     names = [_text(element, f"{_ARXIV}{part}") for part in ("keyname", "forenames", "suffix")]
-    return jsonl.author_name(names)
+    return arxiv_dump.author_name(names)
 
 
 def _text(element: Element | None, tag: str, limit: int = 300) -> str:

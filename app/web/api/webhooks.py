@@ -11,7 +11,7 @@ from sqlmodel import Session, col, select
 
 from app import webhooks
 from app.errors import Conflict
-from app.storage import audit_log, webhook_endpoints
+from app.storage import audit_log, webhook_endpoints, webhook_outbox
 from app.storage.api_keys import ApiKeyIdentity, Scope
 from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage, WebhookState
 from app.web.api import problems
@@ -189,7 +189,7 @@ def resend_failed(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> Res
     """Resend all failed events that are still stored."""
     with app.db.write() as session:
         row = webhook_endpoints.get(session, webhook_id)
-        number = webhook_endpoints.resend_failed(session, row, now)
+        number = webhook_outbox.resend_failed(session, row, now)
         _record(session, key, "resend", row, now)
     return ResentMessages(messages=number)
 
@@ -226,7 +226,7 @@ def _record(session: Session, key: ApiKeyIdentity, change: str, row: WebhookEndp
 def _to_out(session: Session, row: WebhookEndpoint, key: ApiKeyIdentity) -> WebhookOut:
     """Return a webhook without its secret. Keys without the `write` scope get only the origin of its URL."""
     url = row.url if Scope.WRITE in key.scopes else webhook_endpoints.origin(row.url)
-    counts = webhook_endpoints.count_by_state(session, row.id or 0)
+    counts = webhook_outbox.count_by_state(session, row.id or 0)
     return WebhookOut.model_validate(row.model_dump() | {"url": url, "messages": counts})
 
 

@@ -9,5 +9,5 @@ leaving          unsubscribe, export, erase
 feedback         likes, dislikes, pasted papers
 mute_and_follow  mute a word, follow an author
 feeds            Atom and JSON Feed
-robots           robots.txt and the sitemap
+robots_and_sitemaps robots.txt and the sitemaps
 """

@@ -10,7 +10,7 @@ import pytest
 from app import clock
 from app.application import Application
 from app.settings import Settings
-from app.storage import webhook_endpoints
+from app.storage import webhook_endpoints, webhook_outbox
 from app.storage.api_keys import Scope
 from app.storage.models import WebhookEvent
 from tests.support.webhook_receiver import WebhookReceiver
@@ -66,7 +66,7 @@ def test_enabling_mentions_failed_events_only_if_there_are_any(
     enabled = desk.get(desk.post(f"{at}/enable").headers["location"]).text
     assert ("Enabled." in enabled, advice in enabled) == (True, False)
     with app.db.write() as session:
-        webhook_endpoints.emit(session, WebhookEvent.PAUSED, {}, clock.utcnow())
+        webhook_outbox.emit(session, WebhookEvent.PAUSED, {}, clock.utcnow())
     desk.post(f"{at}/disable")
     enabled = desk.get(desk.post(f"{at}/enable").headers["location"]).text
     assert (advice in enabled, "Send failed events again</button>" in enabled) == (True, True)

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from app import main
 from app.application import Application
 from app.delivery import ledger
-from app.storage import webhook_endpoints
+from app.storage import webhook_endpoints, webhook_outbox
 from app.storage.api_keys import Scope
 from app.storage.models import WebhookEndpoint, WebhookEvent
 from tests.conftest import NOW
@@ -121,7 +121,7 @@ def test_events_do_not_change_the_version_of_a_webhook(send: Send, app: Applicat
     """An operator edits it while events are sent. What they would miss, they get: there is no 304."""
     read = send("GET", "/webhooks/1")
     with app.db.write() as session:
-        webhook_endpoints.emit(session, WebhookEvent.PAUSED, {"reason": "a trial"}, NOW)
+        webhook_outbox.emit(session, WebhookEvent.PAUSED, {"reason": "a trial"}, NOW)
         row = session.get_one(WebhookEndpoint, 1)
         row.accepted_at, row.error = NOW, "HTTP 503"
     later = send("GET", "/webhooks/1", If_None_Match=read.headers["etag"])

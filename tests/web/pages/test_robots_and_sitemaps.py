@@ -17,7 +17,7 @@ from app.delivery import ledger
 from app.links import Purpose
 from app.storage.models import Paper
 from app.types import Digest, MailKind, Section
-from app.web.pages import robots
+from app.web.pages import robots_and_sitemaps
 from tests.support import factories, sample_digest
 from tests.web.conftest import Link
 
@@ -90,7 +90,7 @@ def test_sitemaps_are_limited_in_size(
     app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large archive has several. A paper stays in its own."""
-    monkeypatch.setattr(robots, "MAX_URLS", 4)
+    monkeypatch.setattr(robots_and_sitemaps, "MAX_URLS", 4)
     ids = add_papers(app, *map(str, range(9)))
     parts = [*sitemap_entries(client, "/sitemap.xml", "sitemap")][1:]
     assert parts == [f"https://paperboy.test/sitemap/papers-{part}.xml" for part in range(3)]
