@@ -80,6 +80,7 @@ PURE = (
     "relevance.scoring",
     "relevance.misspellings",
     "relevance.suggestions",
+    "relevance.arxiv_categories",
     "relevance.translations",
     "relevance.trend_notes",
     "relevance.trending",

@@ -25,6 +25,7 @@ from app.types import CardReason, Interest, PaperView
 
 MAX_CACHED_MUTED = 5_000  # muted texts, shared by all subscribers who mute them; four bytes per paper
 MAX_READ_AS = 20_000  # interests whose corrections are cached
+MAX_FREQUENT_CATEGORIES = 4  # in a hint
 MAX_MATCHED = 1_000  # interests, besides those of a batch; each takes twelve bytes per paper
 _NO_PAPERS = np.array([], np.int32)
 
@@ -138,18 +139,18 @@ class InterestMatcher:
         """Return a hint about a valid interest, to show to the subscriber."""
         self.match([Interest(text)])
         read = self.read_as(text)
-        hint = suggestions.hint_from_text(text, read)
-        query = query_language.parse(read or text)
         filters, has_no_field = self._index.filters, self.absent_fields_note(text)
+        hint = suggestions.hint_from_text(text, read, filters.categories)
+        query = query_language.parse(read or text)
         if missing_categories := filters.missing_categories(query):
             typed = query_language.typed_values(query.text, FilterField.CATEGORY)
             missing_as_typed = tuple(typed.get(name, name) for name in missing_categories)
-            frequent = tuple(filters.frequent_categories)
+            frequent = tuple(filters.categories[:MAX_FREQUENT_CATEGORIES])
             return replace(hint, missing_categories=missing_as_typed, categories=frequent)
         matched = len(self.papers_above_floor(text))
         if (read or not matched) and (author := self._author_query(text, matched)):
             return replace(hint, by_author=author)
-        if hint.with_exclusion or has_no_field or matched or not query.terms:
+        if hint.with_exclusion or hint.with_category or has_no_field or matched or not query.terms:
             return hint
         missing = tuple(self._index.missing_words(query))
         shorter = self._best_shorter_interest(query.text)

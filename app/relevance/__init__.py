@@ -4,6 +4,7 @@ query_language            PURE: parse interests: words, phrases, exclusions, fil
 mute_suggestions          PURE: suggest words of a paper that its reader may want to mute
 vocabulary                PURE: the words of papers in their usual spelling
 misspellings              PURE: find the most likely correction of a misspelt word
+arxiv_categories          PURE: the categories of arXiv, and the one that an unknown category may mean
 translations              PURE: translate technical terms into English
 suggestions               PURE: correct interests with the archive's vocabulary, and suggest other topics
 bm25                      PURE: papers as rows of term weights: BM25F, TF-IDF

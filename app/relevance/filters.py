@@ -23,7 +23,6 @@ from app.text.tokenizer import stem_all, without_stopwords
 from app.types import PaperView
 
 MIN_LIFT = 2.0
-MAX_FREQUENT_CATEGORIES = 4  # in a hint
 
 Clause = tuple[str, Matrix]  # the reason for rejecting papers, and a mask of these papers
 
@@ -83,10 +82,10 @@ class Filters:
         return [*missing] if own else []
 
     @cached_property
-    def frequent_categories(self) -> list[str]:
-        """Return the MAX_FREQUENT_CATEGORIES categories with the most papers, as the papers spell them."""
+    def categories(self) -> list[str]:
+        """Return the categories of the papers as the papers spell them, those with the most papers first."""
         counts = Counter(category for paper in self._papers for category in dict.fromkeys(paper.categories))
-        return [category for category, _ in counts.most_common(MAX_FREQUENT_CATEGORIES)]
+        return [category for category, _ in counts.most_common()]
 
     def _exclusions(self, query: Query) -> Iterator[Clause]:
         for phrase in dict.fromkeys(query.excluded_phrases):

@@ -423,6 +423,17 @@ def typed_values(text: str, name: FilterField) -> dict[str, str]:
     return {part.value: part.text.strip(_VALUE_PUNCTUATION) for part in parts}
 
 
+def replace_values(text: str, name: FilterField, replacements: Mapping[str, str]) -> str:
+    """Return an interest with values of a filter replaced. The keys are the values in its `Query`."""
+
+    def replaced(match: re.Match[str]) -> str:
+        part = _Part(*match.groups(""))
+        new = replacements.get(part.value) if part.field.lower() == name else None
+        return f"{part.minus}{query_for(name, new)}" if new else match.group()
+
+    return _PART.sub(replaced, normalize(text))
+
+
 def filter_names(conjunction: str) -> str:
     """Return the names of all filters, such as "author:, org: or cat:"."""
     return _listed([f"{name}:" for name in FilterField], conjunction)

@@ -32,6 +32,8 @@ def choose(
     if author and has_papers(query_language.parse(author)):
         return SearchOffers(by_author=author)
     hint = reader.hint(query.text)
+    if hint.with_category and not has_papers(query_language.parse(hint.with_category)):
+        hint = replace(hint, with_category="")
     # Visitors paste titles, in which a dash is not a negation.
     return SearchOffers(hint if "NOT" in query.text.split() else replace(hint, with_exclusion=""))
 

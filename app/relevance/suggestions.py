@@ -13,9 +13,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from app.relevance import query_language, translations
+from app.relevance import arxiv_categories, query_language, translations
 from app.relevance.misspellings import SpellChecker
 from app.relevance.model import RelevanceModel
+from app.relevance.query_language import FilterField
 from app.text.characters import fold_accents
 from app.text.tokenizer import WORD, content_stems, stem_all, without_stopwords
 
@@ -44,6 +45,7 @@ class InterestHint:
     parts: tuple[str, ...] = ()  # the separate interests, if the text looks like several
     with_exclusion: str = ""  # the interest with NOT or a separate dash written as an exclusion
     by_author: str = ""  # a query with the filter `author:`, if the interest names an author
+    with_category: str = ""  # the interest with its unknown categories replaced by the closest ones
     missing_words: tuple[str, ...] = ()  # words that no recent paper contains, if nothing matches
     missing_categories: tuple[str, ...] = ()  # required categories that no recent paper is in
     categories: tuple[str, ...] = ()  # the most frequent categories, if a category is missing
@@ -61,11 +63,30 @@ class InterestHint:
         return self if len(self.parts) <= max_parts else replace(self, parts=())
 
 
-def hint_from_text(text: str, read_as: str) -> InterestHint:
-    """Return a hint based on the text of an interest and on its correction or translation, if it has one."""
+def hint_from_text(text: str, read_as: str, categories: Sequence[str] = ()) -> InterestHint:
+    """Return a hint based on the text of an interest and on its correction or translation, if it has one.
+
+    `categories` are those of papers in the archive.
+    """
     parts = query_language.split_suggestion(text)
     with_exclusion = query_language.exclusion_suggestion(text) if not parts else ""
-    return InterestHint(text, read_as, parts, with_exclusion)
+    corrected = with_closest_categories(read_as or text, categories)
+    return InterestHint(text, read_as, parts, with_exclusion, with_category=corrected)
+
+
+def with_closest_categories(text: str, archive: Sequence[str]) -> str:
+    """Return an interest with each unknown category replaced by the closest one, or "" if there is none.
+
+    An interest that is itself a category without `cat:`, such as "cs.RO", is returned as a filter.
+    """
+    text = query_language.normalize(text)
+    if arxiv_categories.is_like_a_category(text):
+        return query_language.query_for("cat", arxiv_categories.closest(text.casefold(), archive))
+    typed = query_language.typed_values(text, FilterField.CATEGORY)
+    closest = {value: arxiv_categories.closest(value, archive) for value in typed}
+    unknown = {value: name for value, name in closest.items() if name.casefold() not in ("", value)}
+    corrected = query_language.replace_values(text, FilterField.CATEGORY, unknown) if unknown else ""
+    return corrected if len(corrected) <= query_language.MAX_INTEREST_CHARS else ""
 
 
 class InterestReader:
@@ -241,16 +262,25 @@ def sentences(hint: InterestHint) -> list[str]:
         texts.append("Titles and abstracts are in English. Please write the interest in English.")
     elif hint.missing_words:
         texts.append(f"No recent paper mentions {_quoted(hint.missing_words)}.")
-    if hint.missing_categories:
-        texts.append(
-            f"No recent paper is in the category {_quoted(hint.missing_categories)}. "
-            f"The most frequent categories: {', '.join(hint.categories)}."
-        )
+    texts += category_sentences(hint)
     if hint.shorter:
         texts.append(f"“{hint.shorter}” matches papers.")
     if hint.topics:
         beginning = "Related topics" if hint.topics_are_near else "The most frequent topics"
         texts.append(f"{beginning}: {_quoted(hint.topics)}.")
+    return texts
+
+
+def category_sentences(hint: InterestHint) -> list[str]:
+    """Return the sentences of a hint about categories that no recent paper is in, or that are unknown."""
+    texts = []
+    if hint.missing_categories:
+        frequent = (
+            "" if hint.with_category else f" The most frequent categories: {', '.join(hint.categories)}."
+        )
+        texts.append(f"No recent paper is in the category {_quoted(hint.missing_categories)}.{frequent}")
+    if hint.with_category:
+        texts.append(f"Did you mean “{hint.with_category}”?")
     return texts
 
 

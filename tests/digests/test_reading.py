@@ -170,6 +170,22 @@ def test_category_that_no_paper_has_is_named(app: Application, now: datetime) ->
     ]
 
 
+def test_similar_category_is_offered_for_an_unknown_one(app: Application, now: datetime) -> None:
+    """The hint listed only the most frequent categories, and the words of “cs.LGG” as missing."""
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        factories.add_paper(session, source, "Robot Hands", now.date(), now, categories=["cs.RO"])
+    with app.db.read() as session:
+        matcher = DigestBuilder(app.digest_context, session, now).interests
+    hint = matcher.hint("cat:cs.R0")
+    assert (hint.missing_categories, hint.with_category) == (("cs.R0",), "cat:cs.RO")
+    assert suggestions.sentences(hint) == [
+        "No recent paper is in the category “cs.R0”.",
+        "Did you mean “cat:cs.RO”?",
+    ]
+    assert matcher.hint("cs.LGG") == InterestHint("cs.LGG", with_category="cat:cs.LG")
+
+
 def test_old_archive_is_named_as_the_reason(app: Application, now: datetime) -> None:
     """The weekday of the preview does not matter."""
     with app.db.write() as session:

@@ -241,5 +241,5 @@ def test_missing_categories() -> None:
         "robotics",
         "cs.xx",
     ]
-    assert FILTERS.frequent_categories == ["cs.CL", "stat.ML"]
+    assert FILTERS.categories == ["cs.CL", "stat.ML"]
     assert Filters([OTHER], ABBREVIATIONS).missing_categories(parse("cat:robotics")) == []

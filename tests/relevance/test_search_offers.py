@@ -38,3 +38,11 @@ def test_a_dash_in_a_title_is_no_exclusion(typed: str, offered: bool) -> None:
     reader = InterestReader(sample_archive.trained_model())
     hint = search_offers.choose(query_language.parse(typed), 0, reader, lambda _: False).hint
     assert bool(hint and hint.with_exclusion) is offered
+
+
+@pytest.mark.parametrize("has_papers", [True, False])
+def test_similar_category_is_offered_only_if_it_has_papers(*, has_papers: bool) -> None:
+    reader = InterestReader(sample_archive.trained_model())
+    hint = search_offers.choose(query_language.parse("cat:cs.R0"), 0, reader, lambda _: has_papers).hint
+    assert hint is not None
+    assert hint.with_category == ("cat:cs.RO" if has_papers else "")

@@ -187,3 +187,36 @@ def test_hints_in_words() -> None:
 def test_other_scripts_are_recognized(text: str, is_foreign: bool) -> None:
     """A single Greek letter is not a foreign word."""
     assert suggestions.translations.is_foreign_script(text) == is_foreign
+
+
+@pytest.mark.parametrize(
+    ("typed", "corrected"),
+    [
+        ("cat:cs.R0", "cat:cs.RO"),
+        ("cat:cs.ROBO", "cat:cs.RO"),
+        ("cat:cs.LGG", "cat:cs.LG"),
+        ("cat:cs.OR", "cat:cs.RO"),
+        ("cat:csRO", "cat:cs.RO"),
+        ("cat:LG", "cat:cs.LG"),
+        ("cat:cs.ML", "cat:stat.ML"),  # of another group
+        ("cat:cv", "cat:cs.CV"),  # and math.CV, which the archive does not have
+        ("cat:ICLR.orals", "cat:ICLR.oral"),  # only this archive has it
+        ('cat:"ICLR postr"', 'cat:"ICLR poster"'),
+        ('agents CAT:"cs.R0", -cat:cs.LGG "cat:cs.R0"', 'agents cat:cs.RO, -cat:cs.LG "cat:cs.R0"'),
+        ("cs.LGG", "cat:cs.LG"),
+        ("cs.ro", "cat:cs.RO"),
+        ("hep-th", "cat:hep-th"),
+        ("cat:cs.ro", ""),
+        ("cat:cs", ""),
+        ("cat:cs.SX", ""),  # several are as similar
+        ("cs.SX", ""),
+        ("cat:nonsense", ""),
+        ("node.js", ""),
+        ("robots", ""),
+        ("cat:ml " + "a" * 293, ""),  # the correction would be too long
+    ],
+)
+def test_unknown_categories_are_replaced_by_the_closest(typed: str, corrected: str) -> None:
+    assert suggestions.with_closest_categories(typed, ["cs.CV", "ICLR.oral", "ICLR poster"]) == corrected
+    if "ICLR" not in typed and "cv" not in typed:
+        assert READER.hint(typed).with_category == corrected

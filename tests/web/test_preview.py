@@ -225,6 +225,9 @@ def test_missing_category_is_named_with_others(app: Application, client: TestCli
     assert "No recent paper is in the category <q>robotics</q>. The most frequent categories: <code>cat:" in (
         fragment
     )
+    misspelt = preview_fragment(client, "cat:cs.CVV")
+    assert "in the category <q>cs.CVV</q>.</span>" in misspelt
+    assert 'value="cat:cs.CVV&#9;cat:cs.CV"' in misspelt
     assert "in the category <q>cs.DL</q>, <q>cs.Óx</q>." in preview_fragment(client, 'cat:"cs.DL," cat:cs.Óx')
 
 

@@ -46,6 +46,10 @@ class HintOut(BaseModel):
         description="An interest with the filter `author:`, if this one names an author.",
         examples=['author:"Jane Doe"'],
     )
+    with_category: str = Field(
+        description="The interest with unknown categories replaced by the most similar ones.",
+        examples=["cat:cs.RO"],
+    )
     missing_words: list[str] = Field(description="Words that no recent paper contains, if nothing matches.")
     missing_categories: list[str] = Field(description="Required categories that no recent paper is in.")
     categories: list[str] = Field(description="The most frequent categories, if a category is missing.")
@@ -61,6 +65,7 @@ class HintOut(BaseModel):
             parts=list(hint.parts),
             with_exclusion=hint.with_exclusion,
             by_author=hint.by_author,
+            with_category=hint.with_category,
             missing_words=list(hint.missing_words),
             missing_categories=list(hint.missing_categories),
             categories=list(hint.categories),
