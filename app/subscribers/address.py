@@ -6,6 +6,8 @@ pages, the API and commands.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from email_validator import EmailNotValidError, validate_email
 from rapidfuzz.distance import OSA
 
@@ -36,6 +38,21 @@ def normalize_address(text: str) -> str:
     if len(address.local_part.encode()) > MAX_LOCAL_OCTETS:
         raise InvalidAddress("This is not a valid email address. The part before the @ is too long.", "email")
     return f"{address.local_part}@{address.ascii_domain}".lower()
+
+
+def ascii_domain(part: str) -> str:
+    """Return part of an address with its domain in ASCII, as in normalised addresses.
+
+    A part without @ is taken as a domain. Labels that are not valid in a domain stay as they are.
+    """
+    before, at, domain = part.rpartition("@")
+    labels = domain.split(".")
+    for place, label in enumerate(labels):
+        if not label.isascii():
+            with suppress(EmailNotValidError):
+                checked = validate_email(f"x@{label}", check_deliverability=False, globally_deliverable=False)
+                labels[place] = checked.ascii_domain
+    return f"{before}{at}{'.'.join(labels)}"
 
 
 def unicode_domain(email: str) -> str:

@@ -17,7 +17,7 @@ from app.errors import Conflict, NotFound
 from app.storage.database import in_array
 from app.storage.models import Delivery, Event, Subscriber, SubscriberState
 from app.subscribers import mailbox_limits, schedule
-from app.subscribers.address import normalize_address
+from app.subscribers.address import ascii_domain, normalize_address
 from app.subscribers.preferences import Preferences
 from app.subscribers.stored_interests import interests_of, store
 from app.types import MailKind
@@ -179,11 +179,13 @@ def count_by_state(session: Session) -> dict[SubscriberState, int]:
 def query_by_address(part: str = "") -> SelectOfScalar[Subscriber]:
     """Return a query for the subscribers whose address contains `part`, ignoring case.
 
-    Leave out erased sign-ups that were not confirmed.
+    Domains may be in Unicode. Leave out erased sign-ups that were not confirmed.
     """
     statement, part = select(Subscriber).where(_IS_LISTED), part.strip()
     if part:
-        statement = statement.where(col(Subscriber.email).icontains(part, autoescape=True))
+        spellings = {part, ascii_domain(part)}  # a word may also come before the @
+        email = col(Subscriber.email)
+        statement = statement.where(or_(*(email.icontains(each, autoescape=True) for each in spellings)))
     return statement
 
 

@@ -730,17 +730,23 @@ def test_an_unknown_id_is_not_found(app: Application) -> None:
 @pytest.mark.parametrize(
     ("part", "expected"),
     [
-        ("", ["a_b@example.org", "axb@lab.test"]),
+        ("", ["a_b@example.org", "axb@lab.test", "bob@xn--mller-kva.test", "jürgen@lab.test"]),
         (" EXAMPLE", ["a_b@example.org"]),
         ("a_b", ["a_b@example.org"]),
+        ("bob@Müller.test", ["bob@xn--mller-kva.test"]),
+        ("@müller.te", ["bob@xn--mller-kva.test"]),
+        ("müller", ["bob@xn--mller-kva.test"]),
+        ("xn--mller", ["bob@xn--mller-kva.test"]),
+        ("jürgen", ["jürgen@lab.test"]),
+        ("@ü ü", []),
     ],
 )
 def test_subscribers_are_found_by_a_part_of_their_address(
     app: Application, now: datetime, part: str, expected: list[str]
 ) -> None:
-    """Case is ignored, and wildcards of SQL are taken literally."""
+    """Case is ignored, wildcards of SQL are taken literally, and domains may be in Unicode."""
     with app.db.write() as session:
-        for email in ("a_b@example.org", "axb@lab.test"):
+        for email in ("a_b@example.org", "axb@lab.test", "bob@xn--mller-kva.test", "jürgen@lab.test"):
             factories.add_subscriber(session, email, ["robots"], now)
         rows = session.exec(subscribers.query_by_address(part).order_by(col(Subscriber.id))).all()
         assert [row.email for row in rows] == expected
