@@ -14,6 +14,7 @@ from app.errors import Conflict
 from app.storage import backup_file, job_runs, live_processes, webhook_endpoints
 from app.storage.backup_file import Manifest
 from app.storage.database import Database
+from app.storage.models import SendingPause
 
 MOVING = "the database is being moved, or the move was interrupted: in that case, repeat it"
 
@@ -30,38 +31,37 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
     """Copy everything into another, empty database, compare all tables, and pause the old database for good.
 
     `file` is the backup from which the copy is made. It is deleted if the move fails. No process may send
-    mail in the meantime. An interrupted move can be repeated. Raise Conflict if another process is still
-    running, if the database was already moved to this target, if the target has other rows, or if the copy
-    differs. Raise InvalidInput if `file` exists.
+    mail in the meantime. An interrupted move can be repeated. If it fails before the target is changed, the
+    pause is undone. Raise Conflict if another process is still running, if the database was already moved to
+    this target, if the target has other rows, or if the copy differs. Raise InvalidInput if `file` exists.
     """
     target = Database(target_url)
     time = Timeline(now, target.skew)
     try:
         live_processes.refuse_others(app.db.engine)
         is_empty = backup_file.is_empty(target)  # first, because the target may be unreachable
-        with app.db.write() as session:
-            pauses = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
-            pause = next(pauses, None)
-            if pause and pause.reason == _moved_to(target) and not is_empty:
-                raise Conflict(
-                    f"{pause.reason} on {pause.since:%Y-%m-%d} already: "
-                    "set PAPERBOY_DATABASE_URL to the new URL"
-                )
-            reason = pause.reason if pause else MOVING
-            ledger.pause(session, reason, now)  # pause again, so that an import does not end its own pause
-        paused_before = "" if reason == MOVING else reason
-        manifest = backup_file.write(app.db, file, Path(app.settings.journal_dir), now, version("paperboy"))
+        earlier = pause_old(app.db, target, now, is_empty=is_empty)
+        paused_before = earlier.reason if earlier and earlier.reason != MOVING else ""
+        manifest, is_copying = None, False
         try:
+            manifest = backup_file.write(
+                app.db, file, Path(app.settings.journal_dir), now, version("paperboy")
+            )
             if is_empty:
+                is_copying = True
                 backup_file.load(target_url, file, manifest, MOVING, now)
             if differing := backup_file.differing_tables(target, file, manifest):
                 raise Conflict(
                     f"the target differs from this database in {', '.join(differing)}: "
                     "empty the target and retry"
                 )
+            is_copying = True
             _finish_move(app.db, target, paused_before, now)
         except BaseException:
-            file.unlink(missing_ok=True)  # it contains addresses, and a repeated move writes a new backup
+            if manifest:
+                file.unlink(missing_ok=True)  # it contains addresses, and a repeated move writes a new backup
+            if not is_copying:
+                undo_pause(app.db, earlier, now)
             raise
         # Last, and only in the new database, because a repeated move compares the tables again.
         with job_runs.record(target, "move", time(), job_runs.begin(target, "move", now)) as run:
@@ -69,6 +69,37 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
     finally:
         target.dispose()
     return Move(manifest, paused_before)
+
+
+def pause_old(old: Database, target: Database, now: datetime, *, is_empty: bool) -> SendingPause | None:
+    """Pause all sending from the old database. Return the pause that it had before, if any.
+
+    Raise Conflict if the database was already moved to `target`, which is not empty.
+    """
+    with old.write() as session:
+        pauses = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
+        earlier = next(pauses, None)
+        if earlier:
+            session.expunge(earlier)
+        if earlier and earlier.reason == _moved_to(target) and not is_empty:
+            raise Conflict(
+                f"{earlier.reason} on {earlier.since:%Y-%m-%d} already: "
+                "set PAPERBOY_DATABASE_URL to the new URL"
+            )
+        if earlier:  # pause again, so that an import does not end its own pause
+            ledger.pause(session, earlier.reason, now)
+        else:  # without a webhook event, which would be sent from the new database or after a refused move
+            session.add(SendingPause(edition=ledger.ALL_EDITIONS, reason=MOVING, since=now))
+    return earlier
+
+
+def undo_pause(old: Database, earlier: SendingPause | None, now: datetime) -> None:
+    """Undo what `pause_old` did at the time `now`."""
+    with old.write() as session:
+        if earlier is None:
+            ledger.resume(session)
+        else:
+            ledger.end_import_pause(session, now, earlier=earlier.since)
 
 
 def _finish_move(old: Database, new: Database, paused_before: str, now: datetime) -> None:

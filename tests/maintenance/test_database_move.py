@@ -13,11 +13,11 @@ from sqlmodel import col, func, select
 from app import maintenance, pipeline
 from app.application import Application
 from app.delivery import ledger
-from app.errors import Conflict
+from app.errors import Conflict, InvalidInput
 from app.maintenance import database_move
-from app.storage import backup_file, schema
+from app.storage import backup_file, schema, webhook_endpoints
 from app.storage.database import Database
-from app.storage.models import Subscriber
+from app.storage.models import Subscriber, WebhookEvent, WebhookMessage
 from tests.maintenance.conftest import DAY, READERS, add_papers, move, pop_run, received
 from tests.storage.test_releases import read_rows
 from tests.support import factories, other_process
@@ -89,6 +89,50 @@ def test_refused_move_keeps_no_backup(
     with pytest.raises(Conflict, match=r"differs from this database in .*subscriber.*: empty the target"):
         maintenance.move(service, empty_url, tmp_path / "backups" / "2.zip", now)
     assert not list(tmp_path.glob("backups/*"))
+
+
+@pytest.mark.parametrize("paused", ["", "on holiday", ledger.IMPORTED])
+@pytest.mark.parametrize("failure", ["the target has other rows", "the backup exists"])
+def test_refused_move_leaves_the_pause_as_it_was(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, failure: str, paused: str
+) -> None:
+    """The old database stayed paused, and an import could not end its own pause."""
+    before = []
+    if paused:
+        before = [(paused, now - DAY)]
+        with service.db.write() as session:
+            ledger.pause(session, paused, now - DAY)
+    if failure == "the backup exists":
+        (tmp_path / "1.zip").write_text("existing")
+    else:
+        schema.migrate(empty_url)
+        target = Database(empty_url)
+        with target.write() as session:
+            factories.add_source(session, now)
+        target.dispose()
+    with service.db.write() as session:
+        webhook_endpoints.add(session, "https://a.test/hook", list(WebhookEvent), False, now)
+    with pytest.raises((Conflict, InvalidInput)):
+        maintenance.move(service, empty_url, tmp_path / "1.zip", now)
+    with service.db.read() as session:
+        assert [(pause.reason, pause.since) for pause in ledger.pauses(session)] == before
+        assert session.exec(select(WebhookMessage)).all() == []
+    assert (tmp_path / "1.zip").exists() is (failure == "the backup exists")
+
+
+def test_move_that_fails_while_copying_stays_paused(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target may have the rows already, so nothing must be sent from the old database."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(backup_file, "load", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        maintenance.move(service, empty_url, tmp_path / "1.zip", now)
+    with service.db.read() as session:
+        assert [pause.reason for pause in ledger.pauses(session)] == [database_move.MOVING]
 
 
 def test_finished_move_is_not_repeated(
