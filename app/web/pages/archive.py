@@ -54,6 +54,14 @@ _EMPTY_DAY = ErrorPage("No papers on this day", "On weekends and holidays, sourc
 _EMPTY_WEEK = ErrorPage("No papers in this week", "")
 
 
+class NothingListed(Exception):
+    """No paper was listed in this period. `listing` names the days or weeks before and after."""
+
+    def __init__(self, message: str, listing: paper_cards.Day | WeekPapers) -> None:
+        super().__init__(message)
+        self.listing = listing
+
+
 @router.get("/paper/{number}")
 def paper(request: Request, number: str, later: BackgroundTasks) -> Response:
     """Show a paper with its abstract, votes, listings and related papers."""
@@ -255,12 +263,8 @@ def day_page(request: Request, day: Day, number: Annotated[str, Query(alias="pag
     key = ("day", str(day), str(page_number))
     try:
         return public_page(request, key, lambda: _build_day(request, day, page_number))
-    except NotFound as error:
-        if page_number > 1:
-            raise
-        with db(request).read() as session:
-            listing = paper_cards.papers_of_day(session, day, ON_DAY, clock.utcnow())
-        return _empty_page(request, _EMPTY_DAY, str(error), listing)
+    except NothingListed as error:
+        return _empty_page(request, _EMPTY_DAY, error)
 
 
 def _build_day(request: Request, day: date, page_number: int) -> Response:
@@ -281,12 +285,8 @@ def week_page(request: Request, name: str, number: Annotated[str, Query(alias="p
     key = ("week", str(week), str(page_number))
     try:
         return public_page(request, key, lambda: _build_week(request, week, page_number))
-    except NotFound as error:
-        if page_number > 1:
-            raise
-        with db(request).read() as session:
-            listing = paper_cards.papers_of_week(session, week, IN_WEEK, clock.utcnow())
-        return _empty_page(request, _EMPTY_WEEK, str(error), listing)
+    except NothingListed as error:
+        return _empty_page(request, _EMPTY_WEEK, error)
 
 
 def _build_week(request: Request, week: Week, page_number: int) -> Response:
@@ -298,23 +298,22 @@ def _build_week(request: Request, week: Week, page_number: int) -> Response:
 
 
 def _check_page(listing: paper_cards.Day | WeekPapers, when: str, name: str) -> None:
-    """Raise NotFound if a page of a listing has no papers.
+    """Raise NothingListed if a listing has no papers, and NotFound if only this page of it has none.
 
     `when` completes “No paper was listed …”, and `name` completes “pages of …”.
     """
     if not listing.total:
-        raise NotFound(f"No paper was listed {when}.")
+        raise NothingListed(f"No paper was listed {when}.", listing)
     if not listing.cards:
         pages = "is only one page" if listing.pages == 1 else f"are only {listing.pages} pages"
         raise NotFound(f"There {pages} of {name}.")
 
 
-def _empty_page(
-    request: Request, error: ErrorPage, detail: str, listing: paper_cards.Day | WeekPapers
-) -> Response:
+def _empty_page(request: Request, error: ErrorPage, nothing: NothingListed) -> Response:
     """Return a page that says why there are no papers and links to the days or weeks before and after."""
     return page(
-        request, "nothing_listed.html", status=404, code=404, error=error, detail=detail, listing=listing
+        request, "nothing_listed.html", status=404, code=404, error=error, detail=str(nothing),
+        listing=nothing.listing,
     )  # fmt: skip
 
 

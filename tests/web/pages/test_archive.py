@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import event
 from sqlmodel import select
 
 from app import clock, main
@@ -734,6 +735,17 @@ def test_day_and_week_without_papers_link_to_others(app: Application, client: Te
         assert "typing errors" not in answer.text
         assert f'rel="prev" href="{before}"' in answer.text
         assert f'rel="next" href="{after}"' in answer.text
+        assert words in client.get(f"{path}?page=2").text
+
+
+@pytest.mark.parametrize("path", ["/day/2026-11-15", "/week/2026-W47"])
+def test_empty_day_or_week_is_looked_up_once(app: Application, client: TestClient, path: str) -> None:
+    add_papers(app, record(1, date(2026, 11, 13)))
+    statements = list[str]()
+    event.listen(app.db.engine, "before_cursor_execute", lambda *args: statements.append(str(args[2:4])))
+    assert client.get(path).status_code == 404
+    assert statements
+    assert len(statements) == len(set(statements))
 
 
 def test_week_page_is_paginated(app: Application, client: TestClient) -> None:
