@@ -14,7 +14,9 @@ from app.types import Interest, Skip
 
 def backtest(
     interest: Annotated[list[str], typer.Argument(help="One or more interests.")],
-    days: Annotated[int, typer.Option(help="The number of days to look back.")] = 14,
+    days: Annotated[
+        int, typer.Option(help="The number of days. Today counts from the default hour on.")
+    ] = 14,
     at: output.At = None,
     as_json: output.AsJson = False,
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from sqlmodel import select
@@ -53,6 +53,19 @@ def test_each_day_uses_papers_listed_by_then(app: Application) -> None:
     assert papers_by_day(editions) == {"2026-11-18": [first], "2026-11-20": [second]}
     assert isinstance(editions[1].digest, Skip)
     assert editions[1].digest.reason == "the one recent paper matched no interest"
+
+
+@pytest.mark.parametrize(
+    ("hour", "last_day"), [(7, TODAY - timedelta(days=1)), (8, TODAY)], ids=["before", "after"]
+)
+def test_last_day_is_that_of_the_latest_digest_hour(app: Application, hour: int, last_day: date) -> None:
+    """Before the digest hour, that is yesterday. The number of days is the same."""
+    add_paper(app, "Agents of Today", 0)
+    yesterday = add_paper(app, "Agents of Yesterday", 1)
+    editions = pipeline.backtest(app, NOW.replace(hour=hour, minute=0), AGENTS, 3)
+    days = [last_day - timedelta(days=ago) for ago in (2, 1, 0)]
+    assert [each.edition for each in editions] == [day.isoformat() for day in days]
+    assert papers_by_day(editions)[str(TODAY - timedelta(days=1))] == [yesterday]
 
 
 @pytest.mark.parametrize(

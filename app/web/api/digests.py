@@ -94,7 +94,12 @@ class BacktestRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.ABSOLUTE_MAX_INTERESTS)
-    days: Integer = Field(default=14, ge=1, le=backtesting.MAX_DAYS)
+    days: Integer = Field(
+        default=14,
+        ge=1,
+        le=backtesting.MAX_DAYS,
+        description="The number of days. The day of `at` counts if its digest was due by then.",
+    )
     at: Moment | None = Field(default=None, description="The end of the tested period. Default: now.")
     max_papers: Integer = Field(default=DEFAULT_MAX_PAPERS, ge=1, le=subscribers.MAX_PAPERS)
 
