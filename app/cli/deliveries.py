@@ -20,8 +20,14 @@ _FIELDS = {
 
 def deliveries(
     subscriber: Annotated[str | None, typer.Option(help="Only this subscriber (address or number).")] = None,
-    state: Annotated[DeliveryState | None, typer.Option(help="Only emails in this state.")] = None,
-    kind: Annotated[MailKind | None, typer.Option(help="Only emails of this kind.")] = None,
+    state: Annotated[
+        DeliveryState | None,
+        typer.Option(metavar="STATE", help=f"Only emails in this state: {', '.join(DeliveryState)}."),
+    ] = None,
+    kind: Annotated[
+        MailKind | None,
+        typer.Option(metavar="KIND", help=f"Only emails of this kind: {', '.join(MailKind)}."),
+    ] = None,
     edition: Annotated[str | None, typer.Option(help="Only this edition, such as 2026-11-20.")] = None,
     limit: Annotated[int, typer.Option(help="The maximum number of emails.", min=1, max=10_000)] = 50,
     as_json: output.AsJson = False,

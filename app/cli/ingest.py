@@ -30,7 +30,12 @@ def ingest(
         list[Path] | None, typer.Argument(help="Files to read. Default: poll the sources.")
     ] = None,
     as_: Annotated[
-        FileKind | None, typer.Option("--as", help="The format of the files. Default: detected.")
+        FileKind | None,
+        typer.Option(
+            "--as",
+            metavar="FORMAT",
+            help=f"The format of the files: {', '.join(FileKind)}. Default: detected.",
+        ),
     ] = None,
     day: Annotated[
         date | None,

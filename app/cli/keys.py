@@ -26,7 +26,12 @@ Name = Annotated[str, typer.Argument(help="The name of the key, for example the 
 @keys.command()
 def create(
     name: Name,
-    scope: Annotated[list[Scope], typer.Option(help="A scope of the key. Repeat the option for more.")],
+    scope: Annotated[
+        list[Scope],
+        typer.Option(
+            metavar="SCOPE", help=f"A scope of the key: {', '.join(Scope)}. Repeat the option for more."
+        ),
+    ],
     expires: Annotated[
         int,
         typer.Option(

@@ -32,7 +32,7 @@ from app.settings import Settings, load
 from app.storage import api_keys, demo_clock, schema
 from app.text import dates
 from app.text.in_words import describe_invalid, sentence
-from app.types import Digest, Skip
+from app.types import Cadence, Digest, Skip
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 _DAYS_AGO = {"today": 0, "yesterday": 1}
@@ -87,6 +87,7 @@ Mute = Annotated[
         help=f"Exclude papers with this word, phrase, {filter_names('or')}. Repeat the option for more."
     ),
 ]
+CADENCE = typer.Option(metavar="CADENCE", help=f"How often digests are sent: {', '.join(Cadence)}.")
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else to standard output.")
 ]
@@ -99,6 +100,10 @@ log = structlog.get_logger(__name__)
 
 class Commands(TyperGroup):
     """A command group that prints errors as one line to standard error and exits with code 1."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        unwrap_help(self)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -117,6 +122,17 @@ class Commands(TyperGroup):
             raise
         except OSError as error:
             fail(str(error))
+
+
+def unwrap_help(command: Any) -> None:
+    """Join the lines of each paragraph in the help of a command and of all commands below it.
+
+    Typer joins only those of the first paragraph, so the line breaks of docstrings would remain.
+    """
+    paragraphs = (command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    for below in getattr(command, "commands", {}).values():
+        unwrap_help(below)
 
 
 def fail(message: str) -> None:

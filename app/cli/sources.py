@@ -78,7 +78,9 @@ def add_source(
     name: NewName,
     kind: Annotated[
         PolledKind,
-        typer.Option(help=" ".join(f"{kind}: {polled.label}." for kind, polled in POLLED.items())),
+        typer.Option(
+            metavar="KIND", help=" ".join(f"{kind}: {polled.label}." for kind, polled in POLLED.items())
+        ),
     ],
     url: Url = None,
     category: Categories = None,
@@ -100,7 +102,7 @@ def add_source(
 @sources.command("try")
 def try_source(
     url: Annotated[str | None, typer.Argument(help="The address of the feed (kind feed).")] = None,
-    kind: Annotated[PolledKind, typer.Option(help="As for `sources add`.")] = _DEFAULT_KIND,
+    kind: Annotated[PolledKind, typer.Option(metavar="KIND", help="As for `sources add`.")] = _DEFAULT_KIND,
     category: Categories = None,
     query: Query = None,
     only_set: Set = None,

@@ -43,7 +43,7 @@ def set_preferences(
     interest: Annotated[
         list[str] | None, typer.Option(help="An interest (repeatable). Replaces all current interests.")
     ] = None,
-    cadence: Annotated[Cadence | None, typer.Option(help="How often digests are sent.")] = None,
+    cadence: Annotated[Cadence | None, output.CADENCE] = None,
     weekday: Annotated[
         int | None, typer.Option(help="The day of a weekly digest. 0 is Monday.", min=0, max=6)
     ] = None,

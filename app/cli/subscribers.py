@@ -39,7 +39,11 @@ SHOWN = {
 @group.command("list")
 def list_subscribers(
     state: Annotated[
-        SubscriberState | None, typer.Option(help="Only subscribers in this state. Default: all.")
+        SubscriberState | None,
+        typer.Option(
+            metavar="STATE",
+            help=f"Only subscribers in this state: {', '.join(SubscriberState)}. Default: all.",
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(help="The maximum number of subscribers.", min=1, max=10_000)] = 50,
     after: Annotated[int, typer.Option(help="The number of the last subscriber on the previous page.")] = 0,
@@ -68,7 +72,7 @@ def list_subscribers(
 def add(
     email: Annotated[str, typer.Argument(help="The subscriber's address.")],
     interest: Annotated[list[str], typer.Option(help="An interest. Repeat the option for more.")],
-    cadence: Annotated[Cadence, typer.Option(help="How often digests are sent.")] = Cadence.DAILY,
+    cadence: Annotated[Cadence, output.CADENCE] = Cadence.DAILY,
     weekday: Annotated[int, typer.Option(help="The day of a weekly digest. 0 is Monday.", min=0, max=6)] = 0,
     hour: Annotated[
         int | None, typer.Option(help="The hour of the digest, in the subscriber's time zone.", min=0, max=23)

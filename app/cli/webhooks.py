@@ -44,7 +44,10 @@ def add(
     url: Annotated[str, typer.Argument(help="The URL, which begins with https://.")],
     event: Annotated[
         list[WebhookEvent] | None,
-        typer.Option(help="An event to send. Repeat the option for more. Default: all events."),
+        typer.Option(
+            metavar="EVENT",
+            help=f"An event to send: {', '.join(WebhookEvent)}. Repeat the option for more. Default: all.",
+        ),
     ] = None,
     addresses: Annotated[
         bool,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from typing import Any
 import httpx
 import pytest
 import time_machine
+import typer
 from click.testing import Result
 from sqlmodel import col, delete, select
 from typer.testing import CliRunner
@@ -1661,6 +1663,42 @@ def test_every_command_has_help(run: Run) -> None:
     assert "Exit codes" in run("--help").stdout
     for command in ("serve", "worker", "ingest", "preview", "send", "doctor", "demo", "key", "subscribers"):
         assert len(run(command, "--help").stdout) > 200
+
+
+def command_paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the names of a command and of all commands below it."""
+    yield path
+    for name, below in getattr(command, "commands", {}).items():
+        yield from command_paths(below, (*path, name))
+
+
+def short_lines(printed: str, width: int) -> list[str]:
+    """Return the lines of a help text that have room for the first word of the next line."""
+    short = []
+    for line, following in itertools.pairwise(printed.splitlines()):
+        text, rest = (each.rstrip(" │") for each in (line, following))
+        in_box = following.startswith("│")
+        continues = (
+            text and rest.lstrip("│ ") and following[:12].strip("│ ") == ("" if in_box else rest[:12].strip())
+        )
+        if not continues or rest.lstrip("│ ").startswith("["):  # a default has its own line
+            continue
+        room = width - (2 if in_box else 1)
+        if len(text) + 1 + len(rest.strip("│ ").split()[0]) <= room:
+            short.append(text)
+    return short
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_help_is_printed_in_filled_lines(monkeypatch: pytest.MonkeyPatch, run: Run, width: int) -> None:
+    """The line breaks of docstrings were kept, so every second line was short."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    paths = [*command_paths(typer.main.get_command(cli))]
+    assert len(paths) > 50
+    printed = {path: run(*path, "--help").stdout for path in paths}
+    assert {path: short for path in paths if (short := short_lines(printed[path], width))} == {}
+    assert all(len(line) <= width for text in printed.values() for line in text.splitlines())
+    assert "write “\\;” for a semicolon" in " ".join(printed["subscribers", "import"].split())
 
 
 @pytest.fixture
