@@ -96,7 +96,7 @@ class Query:
     excluded: FilterValues = field(default_factory=lambda: _NO_VALUES)
 
     def __hash__(self) -> int:  # only the fields that differ most, because queries are cache keys
-        return hash((self.text, self.words, self.excluded_phrases))
+        return hash((self.text, self.words, self.excluded_phrases, *self.excluded.values()))
 
     @property
     def stems(self) -> tuple[str, ...]:
