@@ -262,9 +262,9 @@ def like(session: Session, subscriber_id: int, liked: MatchedReferences, now: da
     require_not_erased(get_for_update(session, subscriber_id))
     rows, private_keys = _feedback_rows(session, subscriber_id), _private_keys(session, subscriber_id)
     new = [record for record in liked.own if _title_key(record.title) not in private_keys]
-    more = len(new) + sum(identity not in rows for identity, _ in liked.archived)
-    _check_room(len(rows) + len(private_keys), more)
-    papers = canonical_rows.papers(session, [identity for identity, _ in liked.archived])
+    current = canonical_rows.papers(session, [identity for identity, _ in liked.archived]).values()
+    papers = {paper.id or 0: paper for paper in current}  # two of them may have been merged since
+    _check_room(len(rows) + len(private_keys), len(new) + len(papers.keys() - rows.keys()))
     _store(session, subscriber_id, list(papers.values()), True, now)
     session.add_all(
         PrivatePaper(

@@ -337,6 +337,20 @@ def test_papers_pasted_at_sign_up_are_stored_on_confirmation(app: Application, n
         assert feedback_of(session, carol) == [(ATTENTION.title, True)]
 
 
+def test_papers_pasted_at_sign_up_may_be_merged_before_the_confirmation(
+    app: Application, papers: tuple[int, ...], now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are then one paper, also for the limit."""
+    monkeypatch.setattr(feedback, "MAX_FEEDBACK", 1)
+    liked = MatchedReferences(archived=tuple((number, "") for number in papers[:2]))
+    with app.db.write() as session:
+        factories.sign_up(session, SignUp("carol@example.org", WANTED, liked), "192.0.2.1", now)
+        carol = subscribers.find(session, "carol@example.org")
+        merging.merge(session, *(session.get_one(Paper, number) for number in papers[:2]), "by hand", now)
+        subscribers.confirm(session, carol.id or 0, "192.0.2.1", now)
+        assert feedback_of(session, carol.id or 0) == [("Language Agents that Plan Ahead", True)]
+
+
 def test_a_sign_up_by_a_stranger_changes_no_feedback(app: Application, now: datetime) -> None:
     """Active readers keep their feedback; so do former readers until they confirm."""
     with app.db.write() as session:
