@@ -9,6 +9,7 @@ PaperboyError
 ├── NotFound
 │   └── DigestDeleted       its retention period has passed, or the email never was a digest
 ├── Conflict                the request contradicts the current state
+│   └── AddressSuppressed   the subscriber must not be sent any mail
 ├── PreconditionFailed      the request is for a version other than the current one
 ├── LinkError               a signed link that does not work
 │   ├── LinkForged
@@ -76,6 +77,10 @@ class DigestDeleted(NotFound):
 
 class Conflict(PaperboyError):
     """This request contradicts the current state."""
+
+
+class AddressSuppressed(Conflict):
+    """Mail to this address is blocked. Please contact us, and we’ll lift the block."""
 
 
 class PreconditionFailed(PaperboyError):

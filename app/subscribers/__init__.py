@@ -95,6 +95,7 @@ from app.subscribers.repository import (
     mails,
     preferences_of,
     query_by_address,
+    require_not_suppressed,
 )
 from app.subscribers.signup import (
     CONSENT_GIVEN_ELSEWHERE,

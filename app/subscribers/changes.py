@@ -9,7 +9,6 @@ from datetime import datetime
 from sqlmodel import Session, select
 
 from app.delivery import suppression
-from app.errors import Conflict
 from app.relevance import query_language
 from app.storage.models import Subscriber
 from app.storage.models import SubscriberState as State
@@ -20,6 +19,7 @@ from app.subscribers.repository import (
     get_for_update,
     preferences_of,
     require_not_erased,
+    require_not_suppressed,
     reschedule,
     store_preferences,
 )
@@ -103,13 +103,13 @@ def unmute(session: Session, subscriber_id: int, texts: Sequence[str], now: date
 def resubscribe(session: Session, subscriber_id: int, ip: str, now: datetime) -> Subscriber:
     """Reactivate a subscriber who unsubscribed, with their former preferences, and record their new consent.
 
-    Resume a subscriber who is paused. Raise Conflict if they unsubscribed and their address is suppressed.
+    Resume a subscriber who is paused. Raise AddressSuppressed if they unsubscribed and their address is
+    suppressed.
     """
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is not State.UNSUBSCRIBED:
         return resume(session, subscriber_id, now)
-    if suppression.is_suppressed(session, subscriber.email):
-        raise Conflict("Mail to this address is blocked. Please contact us, and we’ll lift the block.")
+    require_not_suppressed(session, subscriber)
     activate(session, subscriber, ip, now)
     record_event(session, "came_back", subscriber, now, ip)
     return subscriber

@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 from sqlmodel import Session, case, col, func, or_, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from app.delivery import ledger
-from app.errors import Conflict, NotFound
+from app.delivery import ledger, suppression
+from app.errors import AddressSuppressed, Conflict, NotFound
 from app.storage.database import in_array
 from app.storage.models import Delivery, Event, Subscriber, SubscriberState
 from app.subscribers import mailbox_limits, schedule
@@ -67,6 +67,12 @@ def require_not_erased(subscriber: Subscriber) -> None:
     """Raise Conflict if the subscriber was erased."""
     if subscriber.state is SubscriberState.ERASED:
         raise Conflict("This subscriber has been erased.")
+
+
+def require_not_suppressed(session: Session, subscriber: Subscriber) -> None:
+    """Raise AddressSuppressed if the subscriber's address is suppressed."""
+    if suppression.is_suppressed(session, subscriber.email):
+        raise AddressSuppressed
 
 
 def preferences_of(session: Session, subscriber: Subscriber) -> Preferences:

@@ -32,6 +32,7 @@ from app.subscribers.repository import (
     get,
     get_for_update,
     preferences_of,
+    require_not_suppressed,
     reschedule,
     store_preferences,
 )
@@ -219,11 +220,12 @@ def confirm(
     """Record the owner's consent to one sign-up and store its choices. Repeated calls have no effect.
 
     `delivery_id` is the email whose link was followed; without it, the newest sign-up is used. Raise Conflict
-    if the sign-up is no longer valid.
+    if the sign-up is no longer valid, or AddressSuppressed if the address is suppressed.
     """
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state in _SUBSCRIBED:
         return subscriber
+    require_not_suppressed(session, subscriber)
     choices = pending_choices(session, subscriber_id, delivery_id)
     if choices is None:
         raise Conflict("This sign-up is no longer valid. You are welcome to sign up again.")

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from app.errors import (
+    AddressSuppressed,
     Conflict,
     DigestDeleted,
     InvalidInput,
@@ -65,6 +66,10 @@ class ErrorPage:
 
 
 _PAGES_OF_ERRORS: dict[type[PaperboyError], ErrorPage] = {
+    AddressSuppressed: ErrorPage(
+        "Mail to this address is blocked",
+        "We can’t send you any emails. Please contact us, and we’ll lift the block.",
+    ),
     LinkForged: ErrorPage(
         "This link does not work",
         "It is incomplete, or it is meant for another page. If you copied it from an email, make sure that "

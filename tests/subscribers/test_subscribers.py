@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlmodel import Session, col, func, select
 
-from app import pipeline, subscribers
+from app import bounces, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
-from app.errors import Conflict, InvalidAddress, InvalidPreference, NotFound
+from app.errors import AddressSuppressed, Conflict, InvalidAddress, InvalidPreference, NotFound
 from app.storage.models import Delivery, Event, FormSubmission, Subscriber, SubscriberState
 from app.subscribers import Preferences, SignUp, event_log, mailbox_limits, repository
 from app.types import Cadence, EmptyDigestPolicy, Interest, MailKind
@@ -326,6 +326,27 @@ def test_old_confirmation_does_not_resubscribe(app: Application, now: datetime) 
             subscribers.confirm(session, identity, "", now)
 
 
+@pytest.mark.parametrize("reason", ["bounced", "complained", "by hand"])
+def test_suppressed_address_cannot_be_confirmed(app: Application, now: datetime, reason: str) -> None:
+    """Its owner would get no mail. The sign-up can be confirmed once the suppression is lifted."""
+    with app.db.write() as session:
+        delivery_id = factories.sign_up(session, SignUp(ALICE, WANTED), "", now) or 0
+        identity = subscribers.find(session, ALICE).id or 0
+        match reason:
+            case "bounced":
+                bounces.record_hard(session, delivery_id, identity, "550 5.1.1 No such user", now)
+            case "complained":
+                bounces.record_complaint(session, delivery_id, identity, "spam", now)
+                subscribers.unsubscribe(session, identity, now)
+            case _:
+                suppression.suppress(session, ALICE, reason, now)
+        with pytest.raises(AddressSuppressed):
+            subscribers.confirm(session, identity, "", now, delivery_id)
+        subscribers.lift_suppression(session, ALICE, now)
+        subscribers.confirm(session, identity, "", now, delivery_id)
+    assert reader_of(app, identity).state is SubscriberState.ACTIVE
+
+
 def test_declining_deletes_the_address(app: Application, now: datetime) -> None:
     """A second click does nothing, and after 90 days the address may get email again."""
     with app.db.write() as session:
@@ -626,7 +647,7 @@ def test_resubscribing_records_a_new_consent(app: Application, now: datetime) ->
     with app.db.write() as session:
         subscribers.unsubscribe(session, identity, now)
         suppression.suppress(session, ALICE, "complained", now)
-        with pytest.raises(Conflict):
+        with pytest.raises(AddressSuppressed):
             subscribers.resubscribe(session, identity, "", now)
 
 

@@ -40,6 +40,7 @@ def ask_confirm(request: Request, grant: Confirm) -> Response:
             return _confirmed_page(request, session, subscriber, grant)
         if subscribers.is_declined(session, grant.argument):
             return _redirect_to_decline(request, subscriber, grant)
+        subscribers.require_not_suppressed(session, subscriber)
         choices = subscribers.pending_choices(session, grant.subscriber_id, grant.argument or None)
         overview = feedback_overview.overview(session, grant.subscriber_id)
     liked = choices.liked.usable if choices else 0

@@ -251,6 +251,20 @@ def test_confirming_after_unsubscribing_is_a_conflict(
     assert "sign up again" in answer.text
 
 
+def test_confirming_a_suppressed_address(
+    app: Application, client: TestClient, pending: int, link: Link
+) -> None:
+    """The page says that mail is blocked, before and after pressing the button."""
+    path = link(Purpose.CONFIRM, pending)
+    with app.db.write() as session:
+        suppression.suppress(session, BOB, "bounced", clock.utcnow())
+    for answer in (client.get(path), client.post(path)):
+        assert answer.status_code == 409
+        assert "Mail to this address is blocked" in answer.text
+        assert "already been done" not in answer.text
+    assert state_of(app, pending) is SubscriberState.PENDING
+
+
 def test_declining_deletes_the_sign_up(
     app: Application, client: TestClient, pending: int, link: Link
 ) -> None:
