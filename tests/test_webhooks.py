@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select
 from app import bounces, maintenance, pipeline, subscribers, webhooks
 from app.application import Application
 from app.delivery import ledger
+from app.delivery.journal import AttemptResult
 from app.delivery.send_result import SendOutcome, SendResult
 from app.doctor import service_state
 from app.errors import Conflict, InvalidInput
@@ -154,7 +155,7 @@ def test_bounces_and_complaints_are_sent_once(
         session.flush()
         for _ in range(2):
             refusal = SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user")
-            bounces.record_refusal(session, 7, alice, refusal, now)
+            bounces.record_refusal(session, AttemptResult(7, refusal, now.timestamp()), alice, now)
             bounces.record_complaint(session, 7, alice, "spam", now)
     webhooks.send_events(app, now)
     about = {"subscriber_id": alice, "delivery_id": 7}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from sqlalchemy import ColumnElement, func
 from sqlmodel import Session, col, exists, select
@@ -17,7 +17,9 @@ from sqlmodel import Session, col, exists, select
 from app.bounces import soft_bounce_score
 from app.bounces.notices import Notice
 from app.delivery import suppression
-from app.delivery.send_result import SendOutcome, SendResult
+from app.delivery.journal import AttemptResult
+from app.delivery.ledger import LEASE
+from app.delivery.send_result import SendOutcome
 from app.errors import LinkForged
 from app.links import LinkSigner
 from app.storage import webhook_outbox
@@ -65,29 +67,35 @@ def find_delivery(session: Session, signer: LinkSigner, notice: Notice) -> Bounc
 
 
 def _delivery_where(session: Session, condition: ColumnElement[bool]) -> BouncedDelivery | None:
-    changed = exists().where(
-        col(Event.subscriber_id) == Subscriber.id,
-        col(Event.kind) == event_log.ADDRESS_CHANGED,
-        col(Event.at) >= func.coalesce(Delivery.sent_at, Delivery.created_at),
-    )
+    changed = _address_changed_since(func.coalesce(Delivery.sent_at, Delivery.created_at))
     columns = select(col(Delivery.id), col(Subscriber.id), col(Subscriber.email), changed)
     query = columns.join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id).where(condition)
     row = session.execute(query.add_columns(col(Delivery.edition))).first()
     return BouncedDelivery(*row) if row else None
 
 
-def record_refusal(
-    session: Session, delivery_id: int, subscriber_id: int, result: SendResult, now: datetime
-) -> None:
+def _address_changed_since(moment: datetime | ColumnElement[datetime]) -> ColumnElement[bool]:
+    """Return the condition that a subscriber has changed their address since `moment`."""
+    return exists().where(
+        col(Event.subscriber_id) == Subscriber.id,
+        col(Event.kind) == event_log.ADDRESS_CHANGED,
+        col(Event.at) >= moment,
+    )
+
+
+def record_refusal(session: Session, attempt: AttemptResult, subscriber_id: int, now: datetime) -> None:
     """Record the hard or soft bounce of a delivery that the relay refused. Ignore other failures.
 
-    The ledger calls this for each failed delivery.
+    Also ignore a refusal if the subscriber has changed their address since the attempt began, because the
+    email was to the earlier address. An attempt takes less than LEASE. The ledger calls this for each failed
+    delivery.
     """
-    diagnostic = f"{result.code or ''} {result.text}".strip()
-    if result.outcome is SendOutcome.HARD_BOUNCE:
-        record_hard(session, delivery_id, subscriber_id, diagnostic, now)
-    elif result.outcome in (SendOutcome.SOFT_BOUNCE, SendOutcome.MAILBOX_FULL):
-        record_soft(session, delivery_id, subscriber_id, diagnostic, now)
+    outcome, code, text = attempt.result
+    record = _RECORDERS.get(outcome)
+    began_at = datetime.fromtimestamp(attempt.at, UTC) - LEASE
+    moved = select(Subscriber.id).where(Subscriber.id == subscriber_id, _address_changed_since(began_at))
+    if record and session.exec(moved).first() is None:
+        record(session, attempt.delivery_id, subscriber_id, f"{code or ''} {text}".strip(), now)
 
 
 def record_hard(
@@ -115,6 +123,13 @@ def record_soft(
         _record_event(session, HARD, delivery_id, subscriber_id, reason, now)
         _suppress_subscriber(session, subscriber_id, reason, now)
     return True
+
+
+_RECORDERS = {
+    SendOutcome.HARD_BOUNCE: record_hard,
+    SendOutcome.SOFT_BOUNCE: record_soft,
+    SendOutcome.MAILBOX_FULL: record_soft,
+}
 
 
 def record_sender_rejection(

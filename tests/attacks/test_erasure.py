@@ -14,6 +14,7 @@ from app import bounces, pipeline, subscribers
 from app.application import Application
 from app.bounces import Kind, Notice, processing
 from app.delivery import ledger, suppression
+from app.delivery.journal import AttemptResult
 from app.delivery.send_result import SendOutcome, SendResult
 from app.storage import audit_log
 from app.storage.models import InterestQuery, Subscriber, Suppression
@@ -91,9 +92,8 @@ def add_secret_events(session: Session, identity: int, now: datetime) -> int:
     )  # fmt: skip
     assert delivery_id is not None
     reply = f"550 5.7.1 mailbox of {WORD} <{ADDRESS}> is busy"
-    bounces.record_refusal(
-        session, delivery_id, identity, SendResult(SendOutcome.SOFT_BOUNCE, 550, reply), now
-    )
+    refusal = SendResult(SendOutcome.SOFT_BOUNCE, 550, reply)
+    bounces.record_refusal(session, AttemptResult(delivery_id, refusal, now.timestamp()), identity, now)
     audit_log.record(
         session, "desk", "subscriber.add", identity, now, consent=f"{WORD} signed at the workshop"
     )

@@ -24,7 +24,8 @@ from sqlmodel import col, select
 from app import bounces, main, pipeline, subscribers
 from app.application import Application
 from app.bounces import processing
-from app.delivery import suppression
+from app.delivery import ledger, suppression
+from app.delivery.journal import AttemptResult
 from app.delivery.send_result import SendOutcome, SendResult
 from app.errors import MailboxError
 from app.links import Purpose
@@ -477,6 +478,22 @@ def test_late_notices_about_the_earlier_address(app: Application) -> None:
     assert read_alice(app) == (SubscriberState.UNSUBSCRIBED, [])
 
 
+def test_late_refusal_of_the_earlier_address(app: Application) -> None:
+    """It does not count, even if it waited in a dead sender's journal. Later refusals count."""
+    identity, tomorrow = alice(app).id or 0, NOW + timedelta(days=1)
+    in_flight, later = (app.signer.delivery_of(path) for path in add_deliveries(app, 2))
+    refusal = SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user")
+    move_alice(app)
+    with app.db.write() as session:
+        attempt = AttemptResult(in_flight, refusal, (NOW + timedelta(seconds=8)).timestamp())
+        bounces.record_refusal(session, attempt, identity, tomorrow)
+    assert read_alice(app) == (SubscriberState.ACTIVE, [])
+    with app.db.write() as session:
+        attempt = AttemptResult(later, refusal, (NOW + 2 * ledger.LEASE).timestamp())
+        bounces.record_refusal(session, attempt, identity, tomorrow)
+    assert read_alice(app)[0] is SubscriberState.BOUNCING
+
+
 def test_soft_bounces_of_the_earlier_address_do_not_count(app: Application) -> None:
     """The new address starts with none."""
     fields = {"status": "5.2.2", "diagnostic": "smtp; 552 5.2.2 mailbox full"}
@@ -522,7 +539,8 @@ def test_smtp_refusal_and_its_notice_count_once(app: Application) -> None:
     delivery = app.signer.delivery_of(path)
     answer = SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user")
     with app.db.write() as session:
-        bounces.record_refusal(session, delivery, alice(app).id or 0, answer, NOW)
+        attempt = AttemptResult(delivery, answer, NOW.timestamp())
+        bounces.record_refusal(session, attempt, alice(app).id or 0, NOW)
     assert suppression_reason(app) == "bounced: 550 5.1.1 no such user"
     assert apply_mail(app, dsn(path)) == {"known": 1}
 
@@ -535,7 +553,8 @@ def test_soft_smtp_refusal_adds_to_the_score(app: Application, verdict: SendOutc
     (path,) = add_deliveries(app)
     with app.db.write() as session:
         answer = SendResult(verdict, 552, "5.2.2 full")
-        bounces.record_refusal(session, app.signer.delivery_of(path), alice(app).id or 0, answer, NOW)
+        attempt = AttemptResult(app.signer.delivery_of(path), answer, NOW.timestamp())
+        bounces.record_refusal(session, attempt, alice(app).id or 0, NOW)
     assert suppression_reason(app) == ""
     assert events(app) == ([] if verdict is SendOutcome.UNSENDABLE else ["soft_bounce"])
 

@@ -210,8 +210,8 @@ def skip_claimed(session: Session, owner: str, skips: Mapping[int, SkipReason]) 
 # --- while a sender has the lease
 
 
-def still_sendable(session: Session, owner: str, now: datetime) -> set[int]:
-    """Return the ids of claimed emails that a sender may still send.
+def still_sendable(session: Session, owner: str, now: datetime) -> dict[int, str]:
+    """Return the subscribers' current addresses for the claimed emails that a sender may still send, by id.
 
     Leave out emails that were paused or cancelled, emails that `skip_reason` rejects, and emails to receivers
     that asked us to send less.
@@ -222,7 +222,8 @@ def still_sendable(session: Session, owner: str, now: datetime) -> set[int]:
         .where(_leased_by(owner), _not_paused())
     )
     rows = session.connection().execute(claimed).all()
-    return {row.id for row in rows} - _skip_reasons(session, rows, now).keys()
+    skips = _skip_reasons(session, rows, now)
+    return {row.id: row.email for row in rows if row.id not in skips}
 
 
 def renew_lease(session: Session, owner: str, now: datetime) -> None:

@@ -21,8 +21,8 @@ from app.storage.models import Delivery, Event, ReceiverBackoff, Subscriber, Sub
 from app.storage.models import DeliveryState as State
 from app.text import sanitize
 
-# Called in the transaction that records a permanent failure, with the ids of the delivery and the subscriber.
-OnFailed = Callable[[Session, int, int, SendResult, datetime], None]
+# Called in the transaction that records a permanent failure, with the attempt and the id of the subscriber.
+OnFailed = Callable[[Session, AttemptResult, int, datetime], None]
 # States in which the owner's result counts. In all other states, the email was released, sent or given up.
 OPEN_STATES = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
 UNATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
@@ -139,7 +139,7 @@ def _record_others(
                 reason = sanitize.redact_addresses(delivery.reason)
                 controls.pause(session, f"the relay refuses us: {reason}", now)
             elif delivery.state is State.FAILED:
-                on_failed(session, delivery_id, delivery.subscriber_id, attempt.result, now)
+                on_failed(session, attempt, delivery.subscriber_id, now)
         elif attempt.result.outcome is SendOutcome.UNCERTAIN and delivery.state is not State.SENT:
             # The email was cancelled or given up while it was in flight.
             transitions.mark_uncertain(delivery, _text(attempt.result), None)

@@ -98,6 +98,7 @@ class SenderLedger:
         self._in_flight_ids: frozenset[int] = frozenset()  # as of the last refresh
         self._committing_ids: frozenset[int] = frozenset()  # marked as `committing` in the database
         self._editions: dict[int, str] = {}  # of claimed emails, for the log
+        self._addresses: dict[int, str] = {}  # of claimed emails; subscribers may change them
         self._results: list[AttemptResult] = []  # not flushed yet
         self._flush_due, self._flush_lock = asyncio.Event(), asyncio.Lock()
         self._refreshed_at = self._renewed_at = monotonic()
@@ -161,6 +162,7 @@ class SenderLedger:
         batch = replace(batch, skipped={**batch.skipped, **dict.fromkeys(deferred, State.DEFERRED)})
         self._claimed_ids.difference_update(batch.skipped)
         self._editions.update((request.delivery_id, request.edition) for request in batch.requests)
+        self._addresses.update((request.delivery_id, request.email) for request in batch.requests)
         self.counts.update(batch.skipped.values())
         return batch
 
@@ -279,6 +281,9 @@ class SenderLedger:
                 self._intended_ids.difference_update(ids)
                 self.counts.update(states.get(delivery_id, TAKEN_OVER) for delivery_id in ids)
                 editions = {delivery_id: self._editions.pop(delivery_id, "") for delivery_id in ids}
+                self._addresses = {
+                    key: value for key, value in self._addresses.items() if key not in editions
+                }
                 result_log.log_results(batch, states, editions)
                 if one_batch:
                     break
@@ -317,7 +322,10 @@ class SenderLedger:
         claimed_ids, now = frozenset(self._claimed_ids), monotonic()
         if not claimed_ids:
             return
-        sendable = await asyncio.to_thread(self._query_sendable)
+        current = await asyncio.to_thread(self._query_sendable)
+        sendable = {
+            number for number, email in current.items() if self._addresses.get(number, email) == email
+        }
         self._withdrawn_ids |= (claimed_ids - sendable) & self._claimed_ids
         self._refreshed_at = now
 
@@ -331,7 +339,7 @@ class SenderLedger:
             self._renewed_at = now if renewing else self._renewed_at
             self._database_was_away = False
 
-    def _query_sendable(self) -> set[int]:
+    def _query_sendable(self) -> dict[int, str]:
         with self._database.read() as session:
             return still_sendable(session, self._owner, self._clock())
 

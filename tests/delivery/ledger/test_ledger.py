@@ -525,7 +525,7 @@ def test_still_sendable(app: Application, now: datetime, when: str) -> None:
     alice, bob = enqueue_mails(app, now, "alice", "bob")
     with app.db.write() as session:
         assert ledger.claim(session, owner="me", now=now)
-        assert ledger.still_sendable(session, "me", now) == {alice, bob}
+        assert ledger.still_sendable(session, "me", now).keys() == {alice, bob}
         if when == "left":
             session.get_one(Subscriber, 1).state = SubscriberState.UNSUBSCRIBED
         elif when == "suppressed":
@@ -540,7 +540,7 @@ def test_still_sendable(app: Application, now: datetime, when: str) -> None:
         else:
             session.get_one(Delivery, alice).lease_owner = "another"
         session.flush()
-        assert ledger.still_sendable(session, "me", now) == {bob}
+        assert ledger.still_sendable(session, "me", now).keys() == {bob}
 
 
 def test_invalid_mails_do_not_stop_others(app: Application, mail_server: MailServer, now: datetime) -> None:

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from sqlmodel import Session
 
-from app import bounces
+from app import bounces, subscribers
 from app.application import Application
 from app.delivery import journal, ledger
 from app.delivery.ledger import SenderLedger, circuit_breaker, sender_ledger, transitions
@@ -113,6 +113,30 @@ def test_mail_is_withdrawn_when_the_reader_unsubscribes(app: Application, now: d
     asyncio.run(run())
     assert states_by_name(app) == {"alice": "skipped", "bob": "sent"}
     assert deliveries_by_name(app)["alice"].reason == "the subscriber is unsubscribed"
+
+
+@pytest.mark.usefixtures("no_background_work")
+def test_mail_is_withdrawn_when_the_reader_changes_the_address(app: Application, now: datetime) -> None:
+    """The next claim has the new address."""
+    (alice,) = enqueue_mails(app, now, "alice")
+
+    async def run() -> None:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            with app.db.write() as session:
+                subscribers.replace_address(session, 1, "alice@example.net", now)
+            await sender.refresh()
+            assert not sender.commit(mail(alice))
+            sender.record(mail(alice), SendResult(SendOutcome.WITHDRAWN))
+            await sender.flush()
+            (request,) = (await sender.claim()).requests
+            assert request.email == "alice@example.net"
+            await sender.refresh()
+            assert sender.commit(mail(alice))
+            sender.record(mail(alice), ACCEPTED)
+
+    asyncio.run(run())
+    assert states_by_name(app) == {"alice": "sent"}
 
 
 @pytest.mark.usefixtures("no_background_work")
