@@ -121,10 +121,12 @@ def _postmark(payload: Any) -> Iterator[Notice]:
         paths = (*returned.return_paths, _echoed_path(_text(_object(event, "Metadata"), "paperboy")))
         message_id = returned.message_id
         diagnostic = _text(event, "Details") or _text(event, "Description")
-        if record == "SpamComplaint" or kind == "SpamComplaint":
+        reason = _text(event, "SuppressionReason")  # of a subscription change
+        if "SpamComplaint" in (record, kind, reason):
             yield _complaint(recipient, False, diagnostic, paths, message_id)
         elif record == "SubscriptionChange" or kind == "Unsubscribe":
-            if event.get("SuppressSending") is not False:
+            # A hard bounce is also reported as a bounce, with the reply that decides on its consequences.
+            if event.get("SuppressSending") is not False and reason != "HardBounce":
                 yield _complaint(recipient, True, diagnostic, paths, message_id)
         elif record == "Delivery":
             yield _delivered(recipient, diagnostic, paths, message_id)

@@ -244,6 +244,14 @@ def test_message_id_is_accepted_only_with_the_address_of_its_reader(
         ("sendgrid", [{"event": "spamreport"}]),
         ("mailgun", {"event-data": {"event": "complained"}}),
         ("postmark", {"RecordType": "SpamComplaint"}),
+        (
+            "postmark",
+            {
+                "RecordType": "SubscriptionChange",
+                "SuppressionReason": "SpamComplaint",
+                "SuppressSending": True,
+            },
+        ),
     ],
 )
 def test_complaint_suppresses_the_address_in_every_format(
@@ -274,6 +282,34 @@ def test_ses_complaint_in_raw_delivery(
     complaint = {"complainedRecipients": [{"emailAddress": ALICE}], "complaintFeedbackType": "abuse"}
     payload = {"eventType": "Complaint", "complaint": complaint, "mail": {"source": sent_digest["path"]}}
     assert post_notice("ses", payload).json() == {"counts": {"complaints": 1}}
+
+
+@pytest.mark.parametrize(
+    ("reason", "suppresses", "counts", "state"),
+    [
+        ("HardBounce", True, {}, SubscriberState.BOUNCING),
+        ("ManualSuppression", True, {"opt_outs": 1}, SubscriberState.UNSUBSCRIBED),
+        (None, False, {}, SubscriberState.BOUNCING),
+    ],
+)
+def test_only_a_manual_suppression_by_postmark_is_an_opt_out(
+    app: Application,
+    post_notice: PostNotice,
+    sent_digest: dict[str, str],
+    alice: int,
+    reason: str | None,
+    suppresses: bool,
+    counts: dict[str, int],
+    state: SubscriberState,
+) -> None:
+    """Postmark also reports a subscription change after a hard bounce, and when sending is allowed again."""
+    metadata = {"paperboy": sent_digest["path"].partition("+")[2].partition("@")[0]}
+    change = {"RecordType": "SubscriptionChange", "Recipient": ALICE, "Origin": "Recipient"}
+    change |= {"SuppressSending": suppresses, "SuppressionReason": reason, "Metadata": metadata}
+    post_notice("postmark", postmark_payload(sent_digest["path"], ""))
+    assert post_notice("postmark", change).json() == {"counts": counts}
+    with app.db.read() as session:
+        assert session.get_one(Subscriber, alice).state is state
 
 
 def test_sns_subscription_url_is_recorded_and_not_fetched(app: Application, post_notice: PostNotice) -> None:
