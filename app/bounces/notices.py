@@ -132,12 +132,19 @@ def _parse_complaint(mail: Part) -> tuple[Notice, ...]:
 def _complaint(feedback_type: str, recipient: str, text: str) -> Notice:
     feedback_type = feedback_type.strip().lower()
     address = sanitize.EMAIL_ADDRESS.search(recipient)
-    kind = {"opt-out": Kind.OPT_OUT, "opt-out-list": Kind.OPT_OUT, "abuse": Kind.COMPLAINT}.get(
-        feedback_type, Kind.REPORT
-    )
-    action = Action.IGNORE if kind is Kind.REPORT else Action.COMPLAINT
+    kind, action = feedback_consequences(feedback_type)
     recipient = address[0] if address else ""
     return Notice(kind, recipient, "", Reason.FEEDBACK, None, text, feedback_type, action=action)
+
+
+def feedback_consequences(feedback_type: str) -> tuple[Kind, Action]:
+    """Return the kind of notice for a Feedback-Type (RFC 5965), and the action to take."""
+    match feedback_type.strip().lower():
+        case "abuse":
+            return Kind.COMPLAINT, Action.COMPLAINT
+        case "opt-out" | "opt-out-list":
+            return Kind.OPT_OUT, Action.COMPLAINT
+    return Kind.REPORT, Action.IGNORE  # such as "not-spam", or a report about authentication
 
 
 # --- delivery status notices

@@ -68,7 +68,8 @@ def _generic(payload: Any) -> Iterator[Notice]:
         if kind == "bounce":
             yield _bounce(recipient, diagnostic, _text(event, "status"), declared, paths, message_id)
         elif kind in ("complaint", "unsubscribe"):
-            yield _complaint(recipient, kind == "unsubscribe", diagnostic, paths, message_id)
+            feedback_type = "opt-out" if kind == "unsubscribe" else "abuse"
+            yield _feedback(feedback_type, recipient, diagnostic, paths, message_id)
         elif kind == "delivered":
             yield _delivered(recipient, diagnostic, paths, message_id)
         else:
@@ -94,9 +95,10 @@ def _ses(payload: Any) -> Iterator[Notice]:
                 address = _text(recipient, "emailAddress")
                 yield _bounce(address, diagnostic, status, permanent, paths, message_id)
         elif kind == "Complaint":
+            feedback_type = _text(details, "complaintFeedbackType") or "abuse"
             for recipient in _objects(details.get("complainedRecipients")):
-                diagnostic = _text(details, "complaintFeedbackType") or "complaint"
-                yield _complaint(_text(recipient, "emailAddress"), False, diagnostic, paths, message_id)
+                address = _text(recipient, "emailAddress")
+                yield _feedback(feedback_type, address, feedback_type, paths, message_id)
         elif kind == "Delivery":
             for address in _list(details.get("recipients")):
                 yield _delivered(str(address), _text(details, "smtpResponse"), paths, message_id)
@@ -123,11 +125,11 @@ def _postmark(payload: Any) -> Iterator[Notice]:
         diagnostic = _text(event, "Details") or _text(event, "Description")
         reason = _text(event, "SuppressionReason")  # of a subscription change
         if "SpamComplaint" in (record, kind, reason):
-            yield _complaint(recipient, False, diagnostic, paths, message_id)
+            yield _feedback("abuse", recipient, diagnostic, paths, message_id)
         elif record == "SubscriptionChange" or kind == "Unsubscribe":
             # A hard bounce is also reported as a bounce, with the reply that decides on its consequences.
             if event.get("SuppressSending") is not False and reason != "HardBounce":
-                yield _complaint(recipient, True, diagnostic, paths, message_id)
+                yield _feedback("opt-out", recipient, diagnostic, paths, message_id)
         elif record == "Delivery":
             yield _delivered(recipient, diagnostic, paths, message_id)
         elif record == "Bounce" and kind not in _POSTMARK_IGNORED:
@@ -143,7 +145,8 @@ def _sendgrid(payload: Any) -> Iterator[Notice]:
             declared = _text(event, "type") == "bounce"
             yield _bounce(recipient, diagnostic, _text(event, "status"), declared, paths, message_id)
         elif kind in ("spamreport", "unsubscribe", "group_unsubscribe"):
-            yield _complaint(recipient, kind != "spamreport", diagnostic or kind, paths, message_id)
+            feedback_type = "abuse" if kind == "spamreport" else "opt-out"
+            yield _feedback(feedback_type, recipient, diagnostic or kind, paths, message_id)
         elif kind == "delivered":
             yield _delivered(recipient, diagnostic, paths, message_id)
 
@@ -164,7 +167,8 @@ def _mailgun(payload: Any) -> Iterator[Notice]:
         declared = _text(event, "reason") in ("bounce", "suppress-bounce")
         yield _bounce(recipient, diagnostic, _text(status, "enhanced-code"), declared, paths, message_id)
     elif kind in ("complained", "unsubscribed"):
-        yield _complaint(recipient, kind == "unsubscribed", diagnostic or kind, paths, message_id)
+        feedback_type = "abuse" if kind == "complained" else "opt-out"
+        yield _feedback(feedback_type, recipient, diagnostic or kind, paths, message_id)
     elif kind == "delivered":
         yield _delivered(recipient, diagnostic, paths, message_id)
 
@@ -197,11 +201,11 @@ def _bounce(
     return _notice(Kind.BOUNCE, recipient, diagnostic, paths, message_id, **details)
 
 
-def _complaint(
-    recipient: str, opts_out: bool, diagnostic: str, paths: tuple[str, ...], message_id: str
+def _feedback(
+    feedback_type: str, recipient: str, diagnostic: str, paths: tuple[str, ...], message_id: str
 ) -> Notice:
-    kind = Kind.OPT_OUT if opts_out else Kind.COMPLAINT
-    details = {"reason": Reason.FEEDBACK, "action": Action.COMPLAINT}
+    kind, action = notices.feedback_consequences(feedback_type)
+    details = {"reason": Reason.FEEDBACK, "action": action}
     return _notice(kind, recipient, diagnostic, paths, message_id, **details)
 
 

@@ -275,13 +275,23 @@ def test_complaint_suppresses_the_address_in_every_format(
         assert session.get_one(Subscriber, alice).state is SubscriberState.UNSUBSCRIBED
 
 
+@pytest.mark.parametrize(
+    ("feedback_type", "count"),
+    [
+        ({"complaintFeedbackType": "abuse"}, "complaints"),
+        ({}, "complaints"),
+        ({"complaintFeedbackType": None}, "complaints"),
+        ({"complaintFeedbackType": "not-spam"}, "reports"),
+        ({"complaintFeedbackType": "auth-failure"}, "reports"),
+    ],
+)
 def test_ses_complaint_in_raw_delivery(
-    app: Application, post_notice: PostNotice, sent_digest: dict[str, str]
+    post_notice: PostNotice, sent_digest: dict[str, str], feedback_type: dict[str, str | None], count: str
 ) -> None:
-    """Raw delivery omits the SNS envelope."""
-    complaint = {"complainedRecipients": [{"emailAddress": ALICE}], "complaintFeedbackType": "abuse"}
+    """Raw delivery omits the SNS envelope. Some feedback, such as "not-spam", is not a complaint."""
+    complaint = {"complainedRecipients": [{"emailAddress": ALICE}], **feedback_type}
     payload = {"eventType": "Complaint", "complaint": complaint, "mail": {"source": sent_digest["path"]}}
-    assert post_notice("ses", payload).json() == {"counts": {"complaints": 1}}
+    assert post_notice("ses", payload).json() == {"counts": {count: 1}}
 
 
 @pytest.mark.parametrize(
