@@ -80,7 +80,7 @@ class Conflict(PaperboyError):
 
 
 class AddressSuppressed(Conflict):
-    """Mail to this address is blocked. Please contact us, and we’ll lift the block."""
+    """Mail to this address is blocked."""
 
 
 class PreconditionFailed(PaperboyError):

@@ -28,6 +28,7 @@ from app.subscribers.repository import (
     get,
     get_for_update,
     require_not_erased,
+    require_not_suppressed,
     reschedule,
 )
 from app.types import MailKind
@@ -39,13 +40,15 @@ def request_change(session: Session, subscriber_id: int, email: str, now: dateti
     """Store the new address, and send a link to the old one. Return the id of the email.
 
     Return None if such an email was sent less than an hour ago: its link also confirms this request. Raise
-    InvalidAddress if the address is invalid or unchanged, or Conflict if the subscription is not active.
+    InvalidAddress if the address is invalid or unchanged, Conflict if the subscription is not active, or
+    AddressSuppressed if the old address is suppressed.
     """
     email, subscriber = normalize_address(email), get_for_update(session, subscriber_id)
     if email == subscriber.email:
         raise InvalidAddress("This is your current address.", "email")
     if subscriber.state not in (State.ACTIVE, State.PAUSED):
         raise Conflict("Only an active subscription can get a new address.")
+    require_not_suppressed(session, subscriber)
     anonymize_new_address(session, subscriber_id, now)
     session.merge(AddressChange(subscriber_id=subscriber_id, email=email, requested_at=now))
     record_event(session, "address_asked", subscriber, now)

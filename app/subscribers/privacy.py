@@ -10,7 +10,7 @@ from sqlalchemy import exists, update
 from sqlmodel import Session, col, delete, or_, select
 
 from app.delivery import ledger, suppression
-from app.errors import Conflict
+from app.errors import AddressSuppressed, Conflict
 from app.links import LIFETIMES, Purpose
 from app.storage import audit_log
 from app.storage.models import AddressChange, Delivery, DigestContent, Event, Subscriber
@@ -25,6 +25,7 @@ from app.subscribers.repository import (
     get_for_update,
     preferences_of,
     require_not_erased,
+    require_not_suppressed,
     store_preferences,
 )
 from app.types import MailKind
@@ -65,7 +66,7 @@ def require_new_links(session: Session, subscriber: Subscriber, now: datetime) -
     if subscriber.state is State.PENDING:
         raise Conflict("This sign-up is not confirmed yet: there are no links to replace.")
     if suppression.is_suppressed(session, subscriber.email):
-        raise Conflict("Nothing was changed, because this address is suppressed: it gets no mail.")
+        raise AddressSuppressed("Nothing was changed, because this address is suppressed: it gets no mail.")
     if was_mailed_recently(session, subscriber, MailKind.NEW_LINKS, now):
         raise Conflict("New links were sent less than an hour ago. Use those, or try again later.")
 
@@ -74,10 +75,11 @@ def request_export(session: Session, subscriber_id: int, now: datetime) -> int |
     """Send a link to download the stored data. Digests lack this link, because they may be forwarded.
 
     Return the id of the email, or None if one was sent less than an hour ago. Raise Conflict if the
-    subscriber was erased.
+    subscriber was erased, or AddressSuppressed if the address is suppressed.
     """
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)
+    require_not_suppressed(session, subscriber)
     record_event(session, "export_asked", subscriber, now)
     return enqueue_requested_mail(
         session, subscriber, MailKind.EXPORT, now, lifetime=LIFETIMES[Purpose.EXPORT]
@@ -89,6 +91,7 @@ def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int 
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
         raise Conflict("This subscriber has already been erased.")
+    require_not_suppressed(session, subscriber)
     record_event(session, "erasure_asked", subscriber, now)
     return enqueue_requested_mail(session, subscriber, MailKind.ERASE, now, lifetime=LIFETIMES[Purpose.ERASE])
 

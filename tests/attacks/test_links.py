@@ -292,7 +292,7 @@ def test_links_of_a_suppressed_address_are_not_replaced(
     with app.db.write() as session:
         suppression.suppress(session, ALICE, "complained", clock.utcnow())
     answer = client.post(preferences + "/links")
-    assert (answer.status_code, "this address is suppressed" in answer.text) == (409, True)
+    assert (answer.status_code, "Mail to this address is blocked" in answer.text) == (409, True)
     assert is_valid(client, preferences)
 
 

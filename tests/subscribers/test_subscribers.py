@@ -693,6 +693,22 @@ def test_erasure_is_requested_by_mail(app: Application, now: datetime) -> None:
     assert kinds_of_mail(app) == [MailKind.CONFIRM, MailKind.ERASE]
 
 
+def test_suppressed_address_cannot_request_mail(app: Application, now: datetime) -> None:
+    """The page must not promise a link that will not come."""
+    identity = add_confirmed_reader(app, now)
+    with app.db.write() as session:
+        suppression.suppress(session, ALICE, "complained", now)
+        for request in (
+            subscribers.request_export,
+            subscribers.request_erasure,
+            subscribers.new_links,
+            lambda *call: subscribers.request_change(call[0], call[1], BOB, call[2]),
+        ):
+            with pytest.raises(AddressSuppressed):
+                request(session, identity, now)
+    assert kinds_of_mail(app) == [MailKind.CONFIRM]
+
+
 def test_erasure_removes_personal_data(app: Application, now: datetime) -> None:
     """No address, interest, digest or IP address stays; the number of emails does."""
     identity = add_confirmed_reader(app, now)
