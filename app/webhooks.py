@@ -1,6 +1,6 @@
 """Send events to the URLs that operators registered, signed as specified by Standard Webhooks.
 
-The events are rows of the outbox (`storage.webhook_endpoints`). Each event is sent at least once, with the
+The events are rows of the outbox (`storage.webhook_outbox`). Each event is sent at least once, with the
 same id in all attempts. See https://www.standardwebhooks.com.
 """
 

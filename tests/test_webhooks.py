@@ -331,6 +331,31 @@ def test_endpoint_that_is_gone_is_disabled_at_once(
     assert {(row.state, row.next_attempt_at) for row in messages(app)} == {(WebhookState.FAILED, None)}
 
 
+@pytest.mark.parametrize("enabled_again", [False, True])
+@pytest.mark.parametrize("attempt", [WebhookAttempt(error="timeout"), WebhookAttempt(410, "HTTP 410")])
+def test_endpoint_is_disabled_during_an_attempt(
+    app: Application,
+    add: Callable[..., WebhookEndpoint],
+    now: datetime,
+    attempt: WebhookAttempt,
+    enabled_again: bool,
+) -> None:
+    """The event is given up like the others, and is not sent again."""
+    number = add().id or 0
+    emit(app, now, 2)
+    accepted, refused = messages(app)
+    with app.db.write() as session:
+        webhook_outbox.record_attempt(session, accepted.id or 0, WebhookAttempt(200), now)
+        for enabled in [False, True] if enabled_again else [False]:
+            row = webhook_endpoints.get_for_update(session, number)
+            webhook_endpoints.change(session, row, enabled=enabled, now=now + MINUTE)
+    with app.db.write() as session:
+        webhook_outbox.record_attempt(session, refused.id or 0, attempt, now + HOUR)
+    row = messages(app)[1]
+    assert (row.state, row.next_attempt_at, row.attempts) == (WebhookState.FAILED, None, 1)
+    assert endpoint(app).disabled_at == (None if enabled_again else now + MINUTE)
+
+
 def test_old_secret_signs_for_one_more_day(
     app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
 ) -> None:

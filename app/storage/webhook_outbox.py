@@ -81,14 +81,17 @@ def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, n
     """Record the outcome of an attempt, and schedule the next attempt or give up on the event.
 
     Disable the endpoint if it responds with GONE, or if the event has failed and the endpoint has accepted
-    nothing since the event was created.
+    nothing since the event was created. Do neither if the endpoint was disabled during the attempt.
     """
     row = session.get(WebhookMessage, message_id)
-    endpoint = session.get(WebhookEndpoint, row.endpoint_id) if row else None
+    locked: dict[str, Any] = {"with_for_update": {"key_share": True}, "populate_existing": True}
+    endpoint = session.get(WebhookEndpoint, row.endpoint_id, **locked) if row else None
     if row is None or endpoint is None:  # the endpoint was removed in the meantime
         return
+    session.refresh(row)
+    was_waiting = row.next_attempt_at is not None
     set_outcome(row, endpoint, attempt, now)
-    if attempt.error:
+    if attempt.error and was_waiting:
         row.next_attempt_at = now + max(
             RETRY_DELAYS.after(row.attempts, message_id), attempt.wait or timedelta()
         )
@@ -97,7 +100,7 @@ def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, n
     session.add_all([row, endpoint])
     session.flush()
     unused = endpoint.accepted_at is None or endpoint.accepted_at < row.at
-    if attempt.status == GONE or (row.state is WebhookState.FAILED and unused):
+    if was_waiting and (attempt.status == GONE or (row.state is WebhookState.FAILED and unused)):
         webhook_endpoints.disable(session, endpoint, now)
 
 
