@@ -281,9 +281,8 @@ class SenderLedger:
                 self._intended_ids.difference_update(ids)
                 self.counts.update(states.get(delivery_id, TAKEN_OVER) for delivery_id in ids)
                 editions = {delivery_id: self._editions.pop(delivery_id, "") for delivery_id in ids}
-                self._addresses = {
-                    key: value for key, value in self._addresses.items() if key not in editions
-                }
+                for delivery_id in ids:
+                    self._addresses.pop(delivery_id, None)
                 result_log.log_results(batch, states, editions)
                 if one_batch:
                     break
