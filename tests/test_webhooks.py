@@ -254,6 +254,19 @@ def test_failed_event_is_sent_again_with_growing_delays(
     assert endpoint(app).error == ""
 
 
+def test_error_in_utf_16_is_recorded(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    """Without its NUL characters, which PostgreSQL rejects. The event waits for its next attempt."""
+    add()
+    emit(app, now)
+    receiver.status, receiver.answer = 500, "busy".encode("utf-16-le")
+    assert webhooks.send_events(app, now) == {"failed": 1}
+    assert webhooks.send_events(app, now + timedelta(seconds=20)) == {}
+    (row,) = messages(app)
+    assert (row.attempts, row.error) == (1, "HTTP 500. b u s y")
+
+
 def test_others_wait_after_a_failure(
     app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
 ) -> None:

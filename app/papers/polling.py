@@ -229,7 +229,11 @@ async def _poll_source(group: _LeaseGroup, client: http_client.Client, source: S
     except Exception as fault:
         log.exception("polling a source failed", source=source.name)
         poll.error = f"{type(fault).__name__}: {fault}"
-    await asyncio.to_thread(_record_poll, group, poll)
+    try:
+        await asyncio.to_thread(_record_poll, group, poll)
+    except Exception as fault:  # the source stays postponed, and counts as unfinished
+        log.exception("recording a poll failed", source=source.name)
+        poll.error = f"{type(fault).__name__}: {fault}"
     return poll
 
 

@@ -30,7 +30,7 @@ from sqlalchemy.engine import Connection
 
 from app.errors import InvalidInput
 from app.storage import schema
-from app.storage.database import Database
+from app.storage.database import Database, storable
 
 FORMAT = 1
 DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFError, NotImplementedError)
@@ -231,7 +231,8 @@ def _write_table(archive: zipfile.ZipFile, connection: Connection, table: Table)
     result = connection.execution_options(yield_per=BATCH).execute(select(table).order_by(*table.primary_key))
     with archive.open(_member(table.name), "w", force_zip64=True) as file:
         for row in itertools.chain([list(result.keys())], result):
-            line = json.dumps(list(row), default=_encode, separators=(",", ":")).encode() + b"\n"
+            # A database of an earlier release may contain texts that PostgreSQL cannot store.
+            line = json.dumps(storable([*row]), default=_encode, separators=(",", ":")).encode() + b"\n"
             digest.update(line)
             file.write(line)
             count += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -56,6 +57,9 @@ WEB_BUSY_TIMEOUT_MS = 5_000  # shorter, because each request that waits for a lo
 CONNECT_SECONDS = "10"  # the default is two minutes
 SKEW_TOLERANCE = timedelta(seconds=1)  # clocks that differ by less count as equal
 ROOT = Path(__file__).resolve().parents[2]
+
+# PostgreSQL rejects NUL in text, and lone surrogates cannot be encoded in UTF-8.
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 _busy_timeout_ms = ContextVar("busy_timeout_ms", default=BUSY_TIMEOUT_MS)
 
@@ -121,6 +125,18 @@ def sqlite_timestamp(moment: datetime) -> str:
     return moment.isoformat(" ", "microseconds")[:26]
 
 
+def storable(value: Any) -> Any:
+    """Return a value with U+FFFD in place of the characters in its texts that a database cannot store."""
+    if isinstance(value, str):
+        is_plain = value.isascii() and "\0" not in value  # much faster than the pattern
+        return value if is_plain else _UNSTORABLE.sub("\ufffd", value)
+    if isinstance(value, list | tuple):
+        return type(value)(map(storable, value))
+    if isinstance(value, dict):
+        return {name: storable(item) for name, item in value.items()}
+    return value
+
+
 def enum_type(kind: type[StrEnum]) -> Enum:
     """Return a column type that stores the values of a StrEnum as text with a CHECK constraint."""
     return Enum(
@@ -143,6 +159,7 @@ class Database:
         """
         self.url = make_url(url)
         self.engine = _make_engine(self.url if create else existing_file(self.url))
+        event.listen(self.engine, "before_cursor_execute", _with_storable_text, retval=True)
         # Make SQLite acquire the write lock at BEGIN, where it can wait for the lock. At the first INSERT in
         # a transaction that has already read, it would fail at once instead.
         self._writing = self.engine.execution_options(paperboy_write=True)
@@ -397,6 +414,13 @@ _OPTIONS: dict[str, Any] = {
     "json_serializer": compressed_json.dump_text,
     "json_deserializer": compressed_json.load_text,
 }
+
+
+def _with_storable_text(
+    _connection: object, _cursor: object, statement: str, parameters: Any, _context: object, _many: bool
+) -> tuple[str, Any]:
+    """Replace the characters that a database cannot store in the parameters of a statement."""
+    return statement, storable(parameters)
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:

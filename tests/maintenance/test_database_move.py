@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import text, update
 from sqlalchemy.exc import OperationalError
 from sqlmodel import col, func, select
 
@@ -17,7 +17,7 @@ from app.errors import Conflict, InvalidInput
 from app.maintenance import database_move
 from app.storage import backup_file, schema, webhook_endpoints
 from app.storage.database import Database
-from app.storage.models import Subscriber, WebhookEvent, WebhookMessage
+from app.storage.models import Source, Subscriber, WebhookEvent, WebhookMessage
 from tests.maintenance.conftest import DAY, READERS, add_papers, move, pop_run, received
 from tests.storage.test_releases import read_rows
 from tests.support import factories, other_process
@@ -47,6 +47,19 @@ def test_move_there_and_back(
     assert pipeline.plan_and_send(back, now + DAY + timedelta(hours=1))["sent"] == READERS
     mails = received(mail_server)
     assert len(mails) == len(set(mails))
+
+
+def test_characters_that_postgresql_rejects_are_replaced(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, restored_services: list[Application]
+) -> None:
+    """An SQLite database of an earlier release may contain NUL."""
+    old = move(service, f"sqlite:///{tmp_path}/old.db", tmp_path / "1.zip", now + DAY)
+    with old.db.write() as session:
+        session.execute(text("UPDATE source SET last_error = 'gone' || char(0) || 'away'"))
+    new = move(old, empty_url, tmp_path / "2.zip", now + DAY)
+    restored_services += [old, new]
+    with new.db.read() as session:
+        assert session.exec(select(Source.last_error)).all() == ["gone\ufffdaway"]
 
 
 def test_interrupted_move(

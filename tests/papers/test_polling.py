@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -16,7 +17,7 @@ from sqlmodel import Session, col, func, select
 from app import pipeline
 from app.application import Application
 from app.errors import Conflict
-from app.papers import poll_schedule, source_registry
+from app.papers import poll_history, poll_schedule, source_registry
 from app.papers.sources.http_client import HttpTransport
 from app.storage import locks
 from app.storage.models import JobRun, Listing, Paper, Source, VoteCount
@@ -182,6 +183,39 @@ def test_failing_source_backs_off_without_affecting_others(
     mended = get_source(live, SourceKind.HUGGINGFACE)
     assert (mended.failures, mended.last_error) == (0, None)
     assert mended.next_poll_at == now + timedelta(minutes=80)
+
+
+def test_control_characters_in_an_error_do_not_stop_the_run(
+    live: Application, upstreams: FakeUpstreams, now: datetime
+) -> None:
+    """The error is stored without them, also if the response is in UTF-16."""
+    with live.db.write() as session:
+        source_registry.seed(session, live.settings.arxiv_categories, now)
+        source_registry.add(session, "Birds", SourceKind.FEED, {"url": "https://birds.test/rss"}, now)
+    upstreams.broken["93.184.215.14"] = httpx.Response(404, content="gone\x1b[2J".encode("utf-16-le"))
+    result = pipeline.refresh(live, now)
+    assert result.failed == {"Birds": "birds.test: HTTP 404. g o n e [ 2 J"}
+    assert result.summary.papers_new == 15
+    assert get_source(live, SourceKind.FEED).last_error == result.failed["Birds"]
+
+
+def test_poll_that_cannot_be_recorded_does_not_affect_others(
+    live: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts as unfinished, so the source is polled alone next time."""
+    record = poll_history.record
+
+    def fail_for_hugging_face(session: Session, source: Source, *rest: Any) -> None:
+        if source.kind is SourceKind.HUGGINGFACE:
+            raise RuntimeError("broken")
+        record(session, source, *rest)
+
+    monkeypatch.setattr(poll_history, "record", fail_for_hugging_face)
+    result = pipeline.refresh(live, now)
+    assert result.failed == {"Hugging Face Daily Papers": "RuntimeError: broken"}
+    assert result.summary.papers_new == 15
+    assert source_registry.is_unfinished(get_source(live, SourceKind.HUGGINGFACE))
+    assert get_source(live, SourceKind.ARXIV_FEED).polled_at == now
 
 
 def test_row_numbers_continue_over_pages(live: Application, upstreams: FakeUpstreams, now: datetime) -> None:

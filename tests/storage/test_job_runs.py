@@ -100,3 +100,15 @@ def test_parameters_of_a_failed_statement_are_not_stored(app: Application, now: 
     with app.db.read() as session:
         error = session.exec(select(JobRun.error)).one()
     assert ("nowhere" in error, "alice" in error) == (True, False)
+
+
+def test_characters_that_no_database_stores_are_replaced(app: Application, now: datetime) -> None:
+    """PostgreSQL rejects NUL, and UTF-8 has no lone surrogates. The run is still recorded."""
+    with job_runs.record(app.db, "refresh", now) as run:
+        run.fail("feed\x00s", "gone\x00away\ud800, not Müller")
+        run.reject([Rejection("no title\x00", 1, "\ud800")])
+    row = stored(app, run.id)
+    assert row.error == "feed\ufffds: gone\ufffdaway\ufffd, not Müller"
+    assert len(row.rejections) == 1
+    with app.db.read() as session:
+        assert session.exec(select(JobRun.id).where(JobRun.job == "refresh\x00")).all() == []

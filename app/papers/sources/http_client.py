@@ -27,6 +27,7 @@ from app.errors import SourceError, UnreadableResponse
 from app.papers.sources import content_decoding
 from app.papers.sources.allowed_addresses import Allowed
 from app.papers.sources.host_rate_limits import ARXIV, TOO_MANY, Pacing, Sleep, retry_after, service_of
+from app.text import characters
 
 PRODUCT = "Paperboy/0.1"
 TIMEOUT = httpx.Timeout(30, connect=10)  # seconds without receiving a byte
@@ -340,7 +341,7 @@ def _without_token(token: str, text: str) -> str:
 
 def _excerpt(body: bytes) -> str:
     """Return the beginning of an error in plain text or JSON, or "" for HTML, which begins with markup."""
-    text = " ".join(body[:200].decode("utf-8", "replace").split())
+    text = characters.safe_line(body[:200].decode("utf-8", "replace"))
     return "" if text.startswith("<") else text
 
 

@@ -101,9 +101,7 @@ def _request_error(request: Request, error: Exception) -> JSONResponse:
                 for problem in islice(error.errors(), MAX_ERRORS)
             ]
             return _respond(request, 422, "the request does not match the documented schema", fields)
-    detail = (
-        "the request has a value that the database cannot store: check for NUL characters and large numbers"
-    )
+    detail = "the request has a value that the database cannot store: check for long texts and large numbers"
     return _respond(request, 422, detail)  # a DataError
 
 
