@@ -413,6 +413,54 @@ def test_current_feed_does_not_wait_for_the_backfill(
     assert get_source(live, SourceKind.ARXIV_FEED).watermark == TODAY
 
 
+@pytest.mark.parametrize("kind", [SourceKind.ARXIV, SourceKind.ARXIV_FEED])
+def test_day_with_missing_entries_is_requested_again(
+    live: Application, upstreams: FakeUpstreams, now: datetime, kind: SourceKind
+) -> None:
+    """arXiv sometimes returns fewer entries than it has results. What it returned is stored."""
+    config = {SourceKind.ARXIV: {"query": "all:bird"}, SourceKind.ARXIV_FEED: {"categories": ["cs.AI"]}}[kind]
+    with live.db.write() as session:
+        source_registry.add(session, "arXiv", kind, config, now)
+    entry = responses.api_entry("2611.00001v1", "Owls at Noon")
+    upstreams.broken["export.arxiv.org"] = httpx.Response(200, text=responses.api(entry, total=812))
+    failed = pipeline.refresh(live, now).failed
+    assert "fewer entries than arXiv has results (1 of 812 were read)" in failed["arXiv"]
+    assert get_source(live, kind).watermark is None
+    with live.db.read() as session:
+        assert session.exec(select(Paper).where(Paper.arxiv_id == "2611.00001")).one()
+    requested = len(upstreams.requests_to("export.arxiv.org"))
+    assert requested == {SourceKind.ARXIV: 3, SourceKind.ARXIV_FEED: 1}[kind], (
+        "the first day, and the last two"
+    )
+    upstreams.broken.clear()
+    assert pipeline.refresh(live, now + timedelta(hours=1)).failed == {}
+    assert get_source(live, kind).watermark in (date(2026, 11, 18), TODAY)
+
+
+def test_feed_that_was_cut_off_is_requested_again(
+    live: Application, upstreams: FakeUpstreams, now: datetime
+) -> None:
+    """Without its ETag: a later response would be “not modified”."""
+    with live.db.write() as session:
+        source_registry.add(session, "arXiv", SourceKind.ARXIV_FEED, {"categories": ["cs.AI"]}, now)
+        source_registry.add(session, "Birds", SourceKind.FEED, {"url": "https://birds.test/rss"}, now)
+    headers = {"etag": '"part"'}
+    entries = [responses.feed_entry(f"2611.0000{n}v1", f"Owls at {n}") for n in range(5)]
+    whole = responses.feed(*entries).replace("2026-11-19T", f"{TODAY}T")
+    upstreams.broken["rss.arxiv.org"] = httpx.Response(200, text=whole[:-400], headers=headers)
+    upstreams.broken["93.184.215.14"] = httpx.Response(200, text=responses.RSS[:-40], headers=headers)
+    failed = pipeline.refresh(live, now).failed
+    assert "arXiv: the response was cut off (4 complete entries were read" in failed["arXiv"]
+    for kind in (SourceKind.ARXIV_FEED, SourceKind.FEED):
+        assert get_source(live, kind).etag is None
+    upstreams.broken["rss.arxiv.org"] = httpx.Response(200, text=whole, headers=headers)
+    assert pipeline.refresh(live, now + timedelta(hours=1)).failed == {}
+    with live.db.read() as session:
+        announced = select(func.count()).select_from(Paper).where(col(Paper.title).startswith("Owls at "))
+        assert session.exec(announced).one() == 5
+    assert get_source(live, SourceKind.ARXIV_FEED).etag == '"part"'
+
+
 # --- files
 
 

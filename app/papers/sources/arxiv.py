@@ -2,10 +2,14 @@
 
 The parser is incremental, so that all complete entries of a truncated response are read. arXiv reports an
 error as a feed with an error entry or title. The parser raises UnreadableResponse for such a feed.
+
+The query API sometimes returns fewer entries than it has results, or none. The entries of an incomplete
+response are stored, but its day does not count as read, so the next poll requests it again.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from datetime import date, datetime, timedelta
 from xml.etree.ElementTree import Element
@@ -26,6 +30,9 @@ MAX_ENTRIES = 5_000  # in a response: one day in all categories has about 2,500
 NO_ID = "the entry has no arXiv ID"
 NO_TITLE = "the entry has no title"
 LISTED_TYPES = ("new", "cross")  # the other types are new versions of announced papers
+INCOMPLETE = "the response has fewer entries than arXiv has results"
+_ENTRIES_MISSING = (INCOMPLETE, json_rows.CUT_OFF, xml_elements.MALFORMED)
+_TOTAL_RESULTS = re.compile(rb"<(?:\w+:)?totalResults[^<>]*>\s*(\d{1,9})\s*<")
 
 _ATOM = "{http://www.w3.org/2005/Atom}"
 _ARXIV = "{http://arxiv.org/schemas/atom}"
@@ -125,13 +132,21 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
     An ARXIV source uses only the query API. An ARXIV_FEED source reads the newest announcement from the feed,
     and earlier announcements that the feed lacks from the query API. If the query API fails, the newest
     announcement is still stored, and the next poll requests both again.
+
+    After an incomplete response, fetch only the newest announcements, and raise SourceError at the end.
     """
     today = now.date()
+    fault: SourceError | None = None
     if state.kind is SourceKind.ARXIV:
         for day in days_to_fetch(state, today):
+            if fault and day < today - timedelta(days=1):
+                continue
             announces = calendar.announces(day)
             parsed = await _fetch_announcement(client, state, day) if announces else ParseResult()
-            yield FetchedPage(parsed, watermark=min(day, today - timedelta(days=2)))
+            fault = fault or _missing_entries(parsed)
+            yield FetchedPage(parsed, watermark=None if fault else min(day, today - timedelta(days=2)))
+        if fault:
+            raise fault
         return
     names = "+".join(str(name) for name in state.config.get("categories", ()))
     response = await client.get(FEED_URL + names, etag=state.etag, last_modified=state.last_modified)
@@ -140,12 +155,28 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
     try:
         for day in unread_days(state, today):
             if calendar.announces(day) and day not in days_in_feed:
-                yield FetchedPage(await _fetch_announcement(client, state, day), watermark=day)
+                parsed = await _fetch_announcement(client, state, day)
+                fault = _missing_entries(parsed)
+                yield FetchedPage(parsed, watermark=None if fault else day)
+                if fault:
+                    raise fault
+        if fault := _missing_entries(newest):
+            raise fault
     except SourceError:
         yield FetchedPage(newest)
         raise
     watermark = max(days_in_feed | {today - timedelta(days=1)})
     yield FetchedPage(newest, watermark, response.etag, response.last_modified)
+
+
+def _missing_entries(parsed: ParseResult) -> SourceError | None:
+    """Return the error for a response that lacks entries, or None if it is complete."""
+    for rejection in parsed.rejections:
+        if rejection.reason in _ENTRIES_MISSING:
+            return SourceError(
+                f"arXiv: {rejection.reason} ({rejection.detail}). The next poll requests it again."
+            )
+    return None
 
 
 async def fetch_papers(client: Client, ids: Sequence[str]) -> AsyncIterator[ParseResult]:
@@ -161,7 +192,7 @@ async def _fetch_announcement(client: Client, state: SourceState, day: date) -> 
     categories = " OR ".join(f"cat:{name}" for name in state.config.get("categories", ()))
     query = state.config.get("query") or categories
     span = f"submittedDate:[{since:%Y%m%d%H%M} TO {until:%Y%m%d%H%M}]"
-    parsed = ParseResult()
+    parsed, total = ParseResult(), 0
     for start in range(0, PAGE_ENTRIES * MAX_PAGES, PAGE_ENTRIES):
         response = await client.get(
             QUERY_URL,
@@ -175,6 +206,11 @@ async def _fetch_announcement(client: Client, state: SourceState, day: date) -> 
         )
         page = parse(response.body, day)
         parsed += page
+        stated = _TOTAL_RESULTS.search(response.body[:5_000])
+        total = max(total, int(stated[1]) if stated else 0)
+        if page.rows < min(PAGE_ENTRIES, total - start):
+            detail = f"{parsed.rows:,} of {total:,} were read"
+            return parsed + ParseResult(rejections=(Rejection(INCOMPLETE, None, detail),))
         if page.rows < PAGE_ENTRIES:
             break
     return parsed

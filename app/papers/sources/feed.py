@@ -157,7 +157,8 @@ def _links(entry: Any) -> Iterator[str]:
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
     """Yield the current feed as one page, which is empty if the feed has not changed.
 
-    Entries that the feed has dropped since the previous poll are lost.
+    Entries that the feed has dropped since the previous poll are lost. If the response was cut off, the next
+    poll requests it again, even if the feed has not changed.
     """
     response = await client.get(
         str(state.config.get("url", "")),
@@ -168,4 +169,7 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
     # In a thread, parsing does not block other sources, and the service can stop without waiting for it.
     parse_response = partial(parse, response.body, now.date())
     parsed = await deadlines.in_thread(parse_response) if response.changed else ParseResult()
-    yield FetchedPage(parsed, now.date(), response.etag, response.last_modified)
+    if any(rejection.reason == json_rows.CUT_OFF for rejection in parsed.rejections):
+        yield FetchedPage(parsed, now.date())
+    else:
+        yield FetchedPage(parsed, now.date(), response.etag, response.last_modified)

@@ -64,11 +64,15 @@ to plan.</summary>
   </entry>"""
 
 
-def api(*entries: str, title: str = "arXiv Query: all:pigeons") -> str:
+def api(*entries: str, title: str = "arXiv Query: all:pigeons", total: int | None = None) -> str:
+    """Return a response of arXiv's query API. By default, it contains all results."""
+    results = len(entries) if total is None else total
     return (
         "<?xml version='1.0' encoding='UTF-8'?>\n"
-        '<feed xmlns:arxiv="http://arxiv.org/schemas/atom" xmlns="http://www.w3.org/2005/Atom">\n'
-        f"  <id>https://arxiv.org/api/x</id><title>{title}</title>{''.join(entries)}\n</feed>\n"
+        '<feed xmlns:opensearch="http://a9.com/-/spec/opensearch/1.1/" '
+        'xmlns:arxiv="http://arxiv.org/schemas/atom" xmlns="http://www.w3.org/2005/Atom">\n'
+        f"  <id>https://arxiv.org/api/x</id><title>{title}</title>\n"
+        f"  <opensearch:totalResults>{results}</opensearch:totalResults>{''.join(entries)}\n</feed>\n"
     )
 
 
