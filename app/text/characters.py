@@ -17,6 +17,10 @@ _UNWANTED = re.compile(
 )
 MAX_MARKS = 30  # combining marks on one letter, as in Unicode's stream-safe format
 _MARKS = re.compile(rf"([^\w\s\x00-\x7f]{{{MAX_MARKS}}})[^\w\s\x00-\x7f]+")
+# Tags of formatted words, which are removed without leaving a space: “H<sub>2</sub>O” is “H2O”.
+INLINE_TAG = re.compile(
+    r"</?(?:i|b|em|strong|su[bp]|sc|span)(?:\s[^<>=]{0,80}=[^<>]{0,80}|\s?)>", re.IGNORECASE
+)
 # Characters that `safe_line` replaces: control characters, marks that change the direction, lone surrogates.
 _NOT_ON_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _ON_A_LINE = (

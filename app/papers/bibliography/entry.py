@@ -14,8 +14,7 @@ ABSTRACT_CHARS = 2_000  # arXiv allows 1,920. A limit is needed because converti
 SHOWN_CHARS = 80  # length of the quotation from an entry that could not be read
 
 _LINK = re.compile(r"https?://\S+", re.IGNORECASE)
-# Markup that reference managers keep in titles and abstracts. Other tags may be part of the text.
-_INLINE = re.compile(r"</?(?:i|b|em|strong|su[bp]|sc|span)(?:\s[^<>]{0,80})?>", re.IGNORECASE)
+# With INLINE_TAG, the markup that reference managers keep in titles and abstracts. Other tags may be text.
 _BLOCK = re.compile(r"</?(?:p|jats:[a-z-]{1,20})(?:\s[^<>]{0,80})?>", re.IGNORECASE)
 
 Item = PaperRecord | Rejection
@@ -51,7 +50,7 @@ def prose(value: object, limit: int) -> str:
     if not isinstance(value, str):
         return ""
     return sanitize.clean_text(
-        characters.unescape_html(_BLOCK.sub(" ", _INLINE.sub("", value[: limit * 4]))), limit
+        characters.unescape_html(_BLOCK.sub(" ", characters.INLINE_TAG.sub("", value[: limit * 4]))), limit
     )
 
 

@@ -23,7 +23,11 @@ from app.types import PaperRecord, ParseResult, Rejection
 NO_TITLE = "the entry has no title"
 BROKEN_ENTRY = "the entry cannot be read"
 SMALL = 4_000  # characters: larger feeds are parsed in a child process (30,000 hostile characters take 10 s)
-_TAG = re.compile(r"<[^<>]{0,2000}>")
+# A tag with its attributes, a comment or a declaration. Other text in angle brackets is kept, such as that
+# between “p < 0.05” and “d > 0.8”, or between “a<b” and “c>d”.
+_TAG = re.compile(
+    r"</?[a-z][\w:.-]{0,100}(?:\s[^<>=]{0,200}=[^<>]{0,2000}|\s{0,9}/?)>|<[!?][^<>]{0,2000}>", re.IGNORECASE
+)
 _FEED_END = re.compile(r"</(?:\w+:)?(?:feed|rss|rdf)\s*>\s*(?:<!--.*-->\s*)?$", re.IGNORECASE | re.DOTALL)
 _LAST_ENTRY = re.compile(r".*</(?:\w+:)?(?:entry|item)\s*>", re.IGNORECASE | re.DOTALL)
 _ENTRY = re.compile(r"<(?:\w+:)?(?:entry|item)\b", re.IGNORECASE)
@@ -144,7 +148,8 @@ def _record(number: int, entry: Any, day: date | None) -> PaperRecord | Rejectio
 
 def _plain_text(markup: str) -> str:
     text = markup[: sanitize.ABSTRACT_CHARS * 4]
-    return sanitize.one_line(characters.unescape_html(_TAG.sub(" ", text)), sanitize.ABSTRACT_CHARS * 2)
+    text = _TAG.sub(" ", characters.INLINE_TAG.sub("", text))
+    return sanitize.one_line(characters.unescape_html(text), sanitize.ABSTRACT_CHARS * 2)
 
 
 def _links(entry: Any) -> Iterator[str]:

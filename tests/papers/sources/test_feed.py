@@ -32,6 +32,26 @@ def test_markup_and_dates() -> None:
 
 
 @pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        (
+            "less (p < 0.05), and the effect (d > 0.8) lasted",
+            "less (p < 0.05), and the effect (d > 0.8) lasted",
+        ),
+        ("if a<b and c>d, or p<.05 and q>.1", "if a<b and c>d, or p<.05 and q>.1"),
+        ("of <|high|> and <1 reward>", "of <|high|> and <1 reward>"),
+        ("H<sub>2</sub>O <i class='x'>in vivo</i>", "H2O in vivo"),
+        ("<p>Owls.</p><p>Noon<br/>nap <a href='https://a.test/'>here</a></p>", "Owls. Noon nap here"),
+        ("<!-- ad --><?x?><mml:math><mml:mi>x</mml:mi></mml:math>", "x"),
+    ],
+)
+def test_only_markup_is_removed(markup: str, text: str) -> None:
+    """Abstracts in plain text have comparison signs. Tags within a word leave no space."""
+    answer = responses.RSS.replace("Owls.", f"<![CDATA[{markup}]]>")
+    assert feed.parse(answer, DAY).records[1].abstract == text
+
+
+@pytest.mark.parametrize(
     ("creators", "authors"),
     [
         (["Müller, Anna", "Smith, Ben"], ("Anna Müller", "Ben Smith")),
