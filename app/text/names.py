@@ -15,6 +15,9 @@ _GENERATION = r"(?:Jr\.?|Sr\.?|III)"
 _ENDS_WITH_COMPANY = re.compile(rf"[\s,]{_COMPANY}\s*$")
 _GENERATION_AT_END = re.compile(rf"(?<![^\s,]){_GENERATION}\s*(?=,|$)")
 _BETWEEN_NAMES = re.compile(rf",(?!\s*(?:{_COMPANY}|{_GENERATION})\s*(?:,|$))")
+_INITIALS = re.compile(rf"\s*(?:[^\W\d_]{{1,2}}\.[\s-]*)+(?:,?\s*{_GENERATION})?\s*")
+_AND = re.compile(r",?\s+and\s+")
+_OF_ORGANIZATIONS = re.compile(r"\b(?:of|for|in|the)\b")  # words in the names of organisations
 
 
 @lru_cache(maxsize=100_000)
@@ -41,8 +44,20 @@ def given_name_first(name: str) -> str:
 
 
 def split_names(text: str) -> list[str]:
-    """Split a text at the commas between names, but not before a suffix such as “Jr.” or “Inc.”."""
-    return _BETWEEN_NAMES.split(text)
+    """Split a text at the commas between names, but not before initials or a suffix such as “Jr.” or “Inc.”.
+
+    Also split it at “and”, unless it seems to belong to the name of an organisation.
+    """
+    pieces = _AND.split(text)
+    if all(len(piece.split()) > 1 for piece in pieces) and not _OF_ORGANIZATIONS.search(text):
+        text = ", ".join(pieces)
+    names = list[str]()
+    for part in _BETWEEN_NAMES.split(text):
+        if names and _INITIALS.fullmatch(part):
+            names[-1] += f",{part}"
+        else:
+            names.append(part)
+    return names
 
 
 def words_of_name(name: str) -> list[str]:

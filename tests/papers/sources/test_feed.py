@@ -64,6 +64,16 @@ def test_only_markup_is_removed(markup: str, text: str) -> None:
         (["Anna Müller, OpenAI, Inc."], ("Anna Müller", "OpenAI Inc.")),
         (["OpenAI, Inc., Anna Müller"], ("OpenAI Inc.", "Anna Müller")),
         (["King, Martin Luther, Jr."], ("Martin Luther King Jr.",)),
+        (["Smith, J., Doe, A. B., van der Berg, C.-D."], ("J. Smith", "A. B. Doe", "C.-D. van der Berg")),
+        (["Smith, J."], ("J. Smith",)),
+        (["Smith, J. and Doe, Yu. B."], ("J. Smith", "Yu. B. Doe")),
+        (["King, M. L., Jr., Doe, A."], ("M. L. King Jr.", "A. Doe")),
+        (["Smith, J., Doe, A., Example Consortium"], ("J. Smith", "A. Doe", "Example Consortium")),
+        (["Mei Tanaka, Olu Adeyemi and Anna Lee"], ("Mei Tanaka", "Olu Adeyemi", "Anna Lee")),
+        (["Mei Tanaka, Olu Adeyemi, and Anna Lee"], ("Mei Tanaka", "Olu Adeyemi", "Anna Lee")),
+        (["Mei Tanaka and Anna Lee"], ("Mei Tanaka", "Anna Lee")),
+        (["Research and Development Group"], ("Research and Development Group",)),
+        (["Institute of Physics and Data Science"], ("Institute of Physics and Data Science",)),
     ],
 )
 def test_given_names_come_first(creators: list[str], authors: tuple[str, ...]) -> None:
