@@ -296,6 +296,17 @@ def test_biblatex_fields() -> None:
     assert (second.arxiv_id, second.doi, third.arxiv_id) == ("", "10.1007/978-3_1", "1810.04805")
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_delimiters_of_tables(delimiter: str) -> None:
+    """Excel separates columns with semicolons in German, French and other languages."""
+    rows = [["Title", "Authors", "DOI"], ["Owls at Noon", '"Tanaka, Mei; Lee, Ann"', "10.1234/owls.1"]]
+    parsed = bibliography.parse("\n".join(map(delimiter.join, rows)))
+    assert parsed.rejections == ()
+    (record,) = parsed.records
+    assert (record.title, record.doi) == ("Owls at Noon", "10.1234/owls.1")
+    assert record.authors == ("Mei Tanaka", "Ann Lee")
+
+
 def test_invalid_entry_in_every_format() -> None:
     """Its rejection has a location and a reason; an entry without an end ends where the next begins."""
     ris = "TY  - JOUR\nTI  - One\nTY  - JOUR\nID  - x\nER  - \n1706.03762\nTI  - Two\nAU  - A, B, Jr."

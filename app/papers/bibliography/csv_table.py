@@ -1,4 +1,4 @@
-"""PURE. Convert a CSV table with a header row, such as Zotero's, to records."""
+"""PURE. Convert a CSV table with a header row, such as Zotero's or Excel's, to records."""
 
 from __future__ import annotations
 
@@ -11,21 +11,17 @@ from app.text import sanitize
 from app.types import Rejection
 
 _OTHER_COLUMNS = {"doi", "url", "author", "authors", "abstract note", "abstract"}
+_DELIMITERS = (",", ";", "\t")  # Excel saves semicolons where a comma is the decimal separator
 
 
 def looks_like(text: str) -> bool:
     """Return whether the first line contains the column names of a table of papers."""
-    header = text[:2_000].partition("\n")[0]
-    try:
-        columns = _column_names(next(csv.reader([header]), []))
-    except csv.Error:
-        return False
-    return "title" in columns and bool(_OTHER_COLUMNS & {*columns})
+    return bool(_delimiter(text))
 
 
 def parse(text: str) -> Iterator[Item]:
     """Yield a record or rejection for each row below the header."""
-    lines, first = csv.reader(text.splitlines(keepends=True)), 1
+    lines, first = csv.reader(text.splitlines(keepends=True), delimiter=_delimiter(text)), 1
     try:
         columns, first = _column_names(next(lines)), lines.line_num + 1
         for line in lines:
@@ -47,6 +43,19 @@ def parse(text: str) -> Iterator[Item]:
             first = lines.line_num + 1
     except csv.Error:
         yield Rejection("a table that is broken from here on", first)
+
+
+def _delimiter(text: str) -> str:
+    """Return the delimiter with which the first line is the header of a table of papers, or ""."""
+    header = text[:2_000].partition("\n")[0]
+    for delimiter in _DELIMITERS:
+        try:
+            columns = _column_names(next(csv.reader([header], delimiter=delimiter), []))
+        except csv.Error:
+            continue
+        if "title" in columns and _OTHER_COLUMNS & {*columns}:
+            return delimiter
+    return ""
 
 
 def _column_names(header: Iterable[str]) -> list[str]:
