@@ -76,7 +76,7 @@ class PaperRecord:
     code_url: str = ""
     project_url: str = ""
     thumbnail_url: str = ""
-    withdrawn: bool = False
+    withdrawn: bool | None = None  # None if the source does not say
     listed_on: date | None = None  # the day on which the source listed it
     rank: int | None = None  # its position on that day, from 1
     submitted_by: str = ""

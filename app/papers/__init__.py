@@ -19,6 +19,7 @@ title_differences     PURE: decide whether words that differ between two titles 
 field_precedence      PURE: choose the record that supplies each field of a paper; content hash
 stored_fields         the fields of a row, as sources give them and as subscribers see them
 editing               edit the fields of a paper
+withdrawals           withdraw papers, and reinstate them
 pinning               put a paper first in digests for a number of days
 merging               merge two rows, undo a merge
 splitting             split a paper that is really two papers

@@ -25,6 +25,7 @@ FIELDS = (
     "project_url",
     "thumbnail_url",
 )
+WITHDRAWAL = "withdrawn"  # the name of the newest statement on withdrawal in `versions`: see `withdrawals`
 SECOND_HAND = (SourceKind.PAGE, SourceKind.FEED)  # these garble formulas, so they only fill empty fields
 _SOURCE_RANK = {
     SourceKind.PAGE: 0,
@@ -51,10 +52,15 @@ def from_record(record: PaperRecord, kind: SourceKind) -> Fields:
     """Return the fields of a record, each with a version derived from its date and kind of source."""
     values = {name: getattr(record, name) for name in FIELDS}
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    as_of = record.as_of or record.listed_on or record.published_on or date.min
+    as_of = day_of(record)
     version = f"{0 if kind in SECOND_HAND else 1}.{as_of.isoformat()}.{_SOURCE_RANK[kind]}"
     versions = {name: version for name, value in values.items() if value}
     return Fields(values, versions, max(record.author_count, len(record.authors)), record.published_on)
+
+
+def day_of(record: PaperRecord) -> date:
+    """Return the day of a record's values, or the earliest possible day if the record has none."""
+    return record.as_of or record.listed_on or record.published_on or date.min
 
 
 def combine(a: Fields, b: Fields) -> Fields:
@@ -69,6 +75,8 @@ def combine(a: Fields, b: Fields) -> Fields:
         values[name] = newer.values[name]
         if name in newer.versions:
             versions[name] = newer.versions[name]
+    if statements := [each.versions[WITHDRAWAL] for each in (a, b) if WITHDRAWAL in each.versions]:
+        versions[WITHDRAWAL] = max(statements)
     days = [day for day in (a.published_on, b.published_on) if day]
     return Fields(values, versions, max(a.author_count, b.author_count), min(days, default=None))
 

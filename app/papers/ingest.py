@@ -27,6 +27,7 @@ from app.papers import (
     record_days,
     stored_fields,
     vote_history,
+    withdrawals,
 )
 from app.papers.duplicate_candidates import (
     MAX_SAME_TITLE,
@@ -273,7 +274,7 @@ class _Batch:
             "author_count": new.author_count,
             "published_on": new.published_on,
             "content_hash": field_precedence.content_hash(new),
-            "versions": dict(new.versions),
+            "versions": {**new.versions, **withdrawals.initial_version(record, self.source.kind)},
             "withdrawn_at": self.now if record.withdrawn else None,
             "first_listed_on": day,
             "last_listed_on": day,
@@ -378,8 +379,7 @@ class _Batch:
             stored = stored_fields.read_fields(paper)
             combined = field_precedence.combine(stored, new)
             paper_changed = combined != stored and stored_fields.write_fields(paper, combined)
-            if record.withdrawn and paper.withdrawn_at is None:
-                paper.withdrawn_at, paper_changed = self.now, True
+            paper_changed |= withdrawals.update(paper, record, self.source.kind, self.now)
             if paper.code_url and not had_code:
                 paper.code_found_at = self.now
             if paper_changed:

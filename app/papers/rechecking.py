@@ -92,7 +92,11 @@ def _sent_or_liked(session: Session, since: datetime) -> list[str]:
 
 def _liked_without_code(session: Session, since: datetime) -> list[str]:
     papers = canonical_rows.papers(session, _recently_liked(session, since))
-    unique = {paper.arxiv_id: paper for paper in papers.values() if paper.arxiv_id and not paper.code_url}
+    unique = {
+        paper.arxiv_id: paper
+        for paper in papers.values()
+        if paper.arxiv_id and not paper.code_url and paper.withdrawn_at is None
+    }
     return _newest(unique, MAX_LIKED_PAPERS)
 
 
@@ -102,8 +106,7 @@ def _recently_liked(session: Session, since: datetime) -> Sequence[int]:
 
 
 def _newest(papers: dict[str, Paper], limit: int) -> list[str]:
-    ids = (arxiv_id for arxiv_id, paper in papers.items() if paper.withdrawn_at is None)
-    return sorted(ids, key=lambda arxiv_id: -(papers[arxiv_id].id or 0))[:limit]
+    return sorted(papers, key=lambda arxiv_id: -(papers[arxiv_id].id or 0))[:limit]
 
 
 def _query(context: PollContext, lookup: _Lookup, now: datetime) -> IngestSummary:

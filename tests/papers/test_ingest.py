@@ -335,6 +335,42 @@ def test_withdrawal_time_is_recorded_once(app: Application, now: datetime) -> No
         assert paper_views.candidates(session, DAY, DAY) == []
 
 
+def test_newer_record_of_the_same_source_reinstates_a_paper(app: Application, now: datetime) -> None:
+    """In any order. Records that are older or of other sources do not reinstate it."""
+    first = replace(PIGEONS, listed_on=None, as_of=DAY, withdrawn=True)
+    same_day = replace(first, withdrawn=False)
+    elsewhere = replace(same_day, as_of=DAY + timedelta(days=9))
+    later = replace(same_day, as_of=DAY + timedelta(days=5))
+    silent = replace(elsewhere, withdrawn=None)
+    store(app, now, first, kind=SourceKind.ARXIV)
+    for record, kind in (
+        (same_day, SourceKind.ARXIV), (elsewhere, SourceKind.HUGGINGFACE), (silent, SourceKind.ARXIV_FEED),
+    ):  # fmt: skip
+        store(app, now, record, kind=kind)
+        assert papers(app)[0].withdrawn_at == now
+    later_run = now + timedelta(days=5)
+    assert store(app, later_run, later, kind=SourceKind.ARXIV_OAI).changed == 1
+    (paper,) = papers(app)
+    assert (paper.withdrawn_at, paper.updated_at) == (None, later_run)
+    assert store(app, later_run, first, kind=SourceKind.ARXIV).unchanged == 1
+    assert papers(app)[0].withdrawn_at is None
+    again = replace(later, withdrawn=True)
+    assert store(app, later_run, again, kind=SourceKind.ARXIV).changed == 1
+    assert papers(app)[0].withdrawn_at == later_run
+
+
+def test_paper_withdrawn_by_an_earlier_release_is_reinstated(app: Application, now: datetime) -> None:
+    """Such a row does not say when its source withdrew it. Only arXiv's records reinstate it."""
+    store(app, now, replace(PIGEONS, withdrawn=True), kind=SourceKind.ARXIV)
+    with app.db.write() as session:
+        row = session.exec(select(Paper)).one()
+        row.versions = {name: version for name, version in row.versions.items() if name != "withdrawn"}
+    store(app, now, replace(PIGEONS, withdrawn=False), kind=SourceKind.HUGGINGFACE)
+    assert papers(app)[0].withdrawn_at == now
+    store(app, now, replace(PIGEONS, withdrawn=False), kind=SourceKind.ARXIV)
+    assert papers(app)[0].withdrawn_at is None
+
+
 def test_row_refused_by_the_database_is_rejected(app: Application, now: datetime) -> None:
     """The rows before and after it are stored; its rejection has its number."""
     bad = replace(PIGEONS, arxiv_id="2611.00003", upvotes=2**80)

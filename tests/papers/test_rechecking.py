@@ -33,6 +33,7 @@ class FakeSources:
         self.asked: list[list[str]] = []  # ids, by request
         self.pauses: list[float] = []
         self.arxiv_status = 200
+        self.updated_on = "2026-11-19"
 
     def on(self, app: Application) -> Application:
         """Return the application that asks these sources."""
@@ -52,13 +53,13 @@ class FakeSources:
             return httpx.Response(200, json=paper | {"submittedOnDailyAt": "2026-11-01T00:00:00.000Z"})
         ids = request.url.params["id_list"].split(",")
         self.asked.append(ids)
-        return httpx.Response(self.arxiv_status, text=_feed(ids, self.comments))
+        return httpx.Response(self.arxiv_status, text=_feed(ids, self.comments, self.updated_on))
 
 
-def _feed(ids: list[str], comments: dict[str, str]) -> str:
+def _feed(ids: list[str], comments: dict[str, str], updated_on: str) -> str:
     entries = (
         f"<entry><id>http://arxiv.org/abs/{number}v2</id><title>Paper {number}</title><summary>It.</summary>"
-        f"<updated>2026-11-19T00:00:00Z</updated><published>2026-11-01T00:00:00Z</published>"
+        f"<updated>{updated_on}T00:00:00Z</updated><published>2026-11-01T00:00:00Z</published>"
         f"<arxiv:comment>{escape(comments.get(number, ''))}</arxiv:comment></entry>"
         for number in ids
     )
@@ -115,7 +116,10 @@ def last_run(app: Application) -> JobRun | None:
 
 
 def test_withdrawn_papers(app: Application, now: datetime) -> None:
-    """arXiv is asked about papers in recent digests, and its answers are no listings."""
+    """arXiv is asked about papers in recent digests, and its answers are no listings.
+
+    A new version may reinstate a withdrawn paper.
+    """
     send_to_readers(app, now - 3 * DAY, 1, 2)
     send_to_readers(app, now - WINDOW - DAY, 3)
     sources = FakeSources({_id(2): "This paper has been withdrawn by the authors due to an error"})
@@ -131,7 +135,11 @@ def test_withdrawn_papers(app: Application, now: datetime) -> None:
     assert run
     assert (run.job, run.counts["asked"], run.counts["rejected"]) == ("recheck", 2, 0)
     pipeline.recheck(sources.on(app), now + DAY)
-    assert sources.asked[1:] == [[_id(1)]], "a withdrawn paper is not asked about again"
+    assert sources.asked[1:] == [[_id(2), _id(1)]]
+    assert paper(app, 2).withdrawn_at == now
+    sources.comments, sources.updated_on = {_id(2): "v3: corrected, 12 pages"}, "2026-11-21"
+    pipeline.recheck(sources.on(app), now + 2 * DAY)
+    assert paper(app, 2).withdrawn_at is None
 
 
 def test_code_of_liked_papers(app: Application, now: datetime) -> None:

@@ -102,13 +102,15 @@ def _record(number: int, entry: Element, day: date | None, *, is_feed: bool) -> 
         people = [name for part in _text(entry, f"{_DC}creator").split(",") if (name := part.strip())]
         abstract = feed_abstract(abstract)
         doi = _text(entry, f"{_ARXIV}DOI") or doi
-        withdrawn = kind.startswith("replace") and withdrawal.is_stated_in(abstract[:200])
+        # The feed has no comments, so it can only say that a paper was withdrawn.
+        is_stated = kind.startswith("replace") and withdrawal.is_stated_in(abstract[:200])
+        withdrawn: bool | None = True if is_stated else None
     else:
         as_of = dates.day(_text(entry, f"{_ATOM}updated"))
         listed_on = day
         names = (sanitize.one_line(element.text) for element in entry.findall(f"{_ATOM}author/{_ATOM}name"))
         people = [name for name in names if name]
-        withdrawn = withdrawal.is_stated_in(_text(entry, f"{_ARXIV}comment"))
+        withdrawn = withdrawal.state(_text(entry, f"{_ARXIV}comment"), abstract)
     doi = identifiers.doi(doi)
     return PaperRecord(
         title=title,

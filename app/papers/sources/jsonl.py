@@ -37,12 +37,14 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
     doi = identifiers.doi(row.get("doi"))
     arxiv_id, version = identifiers.arxiv_id(row.get("arxiv_id") or row.get("id"))
     people = sanitize.authors(row.get("authors"))
+    abstract = sanitize.clean_text(row.get("abstract") or row.get("summary"))
+    comment = sanitize.one_line(row.get("comment"), 1_000)
     return PaperRecord(
         title=title,
         arxiv_id=arxiv_id or identifiers.arxiv_id_of_doi(doi),
         version=version,
         doi="" if identifiers.arxiv_id_of_doi(doi) else doi,
-        abstract=sanitize.clean_text(row.get("abstract") or row.get("summary")),
+        abstract=abstract,
         authors=people[: sanitize.AUTHORS_KEPT],
         author_count=sanitize.non_negative_int(row.get("author_count")) or len(people),
         organization_names=sanitize.organization_names(row.get("organization")),
@@ -50,7 +52,7 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
         keywords=sanitize.words(row.get("keywords")),
         tldr=sanitize.clean_text(row.get("tldr"), sanitize.TITLE_CHARS * 2),
         published_on=dates.day(row.get("published_on") or row.get("published")),
-        withdrawn=withdrawal.is_stated_in(sanitize.one_line(row.get("comment"), 1_000)),
+        withdrawn=withdrawal.state(comment, abstract) if "comment" in row else None,
         as_of=dates.day(row.get("update_date")),
         listed_on=dates.day(row.get("date")) or dates.day(row.get("listed_on")) or day,
         upvotes=sanitize.non_negative_int(row.get("upvotes")),

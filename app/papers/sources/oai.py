@@ -103,16 +103,17 @@ def _record(number: int, record: Element, listed_since: date | None) -> PaperRec
     created = dates.day(_text(metadata, f"{_ARXIV}created"))
     is_first = not _text(metadata, f"{_ARXIV}updated")
     doi = identifiers.doi(_text(metadata, f"{_ARXIV}doi"))
+    abstract = _text(metadata, f"{_ARXIV}abstract", sanitize.ABSTRACT_CHARS)
     return PaperRecord(
         title=title,
         arxiv_id=arxiv_id,
         doi="" if identifiers.arxiv_id_of_doi(doi) else doi,
-        abstract=sanitize.clean_text(_text(metadata, f"{_ARXIV}abstract", sanitize.ABSTRACT_CHARS)),
+        abstract=sanitize.clean_text(abstract),
         authors=tuple(map(sanitize.latex_to_text, people[: sanitize.AUTHORS_KEPT])),
         author_count=len(people),
         categories=sanitize.words(_text(metadata, f"{_ARXIV}categories", 1_000).split()),
         published_on=created,
-        withdrawn=withdrawal.is_stated_in(_text(metadata, f"{_ARXIV}comments", 1_000)),
+        withdrawn=withdrawal.state(_text(metadata, f"{_ARXIV}comments", 1_000), abstract),
         listed_on=stamp if is_first and _is_new(created, stamp, listed_since) else None,
         as_of=stamp,
     )

@@ -36,7 +36,23 @@ def test_ids_before_2007() -> None:
     [
         ("This paper has been withdrawn by the authors", True),
         ("Withdrawn: an error in Lemma 2", True),
+        ("12 pages, 5 figures Withdrawn: an error in the proof", True),
+        ("v2: withdrawn, replaced by arXiv:2611.00009", True),
+        ("The first author has withdrawn this paper", True),
+        ("The previous version had an error; this paper has been withdrawn entirely.", True),
+        ("This paper has been withdrawn from consideration for publication", True),
+        ("arXiv admin note: this submission has been withdrawn by arXiv administrators", True),
+        ("This paper (arXiv:2611.00001) is hereby withdrawn", True),
         ("12 pages, to appear at BIRDS 2026", False),
+        ("BIRDS 2026 Withdrawn Submission; extended version", False),
+        ("Submitted to BIRDS 2026 (withdrawn)", False),
+        ("This paper was withdrawn from BIRDS 2026, to be extended", False),
+        ("Replaces the withdrawn arXiv:2611.00009", False),
+        ("arXiv:2611.00009 was withdrawn and merged into this paper", False),
+        ("Supersedes arXiv:2611.00009, which has been withdrawn", False),
+        ("Supersedes our earlier, withdrawn preprint", False),
+        ("Earlier version withdrawn. This revision corrects Theorem 3.", False),
+        ("12 pages. This paper has not been withdrawn", False),
     ],
 )
 def test_withdrawal_in_the_comment(comment: str, withdrawn: bool) -> None:
