@@ -1,4 +1,4 @@
-"""papers: search, show, edit, hide, unhide, pin, unpin, merge and split papers."""
+"""papers: search, show, edit, hide, unhide, reinstate, pin, unpin, merge and split papers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ from app.papers import (
 )
 from app.storage.models import Paper
 
-papers = typer.Typer(no_args_is_help=True, help="Search, show, edit, hide, pin, merge and split papers.")
+papers = typer.Typer(
+    no_args_is_help=True, help="Search, show, edit, hide, reinstate, pin, merge and split papers."
+)
 
 PaperReference = Annotated[str, typer.Argument(help="The paper's ID, arXiv ID, DOI or URL.")]
 
@@ -142,6 +144,14 @@ def unhide_paper(paper: PaperReference) -> None:
     with _editor(paper) as (editor, paper_id):
         editor.show(paper_id)
     output.out().print(f"Paper {paper_id} is shown again.")
+
+
+@papers.command("reinstate")
+def reinstate_paper(paper: PaperReference) -> None:
+    """Reinstate a withdrawn paper. Polls will not withdraw it again."""
+    with _editor(paper) as (editor, paper_id):
+        editor.reinstate(paper_id)
+    output.out().print(f"Paper {paper_id} is no longer withdrawn.")
 
 
 @papers.command("pin")

@@ -15,7 +15,7 @@ from sqlmodel import Session, col, select
 from app.delivery import ledger
 from app.digests import hiding
 from app.errors import InvalidInput, NotFound
-from app.papers import canonical_rows, editing, merging, pinning, splitting
+from app.papers import canonical_rows, editing, merging, pinning, splitting, withdrawals
 from app.storage import audit_log
 from app.storage.database import advisory_lock
 from app.storage.models import Paper
@@ -54,6 +54,14 @@ class Editor:
         hidden_at = paper.hidden_at
         hiding.show(self.session, paper, self.now)
         self._record("show", paper, title=paper.title, hidden_since=_text(hidden_at))
+        return paper
+
+    def reinstate(self, paper_id: int) -> Paper:
+        """Reinstate a withdrawn paper. Raise Conflict if it is not withdrawn."""
+        paper = self.lock(paper_id)
+        withdrawn_at = paper.withdrawn_at
+        withdrawals.reinstate(paper, self.now)
+        self._record("reinstate", paper, title=paper.title, withdrawn_since=_text(withdrawn_at))
         return paper
 
     def pin(self, paper_id: int, days: int = pinning.PIN_DAYS) -> Paper:

@@ -37,6 +37,7 @@ ACTIONS = {
     "paper.hide": "hid a paper",
     "paper.merge": "merged papers",
     "paper.pin": "pinned a paper",
+    "paper.reinstate": "reinstated a withdrawn paper",
     "paper.show": "showed a hidden paper again",
     "paper.split": "split a paper",
     "paper.unpin": "unpinned a paper",

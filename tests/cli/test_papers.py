@@ -12,7 +12,7 @@ from sqlmodel import col, select
 
 from app import clock, pipeline
 from app.application import Application
-from app.storage.models import AuditEntry
+from app.storage.models import AuditEntry, Paper
 from app.types import SourceKind
 from tests.cli.test_commands import Run, environment, parse_output, run
 from tests.papers.sources import responses
@@ -83,6 +83,10 @@ def test_paper_commands(run: Run, app: Application, papers: list[int]) -> None:
     run("papers", "hide", "https://arxiv.org/abs/2611.00001", "--reason", "spam")
     assert "hidden" in run("papers", "search", "--hidden").stdout
     run("papers", "unhide", "1")
+    assert "is not withdrawn" in run("papers", "reinstate", "1", code=1).stderr
+    with app.db.write() as session:
+        session.get_one(Paper, 1).withdrawn_at = clock.utcnow()
+    assert run("papers", "reinstate", "1").stdout == "Paper 1 is no longer withdrawn.\n"
     assert "pinned until" in run("papers", "pin", "1", "--days", "2").stdout
     assert [paper["id"] for paper in parse_output(run("papers", "search", "--pinned", "--json"))] == [1]
     run("papers", "unpin", "1")
@@ -91,12 +95,14 @@ def test_paper_commands(run: Run, app: Application, papers: list[int]) -> None:
     assert run("papers", "split", "1", "--row", "2").stdout == "Split off paper 2 from paper 1.\n"
     with app.db.read() as session:
         entries = session.exec(select(AuditEntry).order_by(col(AuditEntry.id))).all()
-    names = ("edit", "edit", "hide", "show", "pin", "unpin", "merge", "split")
+    names = ("edit", "edit", "hide", "show", "reinstate", "pin", "unpin", "merge", "split")
     assert [entry.action for entry in entries] == [f"paper.{name}" for name in names]
     assert {entry.actor for entry in entries} == {"cli"}
 
 
-@pytest.mark.parametrize("command", ["show", "edit", "hide", "unhide", "pin", "unpin", "merge", "split"])
+@pytest.mark.parametrize(
+    "command", ["show", "edit", "hide", "unhide", "reinstate", "pin", "unpin", "merge", "split"]
+)
 def test_usage_names_the_paper(run: Run, command: str) -> None:
     """The argument may be an ID, arXiv ID, DOI or URL."""
     usage = " ".join(run("papers", command, "--help").stdout.split())

@@ -8,7 +8,7 @@ next_digests    the digests that all active subscribers would get now
 subscribers     find subscribers; one subscriber's digests, events and explanations
 editions        the editions: reconcile, pause, resume, cancel, resend
 delivery        one email: its digest as it is sent; resend or confirm it
-papers          search papers; one paper: edit, hide, pin, merge, split
+papers          search papers; one paper: edit, hide, reinstate, pin, merge, split
 sources         the sources: try, add, pause, resume, poll, remove
 deliverability  rates by receiver; look up, suppress and list addresses
 records         runs of jobs, changes by operators, settings

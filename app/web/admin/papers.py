@@ -1,4 +1,4 @@
-"""Search papers, including hidden ones, and edit, hide, pin, merge and split them."""
+"""Search papers, including hidden ones, and edit, hide, reinstate, pin, merge and split them."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ MESSAGES = {
     "edited": "Saved. Polls do not change what you edited.",
     "hidden": "Hidden. It is no longer sent, and disappears from public pages within minutes.",
     "shown": "The paper is shown again.",
+    "reinstated": "The paper is no longer withdrawn, and polls will not withdraw it again.",
     "pinned": "Pinned.",
     "unpinned": "The paper is no longer pinned.",
     "merged": "Merged. Subscribers who received one of the papers do not receive the other.",
@@ -126,6 +127,11 @@ def hide_paper(request: Request, operator: Writer, paper_id: Id, reason: Text = 
 @router.post(PATH + "/{paper_id}/show")
 def unhide_paper(request: Request, operator: Writer, paper_id: Id) -> Response:
     return _change(request, operator, paper_id, "shown", lambda editor: editor.show(paper_id))
+
+
+@router.post(PATH + "/{paper_id}/reinstate")
+def reinstate_paper(request: Request, operator: Writer, paper_id: Id) -> Response:
+    return _change(request, operator, paper_id, "reinstated", lambda editor: editor.reinstate(paper_id))
 
 
 @router.post(PATH + "/{paper_id}/pin")

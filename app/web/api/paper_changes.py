@@ -1,4 +1,4 @@
-"""Edit, hide, pin, merge and split papers, and list the digests that contain them."""
+"""Edit, hide, reinstate, pin, merge and split papers, and list the digests that contain them."""
 
 from __future__ import annotations
 
@@ -125,6 +125,13 @@ def show_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id) -> PaperDet
     """Show a hidden paper again."""
     with app.db.write() as session:
         return _detail(session, Editor(session, key.name, now).show(paper_id).id)
+
+
+@router.post("/{paper_id}/reinstate", responses=problems.responses(404, 409))
+def reinstate_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id) -> PaperDetail:
+    """Reinstate a withdrawn paper. Polls will not withdraw it again."""
+    with app.db.write() as session:
+        return _detail(session, Editor(session, key.name, now).reinstate(paper_id).id)
 
 
 @router.post("/{paper_id}/pin", responses=problems.responses(404, 409))

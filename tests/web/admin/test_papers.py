@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 
 import httpx
 import pytest
@@ -13,11 +14,11 @@ from sqlmodel import col, select
 
 from app import clock, pipeline
 from app.application import Application
-from app.papers import poll_history
+from app.papers import poll_history, withdrawals
 from app.papers.sources.http_client import HttpTransport
 from app.storage.api_keys import Scope
 from app.storage.models import AuditEntry, Paper, Source
-from app.types import IngestSummary, Rejection
+from app.types import IngestSummary, PaperRecord, Rejection, SourceKind
 from tests.papers.sources import responses
 from tests.support import factories
 from tests.web.admin.conftest import Desk
@@ -176,6 +177,26 @@ def test_hide_pin_merge_and_split(app: Application, sign_in: Callable[..., Desk]
     assert changes(app) == [f"paper.{name}" for name in ("pin", "unpin", "hide", "show", "merge", "split")]
 
 
+def test_withdrawn_paper_is_reinstated(
+    app: Application, sign_in: Callable[..., Desk], papers: list[int]
+) -> None:
+    """The button is shown only for a withdrawn paper. A later poll does not withdraw the paper again."""
+    desk, at = sign_in(), f"/admin/papers/{papers[0]}"
+    assert "/reinstate" not in desk.get(at).text
+    assert desk.post(f"{at}/reinstate").status_code == 409
+    with app.db.write() as session:
+        session.get_one(Paper, papers[0]).withdrawn_at = clock.utcnow()
+    assert f'action="{at}/reinstate"' in desk.get(at).text
+    assert desk.post(f"{at}/reinstate").headers["location"] == f"{at}?done=reinstated"
+    assert changes(app) == ["paper.reinstate"]
+    with app.db.write() as session:
+        row = session.get_one(Paper, papers[0])
+        assert row.withdrawn_at is None
+        stated = PaperRecord(row.title, arxiv_id=row.arxiv_id or "", withdrawn=True, as_of=date(2027, 1, 1))
+        assert not withdrawals.update(row, stated, SourceKind.ARXIV, clock.utcnow())
+        assert row.withdrawn_at is None
+
+
 def test_merge_is_previewed(app: Application, sign_in: Callable[..., Desk], papers: list[int]) -> None:
     """The page compares both papers and says which one is kept. Nothing changes before it is confirmed."""
     desk, one, two = sign_in(), *(f"/admin/papers/{number}" for number in papers)
@@ -220,7 +241,7 @@ def test_changes_need_the_scope_and_the_form(
     app: Application, sign_in: Callable[..., Desk], papers: list[int]
 ) -> None:
     reader, writer = sign_in(Scope.READ), sign_in()
-    for path in ("", "/hide", "/show", "/pin", "/unpin", "/merge", "/split"):
+    for path in ("", "/hide", "/show", "/reinstate", "/pin", "/unpin", "/merge", "/split"):
         assert reader.post(f"/admin/papers/{papers[0]}{path}", title="x").status_code == 403
         assert writer.post(f"/admin/papers/{papers[0]}{path}", form_token="x").status_code == 403
     page = reader.get(f"/admin/papers/{papers[0]}").text

@@ -22,6 +22,7 @@ AGENTS, VIDEO = "Language Agents that Plan", "Video Diffusion in Real Time"
 ACTIONS = {
     "hide": None,
     "show": None,
+    "reinstate": None,
     "pin": {"days": 3},
     "unpin": None,
     "merge": {"paper_id": 2},
@@ -93,6 +94,13 @@ def test_hidden_paper_is_listed_and_not_public(
     assert call("POST", "/papers/1/show").json()["hidden_at"] is None
     assert call("POST", "/papers/1/show").status_code == 409
     assert get("/paper/1").status_code == 200
+
+
+def test_reinstate(app: Application, paper_ids: dict[str, int], call: Call) -> None:
+    assert call("POST", "/papers/1/reinstate").status_code == 409
+    with app.db.write() as session:
+        session.get_one(Paper, 1).withdrawn_at = NOW
+    assert call("POST", "/papers/1/reinstate").json()["withdrawn_at"] is None
 
 
 def test_pin_and_unpin(paper_ids: dict[str, int], call: Call) -> None:
