@@ -22,7 +22,7 @@ from app.subscribers.preferences import Preferences
 from app.subscribers.stored_interests import interests_of, store
 from app.types import MailKind
 
-# Only digests due within this time can fall on the same local day as the next one, even in another time zone.
+# Only digests due since this time before the next one can fall on its local day, even in another time zone.
 LOOK_BACK = timedelta(days=3)
 # Sign-ups that ended before they were confirmed are not listed or counted. Their rows are kept for the emails
 # that were sent to them, so that the links in these emails never open the pages of another subscriber.
@@ -103,6 +103,7 @@ _COLUMNS = tuple(field.name for field in fields(Preferences) if field.name not i
 def reschedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
     """Set the time at which the next digest is due, or None if the subscriber is not active.
 
+    A digest that is due but not planned yet stays due, because planning uses the current preferences anyway.
     A digest composed ahead of its due time is withdrawn and will be composed again when it is next planned.
     """
     ledger.withdraw(session, subscriber.id or 0, now)
@@ -110,16 +111,20 @@ def reschedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
         subscriber.next_due_at, subscriber.due_since = None, now
         return
     cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
+    due = subscriber.next_due_at
+    if due is None or due > now:
+        due = schedule.next_due(*cadence, after=now)
     digests = select(Delivery).where(
         Delivery.subscriber_id == subscriber.id,
         Delivery.kind == MailKind.DIGEST,
-        col(Delivery.due_at) > now - LOOK_BACK,
+        col(Delivery.due_at) > due - LOOK_BACK,
     )
     recent = session.exec(digests).all()
-    due = schedule.next_due(*cadence, after=now)
     while _has_digest_on_day(subscriber, recent, due):
         due = schedule.next_due(*cadence, after=due)
-    subscriber.next_due_at = subscriber.due_since = due
+    subscriber.next_due_at = due
+    # A digest that stays due may be due at an hour or on a day to which the cadence no longer applies.
+    subscriber.due_since = schedule.next_due(*cadence, after=due - timedelta.resolution)
 
 
 def _has_digest_on_day(subscriber: Subscriber, recent: Sequence[Delivery], due: datetime) -> bool:

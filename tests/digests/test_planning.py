@@ -16,6 +16,7 @@ from app.application import Application
 from app.delivery import ledger, suppression
 from app.digests import planning, reconciliation
 from app.digests.builder import DigestBuilder, DigestRequest
+from app.digests.reconciliation import Reconciliation
 from app.storage.models import (
     Delivery,
     DeliveryState,
@@ -205,6 +206,33 @@ def test_a_sent_digest_is_not_composed_again(app: Application, mail_server: Mail
     change_preferences(app, HOUR + timedelta(minutes=1), hour=18, interests=(Interest("video"),))
     assert [row.state for row in deliveries(app)] == [DeliveryState.SENT]
     assert pipeline.plan_and_send(app, HOUR.replace(hour=18)) == {}
+
+
+@pytest.mark.parametrize(
+    ("changed", "following"),
+    [
+        ({"muted": ("blockchain",)}, HOUR + DAY),
+        ({"hour": 6}, HOUR.replace(hour=6) + DAY),
+        ({"hour": 18}, HOUR.replace(hour=18) + DAY),
+        ({"cadence": Cadence.WEEKLY, "weekday": 0}, HOUR + 3 * DAY),
+        ({"cadence": Cadence.WEEKLY, "weekday": 4, "hour": 18}, HOUR.replace(hour=18) + 7 * DAY),
+        ({"zone": "Pacific/Auckland"}, HOUR.replace(hour=19)),  # Saturday, 08:00
+    ],
+    ids=["muted", "earlier hour", "later hour", "other weekday", "later on the same weekday", "zone"],
+)
+def test_a_due_digest_survives_a_change(
+    app: Application, changed: dict[str, Any], following: datetime
+) -> None:
+    """The worker was down at eight. One digest is composed, and the next one follows the new schedule."""
+    change_preferences(
+        app, HOUR + timedelta(minutes=1), **{"hour": 8, "interests": (Interest("agents"),)} | changed
+    )
+    assert planning.plan(app.digest_context, NOW) == {"planned": 1}
+    assert [(row.edition, row.due_at) for row in deliveries(app)] == [("2026-11-20", HOUR)]
+    with app.db.read() as session:
+        assert session.get_one(Subscriber, 1).next_due_at == following
+        assert reconciliation.reconcile_recent(session, NOW) == Reconciliation(1, {DeliveryState.PENDING: 1})
+    assert planning.plan(app.digest_context, following - timedelta(hours=1)) == {}
 
 
 def pause_alice(session: Session) -> None:

@@ -161,6 +161,16 @@ def test_changes_by_readers_are_consistent(app: Application) -> None:
         assert rows.due == sum(rows.states.values())
 
 
+def test_a_change_while_due_leaves_the_digest_unplanned(app: Application) -> None:
+    """Mute a word after the due time and before planning."""
+    with app.db.write() as session:
+        subscribers.mute(session, 1, ["blockchain"], HOUR + timedelta(minutes=5))
+    before = reconcile_at(app)
+    assert (before.due, before.unplanned, before.is_consistent) == (3, 3, True)
+    planning.plan(app.digest_context, NOW)
+    assert reconcile_at(app) == Reconciliation(3, {DeliveryState.SKIPPED: 3})
+
+
 def _change(session: Session, reader: int, choice: dict[str, object], number: int, now: datetime) -> None:
     if number % 5 == 3:
         subscribers.pause(session, reader, None, now)

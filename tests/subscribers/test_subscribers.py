@@ -6,6 +6,7 @@ import json
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlmodel import Session, col, func, select
@@ -592,6 +593,52 @@ def test_change_causes_no_second_digest_on_a_local_day(
         enqueue_digest(session, identity, "2026-11-20", datetime(2026, 11, 20, 7, tzinfo=UTC))
         subscribers.change(session, identity, newer, now)
     assert reader_of(app, identity).next_due_at == due
+
+
+@pytest.mark.parametrize(
+    ("sent", "due", "newer", "kept", "scheduled"),
+    [
+        # Both times are on Friday in Tokyo.
+        (
+            "2026-11-19T23:00",
+            "2026-11-20T08:00",
+            {"zone": "Asia/Tokyo"},
+            "2026-11-20T23:00",
+            "2026-11-20T23:00",
+        ),
+        (
+            "2026-11-19T08:00",
+            "2026-11-20T08:00",
+            {"zone": "Asia/Tokyo"},
+            "2026-11-20T08:00",
+            "2026-11-20T23:00",
+        ),
+        # In Berlin, 02:00 occurs twice on this day: at 00:00 and 01:00 UTC.
+        (
+            "2026-10-24T00:00",
+            "2026-10-25T00:00",
+            {"zone": "Europe/Berlin", "hour": 2},
+            "2026-10-25T00:00",
+            "2026-10-25T00:00",
+        ),
+    ],
+    ids=["a day with a digest", "a day without", "end of daylight saving time"],
+)
+def test_due_digest_after_a_change(
+    app: Application, sent: str, due: str, newer: dict[str, Any], kept: str, scheduled: str
+) -> None:
+    """It stays due, unless its local day already has a digest. The schedule applies from then on."""
+    at = datetime.fromisoformat(f"{due}Z")
+    with app.db.write() as session:
+        identity = factories.add_subscriber(session, ALICE, ["robotics"], at)
+        enqueue_digest(session, identity, sent[:10], datetime.fromisoformat(f"{sent}Z"))
+        before = subscribers.preferences_of(session, subscribers.get(session, identity))
+        subscribers.change(session, identity, replace(before, **newer), at + timedelta(minutes=30))
+    reader = reader_of(app, identity)
+    assert (reader.next_due_at, reader.due_since) == (
+        datetime.fromisoformat(f"{kept}Z"),
+        datetime.fromisoformat(f"{scheduled}Z"),
+    )
 
 
 def test_pause_until_a_day(app: Application, now: datetime) -> None:
