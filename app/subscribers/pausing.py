@@ -67,7 +67,9 @@ def end_expired_pauses(session: Session, now: datetime) -> int:
 
 
 def _end_pause(session: Session, subscriber: Subscriber, now: datetime) -> None:
+    # A digest due from the end date on is still due if the pause ends later, for example after an outage.
+    end = subscriber.paused_until - timedelta.resolution if subscriber.paused_until else now
     subscriber.state, subscriber.paused_until = State.ACTIVE, None
-    reschedule(session, subscriber, now)
+    reschedule(session, subscriber, min(end, now))
     record_event(session, "resumed", subscriber, now)
     session.add(subscriber)

@@ -658,6 +658,35 @@ def test_pause_until_a_day(app: Application, now: datetime) -> None:
     )
 
 
+@pytest.mark.parametrize("end", [subscribers.end_expired_pauses, None], ids=["job", "resumed by hand"])
+@pytest.mark.parametrize(
+    ("preferences", "late", "due"),
+    [
+        ({"hour": 0}, timedelta(seconds=20), "2026-11-26T00:00"),
+        ({"hour": 8}, timedelta(seconds=20), "2026-11-26T08:00"),
+        ({"hour": 8}, 9 * HOUR, "2026-11-26T08:00"),
+        ({"hour": 0, "cadence": Cadence.WEEKLY, "weekday": 3}, timedelta(seconds=20), "2026-11-26T00:00"),
+        ({"hour": 8, "cadence": Cadence.WEEKLY, "weekday": 3}, 9 * HOUR, "2026-11-26T08:00"),
+        ({"hour": 8, "cadence": Cadence.WEEKLY, "weekday": 2}, 9 * HOUR, "2026-12-02T08:00"),
+    ],
+    ids=["midnight", "later", "after an outage", "weekly", "weekly after an outage", "another weekday"],
+)
+def test_digest_on_the_day_a_pause_ends(
+    app: Application, now: datetime, end: Any, preferences: dict[str, Any], late: timedelta, due: str
+) -> None:
+    """It is due even if the job that ends the pause runs after the hour."""
+    until = datetime(2026, 11, 26, tzinfo=UTC)  # a Thursday
+    identity = add_confirmed_reader(app, now, preferences=replace(WANTED, zone="UTC", **preferences))
+    with app.db.write() as session:
+        subscribers.pause(session, identity, until, now)
+    with app.db.write() as session:
+        if end:
+            assert end(session, until + late) == 1
+        else:
+            subscribers.resume(session, identity, until + late)
+    assert reader_of(app, identity).next_due_at == datetime.fromisoformat(f"{due}Z")
+
+
 def test_pause_without_an_end(app: Application, now: datetime) -> None:
     """Only the reader ends it."""
     identity = add_confirmed_reader(app, now)
