@@ -138,9 +138,10 @@ def anonymize(session: Session, subscriber: Subscriber, now: datetime) -> None:
 
 
 def anonymize_new_address(session: Session, subscriber_id: int, now: datetime) -> None:
-    """Anonymise the pending row with the new address when a subscriber's change of address ends without it.
+    """Anonymise the row with the new address when a subscriber's change of address ends without it.
 
     Keep the row if its owner signed up, too, or if another subscriber wants to change to the same address.
+    Anonymise it even if the email to the new address bounced.
     """
     change = session.get(AddressChange, subscriber_id)
     if change is None:
@@ -151,8 +152,8 @@ def anonymize_new_address(session: Session, subscriber_id: int, now: datetime) -
     other_change = exists().where(
         col(AddressChange.email) == change.email, col(AddressChange.subscriber_id) != subscriber_id
     )
-    row = select(Subscriber).where(Subscriber.email == change.email, Subscriber.state == State.PENDING)
-    row = row.where(col(Subscriber.confirmed_at).is_(None), ~signed_up, ~other_change).with_for_update()
+    row = select(Subscriber).where(Subscriber.email == change.email, col(Subscriber.confirmed_at).is_(None))
+    row = row.where(~signed_up, ~other_change).with_for_update()
     holder = session.exec(row.execution_options(populate_existing=True)).one_or_none()
     if holder is not None:
         anonymize(session, holder, now)

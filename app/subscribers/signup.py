@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from secrets import token_hex
 
-from sqlmodel import Session, col, exists, select
+from sqlmodel import Session, and_, col, exists, or_, select
 
 from app.delivery import suppression
 from app.errors import Conflict, InvalidInput
@@ -279,7 +279,7 @@ def allow_again(session: Session, delivery_id: int) -> None:
 
 def end_sign_up(session: Session, subscriber: Subscriber, now: datetime) -> None:
     """End a sign-up without a confirmation. Erase the personal data if no sign-up was ever confirmed."""
-    if subscriber.state is State.PENDING and subscriber.confirmed_at is None:
+    if subscriber.confirmed_at is None:
         anonymize(session, subscriber, now)
     else:
         form_submissions.close(session, subscriber.id or 0)
@@ -363,19 +363,27 @@ def activate(
 
 
 def expire_pending(session: Session, before: datetime, now: datetime) -> int:
-    """End the pending sign-ups from before `before` with no later confirmation email. Return their number."""
+    """End the unconfirmed sign-ups from before `before` with no later confirmation email. Return their count.
+
+    This includes addresses whose confirmation bounced, or whose owner complained or unsubscribed.
+    """
     mailed_since = exists().where(
         col(Delivery.subscriber_id) == Subscriber.id,
         col(Delivery.kind) == MailKind.CONFIRM,
         col(Delivery.created_at) >= before,
     )
-    expired = select(Subscriber.id).where(
-        Subscriber.state == State.PENDING, col(Subscriber.created_at) < before, ~mailed_since
+    unconfirmed = or_(
+        col(Subscriber.state) == State.PENDING,
+        and_(
+            col(Subscriber.state).in_((State.BOUNCING, State.UNSUBSCRIBED)),
+            col(Subscriber.confirmed_at).is_(None),
+        ),
     )
+    expired = select(Subscriber.id).where(unconfirmed, col(Subscriber.created_at) < before, ~mailed_since)
     ids = [identity for identity in session.exec(expired) if identity is not None]
     for identity in ids:
         subscriber = get_for_update(session, identity)
-        if subscriber.state is State.PENDING:
+        if subscriber.state not in (*_SUBSCRIBED, State.ERASED):
             end_sign_up(session, subscriber, now)
     return len(ids)
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from sqlmodel import col, select
 
-from app import subscribers
+from app import bounces, subscribers
 from app.application import Application
 from app.delivery import suppression
 from app.errors import Conflict, InvalidAddress
@@ -237,6 +237,21 @@ def test_new_address_is_forgotten_with_its_change(
         assert session.exec(select(Subscriber).where(Subscriber.email == NEW)).all() == []
         assert subscribers.get(session, pending).state is SubscriberState.ERASED
         assert subscribers.count_changes(session, now, now + timedelta(days=3))["erased"] <= 1
+
+
+@pytest.mark.parametrize("end", ENDINGS)
+def test_new_address_is_forgotten_after_a_bounce(
+    app: Application, alice: int, now: datetime, end: Callable[[Application, int, datetime], None]
+) -> None:
+    """The address may be mistyped, and belong to nobody or to somebody else."""
+    ask(app, alice, now)
+    confirm(app, alice, now)
+    with app.db.write() as session:
+        mail = session.exec(select(Delivery).where(Delivery.subscriber_id == find_id(app, NEW))).one()
+        bounces.record_hard(session, mail.id or 0, mail.subscriber_id, "550 5.1.1 unknown", now)
+    end(app, alice, now)
+    with app.db.read() as session:
+        assert session.exec(select(Subscriber).where(Subscriber.email == NEW)).all() == []
 
 
 @pytest.mark.parametrize("end", ENDINGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -379,6 +380,32 @@ def test_unconfirmed_sign_ups_expire(app: Application, now: datetime) -> None:
         assert subscribers.expire_pending(session, later - timedelta(days=14), later) == 1
         remaining = session.exec(select(Subscriber).where(Subscriber.state == SubscriberState.PENDING)).one()
     assert remaining.email == BOB
+
+
+def bounce_confirmation(session: Session, identity: int, now: datetime) -> None:
+    confirmation = session.exec(select(Delivery.id).where(Delivery.subscriber_id == identity)).one()
+    bounces.record_hard(session, confirmation or 0, identity, "550 5.1.1 unknown", now)
+
+
+@pytest.mark.parametrize("end", [bounce_confirmation, subscribers.unsubscribe])
+def test_an_unconfirmed_address_is_erased_after_it_bounced_or_unsubscribed(
+    app: Application, now: datetime, end: Callable[[Session, int, datetime], object]
+) -> None:
+    """Such rows were kept for ever. A confirmed subscriber stays, in the same state."""
+    later, confirmed = now + 30 * DAY, add_confirmed_reader(app, now)
+    with app.db.write() as session:
+        factories.sign_up(session, SignUp(BOB, WANTED), "", now)
+        bob = subscribers.find(session, BOB).id or 0
+        for identity in (bob, confirmed):
+            end(session, identity, now)
+    with app.db.write() as session:
+        assert subscribers.expire_pending(session, now, later) == 0
+        assert subscribers.expire_pending(session, now + timedelta(seconds=1), later) == 1
+    assert reader_of(app, bob).state is SubscriberState.ERASED
+    assert reader_of(app, bob).email != BOB
+    assert reader_of(app, confirmed).email == ALICE
+    with app.db.read() as session:
+        assert suppression.is_suppressed(session, BOB) == (end is bounce_confirmation)
 
 
 def test_operator_adds_a_subscriber(app: Application, now: datetime) -> None:
