@@ -39,6 +39,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
     old, unconfirmed, old_run = (now - timedelta(days=each) for each in days)
     with job_runs.record(app.db, "prune", now) as run:
         with app.db.write() as session:
+            subscribers.expire_changes(session, now)
             run.counts["unconfirmed"] += subscribers.expire_pending(session, unconfirmed, now)
             outdated = delete(JobRun).where(col(JobRun.started_at) < old_run)
             run.counts["runs"] += execute_and_count(session, outdated)
@@ -47,7 +48,6 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             run.counts["pictures"] += pictures.prune(session, listed_before)
             run.counts["webhook_messages"] += webhook_outbox.prune(session, old_run)
             run.counts["cards"] += ledger.prune_snapshots(session, old)
-            subscribers.expire_changes(session, now)
             run.counts["requests"] += subscribers.prune_form_submissions(
                 session, now, app.signer.lifetimes[Purpose.CONFIRM]
             )

@@ -365,7 +365,8 @@ def activate(
 def expire_pending(session: Session, before: datetime, now: datetime) -> int:
     """End the unconfirmed sign-ups from before `before` with no later confirmation email. Return their count.
 
-    This includes addresses whose confirmation bounced, or whose owner complained or unsubscribed.
+    This includes addresses whose confirmation bounced, or whose owner complained or unsubscribed. An address
+    to which a subscriber wants to change is kept until the change ends.
     """
     mailed_since = exists().where(
         col(Delivery.subscriber_id) == Subscriber.id,
@@ -379,7 +380,10 @@ def expire_pending(session: Session, before: datetime, now: datetime) -> int:
             col(Subscriber.confirmed_at).is_(None),
         ),
     )
-    expired = select(Subscriber.id).where(unconfirmed, col(Subscriber.created_at) < before, ~mailed_since)
+    has_change = exists().where(col(AddressChange.email) == Subscriber.email)
+    expired = select(Subscriber.id).where(
+        unconfirmed, col(Subscriber.created_at) < before, ~mailed_since, ~has_change
+    )
     ids = [identity for identity in session.exec(expired) if identity is not None]
     for identity in ids:
         subscriber = get_for_update(session, identity)

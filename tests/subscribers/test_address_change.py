@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from sqlmodel import col, select
 
-from app import bounces, subscribers
+from app import bounces, maintenance, subscribers
 from app.application import Application
 from app.delivery import suppression
 from app.errors import Conflict, InvalidAddress
@@ -21,7 +21,7 @@ from app.storage.models import (
     WebhookEvent,
     WebhookMessage,
 )
-from app.subscribers import Preferences
+from app.subscribers import Preferences, SignUp
 from app.types import Interest, MailKind
 from tests.support import factories
 
@@ -281,6 +281,27 @@ def test_another_change_to_the_new_address_remains(app: Application, alice: int,
     confirm(app, pending, now)
     with app.db.read() as session:
         assert subscribers.get(session, bob).email == NEW
+
+
+@pytest.mark.parametrize("signed_up", [True, False], ids=["an old sign-up", "a fresh address"])
+def test_pruning_keeps_the_address_of_an_open_change(
+    app: Application, alice: int, now: datetime, signed_up: bool
+) -> None:
+    """Its link works for two days, even if unconfirmed sign-ups are erased sooner. Then it is erased."""
+    if signed_up:
+        with app.db.write() as session:
+            form = SignUp(NEW, Preferences(interests=(Interest("x rays"),)))
+            factories.sign_up(session, form, "192.0.2.1", now - timedelta(days=40))
+    ask(app, alice, now)
+    confirm(app, alice, now)
+    pending = find_id(app, NEW)
+    with app.db.write() as session:
+        later = now + timedelta(hours=47)
+        assert subscribers.expire_pending(session, later - timedelta(days=1), later) == 0
+    maintenance.prune(app, now + timedelta(days=2))
+    with app.db.read() as session:
+        assert session.exec(select(AddressChange)).all() == []
+        assert subscribers.get(session, pending).state is SubscriberState.ERASED
 
 
 def test_invalid_requests(app: Application, alice: int, now: datetime) -> None:
