@@ -120,7 +120,11 @@ def _answer_sign_up(
 
 
 def _answer_link(session: Session, request: FormSubmission, now: datetime, confirmable: timedelta) -> _Answer:
-    """Send the link to the preferences or, if the sign-up is not confirmed yet, the confirmation."""
+    """Send the link to the preferences or, if the address is not confirmed yet, the email that confirms it.
+
+    That is the confirmation of the sign-up or, if there is none to confirm, of the latest change to this
+    address. Send nothing if the change has expired and nobody signed up.
+    """
     subscriber = _find(session, request.email)
     if subscriber is None:
         record_event(session, "link_refused", None, now)
@@ -129,14 +133,34 @@ def _answer_link(session: Session, request: FormSubmission, now: datetime, confi
         return _send_manage_link(session, request, subscriber, now)
     if reason := _refusal(session, request, now):
         return _refuse_link(session, subscriber, reason, now)
+    own_mail = select(Delivery.kind).where(Delivery.subscriber_id == subscriber.id)
+    kind, lifetime, change = MailKind.CONFIRM, confirmable, None
     open_request = form_submissions.find_open(session, subscriber.id or 0)
     if open_request is not None:
         request.preferences, request.liked = open_request.preferences, open_request.liked
-    delivery_id = enqueue_requested_mail(session, subscriber, MailKind.CONFIRM, now, lifetime=confirmable)
+    elif change := _approved_change(session, request.email, now):
+        kind, lifetime = MailKind.ADDRESS, LIFETIMES[Purpose.ADDRESS]
+    elif set(session.exec(own_mail)) == {MailKind.ADDRESS}:
+        return _refuse_link(session, subscriber, "the change to this address has expired", now)
+    delivery_id = enqueue_requested_mail(session, subscriber, kind, now, lifetime=lifetime)
     if delivery_id is None:
         return _refuse_link(session, subscriber, _MAILED_RECENTLY, now)
     record_event(session, "link_asked", subscriber, now, request.visitor)
-    return delivery_id, subscriber.id
+    if change is None:
+        return delivery_id, subscriber.id
+    change.delivery_id = delivery_id
+    session.add(change)
+    return delivery_id, None
+
+
+def _approved_change(session: Session, email: str, now: datetime) -> AddressChange | None:
+    """Return the latest open change to this address that the owner of the old address confirmed, or None."""
+    approved = select(AddressChange).where(
+        AddressChange.email == email,
+        col(AddressChange.approved_at).is_not(None),
+        col(AddressChange.requested_at) > now - LIFETIMES[Purpose.ADDRESS],
+    )
+    return session.exec(approved.order_by(col(AddressChange.requested_at).desc()).with_for_update()).first()
 
 
 def _answer_address(session: Session, request: FormSubmission, now: datetime) -> int | None:

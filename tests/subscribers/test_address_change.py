@@ -283,6 +283,70 @@ def test_another_change_to_the_new_address_remains(app: Application, alice: int,
         assert subscribers.get(session, bob).email == NEW
 
 
+def request_link(app: Application, now: datetime, email: str = NEW) -> Delivery | None:
+    """Request a link in the form at /manage, and return the email."""
+    with app.db.write() as session:
+        sent = subscribers.send_link(session, email, "192.0.2.1", now, factories.CONFIRMABLE)
+        return session.get(Delivery, sent) if sent else None
+
+
+def test_requested_link_confirms_the_change_again(app: Application, alice: int, now: datetime) -> None:
+    """It is not a sign-up: confirming one would create a second subscription, and block the change."""
+    ask(app, alice, now)
+    confirm(app, alice, now)
+    pending, later = find_id(app, NEW), now + timedelta(hours=2)
+    assert request_link(app, now + timedelta(minutes=59)) is None
+    again = request_link(app, later)
+    assert again is not None
+    assert (again.kind, again.subscriber_id) == (MailKind.ADDRESS, pending)
+    with app.db.read() as session:
+        assert subscribers.pending_choices(session, pending, again.id) is None
+        (last, *_) = subscribers.events(session, pending, 1)
+        assert last.kind == "link_asked"
+    confirm(app, pending, later)
+    with app.db.read() as session:
+        assert subscribers.get(session, alice).email == NEW
+        assert subscribers.get(session, pending).state is SubscriberState.ERASED
+
+
+def test_requested_links_of_a_change_are_limited(app: Application, alice: int, now: datetime) -> None:
+    """All emails that were requested to the new address count."""
+    ask(app, alice, now)
+    confirm(app, alice, now)
+    sent = [request_link(app, now + timedelta(hours=2 * number)) for number in range(1, 5)]
+    assert [mail is not None for mail in sent] == [True, True, False, False]
+
+
+def test_requested_link_confirms_a_sign_up_beside_a_change(
+    app: Application, alice: int, now: datetime
+) -> None:
+    """The latest email about the change still works."""
+    with app.db.write() as session:
+        form = SignUp(NEW, Preferences(interests=(Interest("x rays"),)))
+        factories.sign_up(session, form, "192.0.2.1", now)
+    ask(app, alice, now)
+    confirm(app, alice, now)
+    again = request_link(app, now + timedelta(hours=2))
+    assert again is not None
+    assert again.kind is MailKind.CONFIRM
+    confirm(app, find_id(app, NEW), now + timedelta(hours=2))
+    with app.db.read() as session:
+        assert subscribers.get(session, alice).email == NEW
+
+
+def test_no_link_is_sent_after_a_change_expired(app: Application, alice: int, now: datetime) -> None:
+    """Nobody signed up with the new address, so there is nothing to confirm, even before it is erased."""
+    ask(app, alice, now)
+    confirm(app, alice, now)
+    later = now + timedelta(days=2)
+    assert request_link(app, later) is None
+    with app.db.read() as session:
+        (last,) = subscribers.events(session, find_id(app, NEW), 1)
+    assert (last.kind, last.detail) == ("link_refused", "the change to this address has expired")
+    maintenance.prune(app, later)
+    assert request_link(app, later) is None
+
+
 @pytest.mark.parametrize("signed_up", [True, False], ids=["an old sign-up", "a fresh address"])
 def test_pruning_keeps_the_address_of_an_open_change(
     app: Application, alice: int, now: datetime, signed_up: bool
