@@ -36,8 +36,8 @@ def import_subscribers(
     The first line names the columns. Required: email, and interests (separated by “;”; write “\\;” for a
     semicolon within an interest). Optional: weights and quotas of the interests (separated by “;”), cadence,
     weekday, hour, zone, min_papers, max_papers, when_empty, max_trending, paper_updates (yes or no), muted
-    (separated by “;”), state, consent_at and consent_version. Subscribers whose state is neither active nor
-    paused are skipped. Exit code 1 if a row was skipped or the import was stopped; you can repeat the import.
+    (separated by “;”), state, paused_until, consent_at and consent_version. Only active and paused
+    subscribers are added. Exit code 1 if a row was skipped or the import stopped; you can repeat it.
     """
     console = output.err()
     with (

@@ -13,9 +13,8 @@ from app.delivery import suppression
 from app.errors import PaperboyError
 from app.storage.database import in_array, insert_many_or_ignore
 from app.storage.models import Event, Subscriber, SubscriberState
-from app.subscribers import declines, form_submissions, schedule, stored_interests
+from app.subscribers import declines, form_submissions, pausing, schedule, stored_interests
 from app.subscribers.csv_format import ImportedSubscriber
-from app.subscribers.pausing import pause
 from app.subscribers.repository import preference_columns
 from app.subscribers.signup import CONSENT_GIVEN_ELSEWHERE, add, registered_error, suppressed_error
 
@@ -34,7 +33,7 @@ def add_one(session: Session, new: ImportedSubscriber, now: datetime) -> None:
         subscriber.consent_version = new.consent_version or CONSENT_GIVEN_ELSEWHERE
         session.add(subscriber)
     if new.state is SubscriberState.PAUSED:
-        pause(session, subscriber_id, None, now)
+        pausing.pause(session, subscriber_id, new.paused_until, now)
 
 
 def add_many(session: Session, batch: Sequence[ImportedSubscriber], now: datetime) -> list[Outcome]:
@@ -99,7 +98,12 @@ def _insert(session: Session, batch: Sequence[ImportedSubscriber], now: datetime
     )
     events = [{"at": now, "kind": "added", "subscriber_id": number, "detail": ""} for number in inserted]
     events += [
-        {"at": now, "kind": "paused", "subscriber_id": number, "detail": ""}
+        {
+            "at": now,
+            "kind": "paused",
+            "subscriber_id": number,
+            "detail": pausing.event_detail(new.paused_until),
+        }
         for number, new in inserted.items()
         if new.state is SubscriberState.PAUSED
     ]
@@ -119,6 +123,7 @@ def _values(new: ImportedSubscriber, now: datetime) -> dict[str, Any]:
         **preference_columns(chosen),
         "next_due_at": due,
         "due_since": due or now,
+        "paused_until": new.paused_until,
         "consent_at": new.consent_at or now,
         "consent_version": (new.consent_at and new.consent_version) or CONSENT_GIVEN_ELSEWHERE,
         "created_at": now,

@@ -13,10 +13,12 @@ from datetime import UTC, datetime
 from enum import EnumType
 from itertools import chain, zip_longest
 from typing import Any, BinaryIO, TextIO
+from zoneinfo import ZoneInfo
 
 from app.errors import InvalidInput
 from app.storage.models import SubscriberState
 from app.subscribers.address import normalize_address
+from app.subscribers.pausing import LONGEST_PAUSE
 from app.subscribers.preferences import Preferences, check
 from app.text.in_words import count_of
 from app.types import Cadence, EmptyDigestPolicy, Interest
@@ -92,12 +94,13 @@ _PREFERENCES: dict[str, Callable[[str], Any]] = {
 }  # fmt: skip
 _OTHERS: dict[str, Callable[[str], Any]] = {
     "weights": _weights, "quotas": _quotas, "state": SubscriberState,
-    "consent_at": _moment, "consent_version": _printable,
+    "paused_until": _moment, "consent_at": _moment, "consent_version": _printable,
 }  # fmt: skip
 _EXPECTED = {
     "weights": "numbers, separated by “;”",
     "quotas": "whole numbers from 1, separated by “;”",
     "paper_updates": "yes or no",
+    "paused_until": "a time, such as 2026-11-27T00:00Z",
     "consent_at": "a time, such as 2026-11-20T08:00Z",
     "consent_version": "plain text, without control characters",
 }
@@ -115,6 +118,7 @@ class ImportedSubscriber:
     state: SubscriberState = SubscriberState.ACTIVE
     consent_at: datetime | None = None  # None: now
     consent_version: str = ""
+    paused_until: datetime | None = None  # in the subscriber's time zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +217,8 @@ def _check_columns(columns: Sequence[str], name: str) -> None:
 def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> ImportedSubscriber:
     """Return the subscriber in a row. `defaults` applies to empty cells.
 
-    Raise InvalidInput, whose message says what to change.
+    A subscriber whose pause has ended since the export is active. Raise InvalidInput, whose message says what
+    to change.
     """
     if EXTRA_CELLS in row:
         raise InvalidInput(
@@ -233,10 +238,19 @@ def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> I
     if not interests and chosen.when_empty is EmptyDigestPolicy.SKIP:
         raise InvalidInput("there are no interests: add one, or set when_empty to trending", "interests")
     preferences = check(chosen, before=chosen)  # an export may contain interests that are refused in forms
+    until = others.get("paused_until")
+    if until and state is not SubscriberState.PAUSED:
+        raise InvalidInput("paused_until needs the state paused", "paused_until")
+    if until and until > now + LONGEST_PAUSE:
+        raise InvalidInput("paused_until is more than a year away", "paused_until")
+    if until and until <= now:
+        state, until = SubscriberState.ACTIVE, None
+    paused_until = until.astimezone(ZoneInfo(preferences.zone)) if until else None
     consent_at = others.get("consent_at")
     if consent_at and consent_at > now:
         raise InvalidInput("consent_at is in the future", "consent_at")
-    return ImportedSubscriber(email, preferences, state, consent_at, others.get("consent_version", "")[:100])
+    consent_version = others.get("consent_version", "")[:100]
+    return ImportedSubscriber(email, preferences, state, consent_at, consent_version, paused_until)
 
 
 def _interests(

@@ -34,9 +34,14 @@ def pause(session: Session, subscriber_id: int, until: datetime | None, now: dat
         raise Conflict("Only an active subscription can be paused.")
     subscriber.state, subscriber.paused_until = State.PAUSED, until
     reschedule(session, subscriber, now)
-    record_event(session, "paused", subscriber, now, f"until {until:%Y-%m-%d}" if until else "")
+    record_event(session, "paused", subscriber, now, event_detail(until))
     session.add(subscriber)
     return subscriber
+
+
+def event_detail(until: datetime | None) -> str:
+    """Return the detail of the event "paused": the day on which the pause ends, if any."""
+    return f"until {until:%Y-%m-%d}" if until else ""
 
 
 def pause_date_range(zone: tzinfo | None, now: datetime) -> tuple[date, date]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,6 +25,7 @@ from app.storage.models import (
     FormSubmission,
     InterestQuery,
     Subscriber,
+    SubscriberState,
 )
 from app.subscribers import Preferences, SignUp, bulk, csv_format, csv_transfer
 from app.types import Interest
@@ -345,3 +348,58 @@ def test_export_of_an_interest_that_forms_refuse_is_imported(app: Application) -
     with app.db.read() as session:
         alice = subscribers.find(session, "alice@example.org")
         assert subscribers.preferences_of(session, alice).interests == (Interest(old),)
+
+
+@pytest.mark.parametrize("is_pending", [False, True], ids=["new", "pending"])
+@pytest.mark.parametrize(
+    ("days", "state", "until"),
+    [
+        (0, SubscriberState.PAUSED, datetime(2026, 11, 26, 15, tzinfo=UTC)),
+        (7, SubscriberState.ACTIVE, None),
+    ],
+    ids=["paused", "ended since"],
+)
+def test_end_of_a_pause_is_imported(
+    new_database_url: Callable[[], str],
+    is_pending: bool,
+    days: int,
+    state: SubscriberState,
+    until: datetime | None,
+) -> None:
+    """Digests resume on the day that the reader chose. If it has passed, the subscriber is active."""
+    db, now = Database(new_database_url()), NOW + timedelta(days=days)
+    with db.write() as session:
+        alice = subscribers.add(session, "alice@example.org", replace(ROBOTS, zone="Asia/Tokyo"), NOW)
+        subscribers.pause(session, alice, datetime(2026, 11, 27, tzinfo=ZoneInfo("Asia/Tokyo")), NOW)
+    exported = io.StringIO()
+    subscribers.write_csv(subscribers.exported(db), exported)
+    db.dispose()
+    db = Database(new_database_url())
+    if is_pending:
+        with db.write() as session:
+            factories.sign_up(session, SignUp("alice@example.org", ROBOTS), "", NOW)
+    file = io.BytesIO(exported.getvalue().encode())
+    assert csv_transfer.import_file(db, file, Preferences(), now).added == 1
+    with db.read() as session:
+        row = subscribers.find(session, "alice@example.org")
+        assert (row.state, row.paused_until, row.next_due_at is None) == (state, until, until is not None)
+        pauses = session.exec(select(Event.detail).where(Event.kind == "paused")).all()
+        assert pauses == (["until 2026-11-27"] if until else [])
+    db.dispose()
+
+
+@pytest.mark.parametrize(
+    ("state", "until", "reason"),
+    [
+        ("paused", "tomorrow", "paused_until must be a time, such as 2026-11-27T00:00Z, not “tomorrow”"),
+        ("paused", "2027-11-27", "paused_until is more than a year away"),
+        ("active", "2026-11-27", "paused_until needs the state paused"),
+        ("", "2026-11-27", "paused_until needs the state paused"),
+    ],
+)
+def test_invalid_ends_of_a_pause_are_explained(app: Application, state: str, until: str, reason: str) -> None:
+    file = csv_file(
+        f"alice@example.org,robotics,{state},{until}", header="email,interests,state,paused_until"
+    )
+    (rejection,) = csv_transfer.import_file(app.db, file, DEFAULTS, NOW).rejections
+    assert rejection.reason == reason

@@ -40,6 +40,7 @@ class ImportedRow(BaseModel):
 
     email: str = Field(examples=["alice@example.org"])
     state: SubscriberState
+    paused_until: datetime | None
     cadence: Cadence
     weekday: int
     hour: int
@@ -163,6 +164,7 @@ def preview_import(app: Application, file: BinaryIO, now: datetime, limits: Capa
         ImportedRow(
             email=new.email,
             state=new.state,
+            paused_until=new.paused_until,
             **preferences_out(new.preferences),
             consent_at=new.consent_at,
             consent_version=new.consent_version,
@@ -190,6 +192,7 @@ def preferences_out(preferences: subscribers.Preferences) -> dict[str, Any]:
     names = set(ImportedRow.model_fields) - {
         "email",
         "state",
+        "paused_until",
         "interests",
         "muted",
         "consent_at",

@@ -88,6 +88,15 @@ def test_file_is_imported_after_a_preview(app: Application, sign_in: Callable[..
     assert "carol@example.org" in following
 
 
+def test_preview_says_when_a_pause_ends(sign_in: Callable[..., Desk]) -> None:
+    """The day is that of the subscriber's time zone."""
+    day = (clock.utcnow() + timedelta(days=10)).date()
+    row = f"alice@example.org,robotics,America/Los_Angeles,paused,{day}T12:00Z"
+    desk = sign_in()
+    uploaded = upload(desk, f"email,interests,zone,state,paused_until\n{row}\n".encode())
+    assert f"paused until {day}</td>" in desk.get(uploaded.headers["location"]).text
+
+
 def test_hold_after_the_first_digest(
     app: Application, sign_in: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
