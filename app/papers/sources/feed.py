@@ -28,6 +28,7 @@ SMALL = 4_000  # characters: larger feeds are parsed in a child process (30,000 
 _TAG = re.compile(
     r"</?[a-z][\w:.-]{0,100}(?:\s[^<>=]{0,200}=[^<>]{0,2000}|\s{0,9}/?)>|<[!?][^<>]{0,2000}>", re.IGNORECASE
 )
+_DECLARATION = re.compile(r"\A\s*<\?xml\s[^<>]*>")
 _FEED_END = re.compile(r"</(?:\w+:)?(?:feed|rss|rdf)\s*>\s*(?:<!--.*-->\s*)?$", re.IGNORECASE | re.DOTALL)
 _LAST_ENTRY = re.compile(r".*</(?:\w+:)?(?:entry|item)\s*>", re.IGNORECASE | re.DOTALL)
 _ENTRY = re.compile(r"<(?:\w+:)?(?:entry|item)\b", re.IGNORECASE)
@@ -96,7 +97,8 @@ def _entries(text: str) -> list[Any]:
 
 def _parse_entries(text: str) -> list[Any]:
     # feedparser's sanitizing is slow on hostile markup, and `_plain_text` removes all markup anyway.
-    parsed = feedparser.parse(text.encode(), sanitize_html=False, resolve_relative_uris=False)
+    data = _DECLARATION.sub("", text, count=1).encode()  # it may name another encoding
+    parsed = feedparser.parse(data, sanitize_html=False, resolve_relative_uris=False)
     return list(parsed.entries)
 
 

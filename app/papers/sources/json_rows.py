@@ -7,6 +7,7 @@ rejection.
 from __future__ import annotations
 
 import ast
+import codecs
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -30,13 +31,38 @@ _CONTAINERS = ("data", "papers", "results", "items", "rows")
 _DECODER = json.JSONDecoder()
 _KEY = re.compile(r'\s*[{,]\s*"([^"\\]*)"\s*:\s*')  # with what precedes it in an object
 _BETWEEN = re.compile(r"[\s,]*")
+# Only the usual families: Python also has encodings that are no character sets, such as "unicode_escape".
+_XML_ENCODING = re.compile(
+    rb"\s*<\?xml\s[^<>]{0,100}?\bencoding\s*=\s*[\"']"
+    rb"((?:big5|cp|euc|gb|iso|koi8|latin|mac|shift|us-ascii|windows)[\w.-]{0,30})[\"']",
+    re.IGNORECASE,
+)
 
 Row = tuple[int, Any]  # number, counted from 1, and value
 
 
 def text_of(data: bytes | str) -> str:
-    """Return a response as text. Bytes that are not valid UTF-8 become replacement characters."""
-    return data.removeprefix("\ufeff") if isinstance(data, str) else data.decode("utf-8-sig", "replace")
+    """Return a response as text, without a byte order mark.
+
+    Bytes in UTF-16 must begin with this mark. Other bytes are decoded as UTF-8 or, if they are not valid
+    UTF-8, as their XML declaration says. Invalid bytes become replacement characters.
+    """
+    if isinstance(data, str):
+        return data.removeprefix("\ufeff")
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace")
+    with suppress(UnicodeDecodeError):
+        return data.decode("utf-8-sig")
+    return data.decode(_declared_encoding(data), "replace")
+
+
+def _declared_encoding(data: bytes) -> str:
+    """Return the encoding in an XML declaration. Latin 1 is read as Windows-1252, as browsers do."""
+    if declared := _XML_ENCODING.match(data):
+        with suppress(LookupError):
+            name = codecs.lookup(declared[1].decode()).name
+            return "cp1252" if name == "iso8859-1" else name
+    return "utf-8-sig"
 
 
 def refuse_markup(text: str, expected: str) -> None:

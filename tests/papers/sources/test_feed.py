@@ -22,6 +22,32 @@ def test_ids_in_links() -> None:
     assert [(r.reason, r.row) for r in parsed.rejections] == [("the entry has no title", 3)]
 
 
+@pytest.mark.parametrize(
+    ("declared", "actual"),
+    [
+        ("UTF-8", "utf-8"),
+        ("utf-8", "utf-8-sig"),
+        ("ISO-8859-1", "cp1252"),
+        ("windows-1252", "cp1252"),
+        ("ISO-8859-1", "utf-8"),  # wrong
+        ("UTF-16", "utf-16"),
+        ("unicode_escape", "utf-8"),
+    ],
+)
+def test_encodings(declared: str, actual: str) -> None:
+    """Valid UTF-8 is read as such. Other bytes are decoded as their mark or the declaration says."""
+    title = "Schrödinger’s owl"
+    entry = f"<item><title>{title}</title><link>https://a.test/1</link></item>"
+    answer = f'<?xml version="1.0" encoding="{declared}"?><rss version="2.0"><channel>{entry}</channel></rss>'
+    [record] = feed.parse(answer.encode(actual), DAY).records
+    assert record.title == title
+
+
+def test_invalid_bytes_are_replaced() -> None:
+    answer = responses.RSS.encode().replace(b"Owls.", b"Owls\xff.")
+    assert feed.parse(answer, DAY).records[1].abstract == "Owls\N{REPLACEMENT CHARACTER}."
+
+
 def test_markup_and_dates() -> None:
     """22:30 in New York is the next day in UTC."""
     first, second = feed.parse(responses.RSS, DAY).records
