@@ -12,6 +12,7 @@ from sqlmodel import Session, col, select
 
 from app import subscribers
 from app.delivery import ledger
+from app.papers import previous_archive
 from app.settings import UncertainPolicy
 from app.storage import webhook_endpoints
 from app.storage.database import Database, insert_or_ignore
@@ -57,8 +58,9 @@ def settle(
     """Record the emails that may have been sent since the backup as uncertain, and do not send them again.
 
     All webhooks are disabled. `previous` is the database that the restored one replaces, if it can still be
-    read. The states of its emails since the backup are copied, so that fewer emails are uncertain and no
-    paper is sent twice. Its unsubscriptions and key revocations since the backup are repeated.
+    read. Its papers and the states of its emails since the backup are copied, so that fewer emails are
+    uncertain and no paper is sent twice. Its unsubscriptions and key revocations since the backup are
+    repeated.
     """
     report = RestoreReport()
     ledger.recover(db, journals, now, UncertainPolicy.HOLD, on_failed)
@@ -66,8 +68,10 @@ def settle(
         disabled = webhook_endpoints.disable_all(session, WEBHOOKS_DISABLED, now)
         report.webhooks = [webhook_endpoints.label(row) for row in disabled]
         if previous:
-            report.recovered = ledger.copy_since(session, previous, backup_at)
-            _repeat_departures(session, previous, now)
+            with previous.read() as source:
+                previous_archive.copy_since(session, source)
+                report.recovered = ledger.copy_since(session, source, backup_at)
+                _repeat_departures(session, source, now)
         ledger.skip_ids(session)  # must run before any row is added
         report.waiting = ledger.hold_waiting(session, now)
         report.due_since = _hold_due(session, now)
@@ -76,13 +80,9 @@ def settle(
     return report
 
 
-def _repeat_departures(session: Session, previous: Database, now: datetime) -> None:
-    """Repeat unsubscriptions, erasures, bounces, suppressions and key revocations from `previous`."""
-    with previous.read() as source:
-        ended = source.exec(select(Subscriber).where(col(Subscriber.state).in_(_ENDED))).all()
-        suppressions = source.exec(select(Suppression)).all()
-        revoked = source.exec(select(ApiKey).where(col(ApiKey.revoked_at).is_not(None))).all()
-    for before in ended:
+def _repeat_departures(session: Session, previous: Session, now: datetime) -> None:
+    """Repeat unsubscriptions, erasures, bounces and suppressions from `previous`, and the ends of keys."""
+    for before in previous.exec(select(Subscriber).where(col(Subscriber.state).in_(_ENDED))).all():
         subscriber = session.get(Subscriber, before.id)
         if subscriber is None or subscriber.state is before.state:
             continue
@@ -97,14 +97,15 @@ def _repeat_departures(session: Session, previous: Database, now: datetime) -> N
                 None,
             )
             session.add(subscriber)
-    for entry in suppressions:
+    for entry in previous.exec(select(Suppression)).all():
         values = entry.model_dump(exclude={"id"})
         insert_or_ignore(session, Suppression, ["address_hash"], **values)
-    for key in revoked:
+    for key in previous.exec(select(ApiKey)).all():
         own = session.exec(select(ApiKey).where(ApiKey.key_hash == key.key_hash)).first()
         if own:
-            own.revoked_at = key.revoked_at
-            session.add(own)
+            own.revoked_at = own.revoked_at or key.revoked_at
+            ends = [at for at in (own.expires_at, key.expires_at) if at]
+            own.expires_at = min(ends, default=None)  # a key that was rotated expires earlier
 
 
 def _hold_due(session: Session, now: datetime) -> Counter[str]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from sqlmodel import col, delete
+from sqlmodel import col, delete, select
 
 from app import bounces
 from app.application import Application
@@ -17,9 +17,9 @@ from app.settings import Settings
 from app.storage import backup_file, job_runs, schema
 from app.storage.backup_file import Manifest
 from app.storage.database import Database
-from app.storage.models import JobRun
+from app.storage.models import JobRun, SendingPause
 
-RESTORING = "a restore is running, or was interrupted: in that case, empty the database and restore again"
+RESTORING = "a restore of the backup of {} is running, or was interrupted: in that case, repeat it"
 
 
 def back_up(app: Application, target: Path, now: datetime) -> Manifest:
@@ -45,30 +45,31 @@ def restore(
 ) -> after_restore.RestoreReport:
     """Load a backup into an empty database, with all sending paused, and migrate it.
 
-    `previous` is the database that the restored one replaces (see `after_restore.settle`). Raise Conflict if
-    the database is not empty or the journal folder contains journals, InvalidInput if `previous` does not
-    match this release.
-
-    After an interrupted restore, the database is empty or paused with the reason RESTORING: empty it and
-    restore again.
+    `previous` is the database that the restored one replaces (see `after_restore.settle`). An interrupted
+    restore can be repeated: until it has settled the loaded rows, which it does in one transaction, the
+    database is empty or paused with the reason RESTORING. Raise Conflict if the database has other rows, if
+    the journal folder contains other journals, or if jobs have run since the interruption. Raise InvalidInput
+    if `previous` does not match this release.
     """
-    if not backup_file.is_empty(db):
-        raise Conflict(
-            "the database in PAPERBOY_DATABASE_URL is not empty: move it away or set the URL of a new one, "
-            "then name the old database with --previous"
-        )
     if previous and (fault := schema.revision_fault(previous) or schema.table_fault(previous)):
         raise InvalidInput(
             f"the previous database cannot be used ({fault.message}): {fault.fix_previous}, "
             "or restore without --previous"
         )
-    journals = Path(settings.journal_dir)
-    if journals.exists() and any(journals.glob("*.journal")):
-        raise Conflict(f"{journals} contains journals of another database: move them away first")
+    journals, pause_reason = Path(settings.journal_dir), RESTORING.format(manifest.created_at.isoformat())
+    is_loaded = was_interrupted(db, journals, manifest, pause_reason)
     time = Timeline(now, db.skew)
-    backup_file.load(settings.database_url, source, manifest, RESTORING, now)
+    if not is_loaded:
+        backup_file.load(settings.database_url, source, manifest, pause_reason, now)
     schema.migrate(settings.database_url)
-    with db.write() as session:  # delete the run that made the backup: it had not ended
+    with db.write() as session:
+        loaded = select(SendingPause.since).where(SendingPause.reason == pause_reason).scalar_subquery()
+        later = select(JobRun.id).where(JobRun.job != "restore", col(JobRun.started_at) > loaded)
+        if session.exec(later).first():  # it may have given ids to new papers that `previous` gave to others
+            raise Conflict(
+                "the service has run since the restore was interrupted: empty the database and retry"
+            )
+        # Delete the run that made the backup, because it had not ended.
         session.execute(delete(JobRun).where(col(JobRun.job) == "backup", col(JobRun.ended_at).is_(None)))
     # The run is recorded only now, because its table did not exist before.
     with job_runs.record(db, "restore", time(), job_runs.begin(db, "restore", now)) as run:
@@ -79,3 +80,20 @@ def restore(
         run.add({"rows": manifest.rows, "recovered": report.recovered, "waiting": report.waiting})
         run.add({"due_since": report.due_since.total()})
     return report
+
+
+def was_interrupted(db: Database, journals: Path, manifest: Manifest, pause_reason: str) -> bool:
+    """Return whether an interrupted restore has loaded this backup. If not, the database is empty.
+
+    Raise Conflict if the database has other rows, or the journal folder contains other journals.
+    """
+    is_empty = backup_file.is_empty(db)
+    if not is_empty and backup_file.pause_reason(db) != pause_reason:
+        raise Conflict(
+            "the database in PAPERBOY_DATABASE_URL is not empty: move it away or set the URL of a new one, "
+            "then name the old database with --previous"
+        )
+    restored = set() if is_empty else {Path(name).name for name in manifest.journals}
+    if {path.name for path in journals.glob("*.journal")} - restored:
+        raise Conflict(f"{journals} contains journals of another database: move them away first")
+    return not is_empty

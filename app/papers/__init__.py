@@ -23,6 +23,7 @@ withdrawals           withdraw papers, and reinstate them
 pinning               put a paper first in digests for a number of days
 merging               merge two rows, undo a merge
 splitting             split a paper that is really two papers
+previous_archive      after a restore, copy what has changed in the archive since the backup
 vote_history          the votes for a paper over time, as counted by one source
 canonical_rows        find the current row of a paper, given a merged row, an arXiv id, a DOI or a URL
 paper_views           papers as the other packages see them, with votes, listings and summaries

@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from sqlalchemy import MetaData, Table, bindparam, delete, func, insert, select, text, update
+from sqlalchemy import MetaData, Table, bindparam, delete, func, insert, inspect, select, text, update
 from sqlalchemy import types as column_types
 from sqlalchemy.engine import Connection
 
@@ -165,6 +165,16 @@ def is_empty(db: Database) -> bool:
             connection.execute(select(func.count()).select_from(table)).scalar_one()
             for table in _tables(connection)
         )
+
+
+def pause_reason(db: Database) -> str | None:
+    """Return why all sending is paused, or None. The database may be at an older revision."""
+    pauses = text("SELECT reason FROM sending_pause WHERE edition = :edition")
+    with db.engine.connect() as connection:
+        if not inspect(connection).has_table("sending_pause"):
+            return None
+        reason: str | None = connection.scalar(pauses, {"edition": EVERYTHING})
+        return reason
 
 
 def differing_tables(db: Database, source: Path, manifest: Manifest) -> list[str]:

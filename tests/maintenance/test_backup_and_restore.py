@@ -6,14 +6,15 @@ import os
 import shutil
 import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from app import main, maintenance, pipeline, subscribers, webhooks
 from app.application import Application
@@ -23,21 +24,27 @@ from app.delivery.send_result import SendOutcome, SendResult
 from app.digests import reconciliation
 from app.errors import Conflict, InvalidInput
 from app.maintenance.after_restore import RestoreReport
-from app.storage import backup_file, webhook_endpoints, webhook_outbox
+from app.papers import ingest, merging, splitting
+from app.storage import api_keys, backup_file, job_runs, schema, webhook_endpoints, webhook_outbox
 from app.storage.database import Database
 from app.storage.models import (
     Delivery,
     DeliveryState,
+    DigestContent,
+    Listing,
+    Merge,
     Paper,
+    Source,
     Subscriber,
     SubscriberState,
+    VoteCount,
     WebhookEndpoint,
     WebhookEvent,
     WebhookMessage,
     WorkerRow,
 )
 from app.subscribers import Preferences, SignUp
-from app.types import Interest, MailKind
+from app.types import Interest, MailKind, PaperRecord, ParseResult, SourceKind
 from tests.maintenance.conftest import DAY, READERS, add_papers, move, pop_run, received
 from tests.storage.test_releases import RELEASES, read_rows
 from tests.support import factories
@@ -52,8 +59,10 @@ def restore(
     settings = service.settings.model_copy(update={"database_url": url, "journal_dir": str(folder)})
     db = Database(url)
     manifest = backup_file.read_manifest(file)
-    report = maintenance.restore(db, settings, file, manifest, now, previous)
-    db.dispose()
+    try:
+        report = maintenance.restore(db, settings, file, manifest, now, previous)
+    finally:
+        db.dispose()
     return main.build(settings), report
 
 
@@ -205,6 +214,200 @@ def test_erasures_since_the_backup_are_repeated(
         assert subscribers.get(session, unconfirmed).state is SubscriberState.ERASED
         erased = subscribers.count_changes(session, now + DAY, now + 2 * DAY)["erased"]
         assert erased == 2, "a declined sign-up is none"
+
+
+Step = Callable[[Session, datetime], object]
+
+
+def store(kind: SourceKind, **fields: Any) -> Step:
+    """Return a step that stores a record of the same paper from the source of a kind."""
+    record = PaperRecord("Pigeons That Plan in Cities", authors=("Mei Tanaka",), upvotes=1, **fields)
+
+    def step(session: Session, now: datetime) -> None:
+        source = session.exec(select(Source).where(Source.name == kind)).one()
+        ingest.store(session, source, ParseResult(1, (replace(record, listed_on=now.date()),)), now)
+
+    return step
+
+
+def root_of(session: Session) -> Paper:
+    """Return the newest paper that was not merged into another."""
+    roots = select(Paper).where(col(Paper.merged_into_id).is_(None))
+    return session.exec(roots.order_by(col(Paper.id).desc())).all()[0]
+
+
+def split_source(session: Session, now: datetime) -> None:
+    source = session.exec(select(Source).where(Source.name == SourceKind.JSONL)).one()
+    splitting.split_source(session, root_of(session), source.id or 0, now)
+
+
+def split_doi(session: Session, now: datetime) -> None:
+    splitting.split_doi(session, root_of(session), now)
+
+
+def undo_first_merge(session: Session, now: datetime) -> None:
+    merging.undo_merge(session, 1, now)
+
+
+def merge_both(session: Session, now: datetime) -> None:
+    roots = select(Paper).where(col(Paper.merged_into_id).is_(None), Paper.title == root_of(session).title)
+    first, second = session.exec(roots).all()
+    merging.merge_by_hand(session, first, second, now)
+
+
+MERGED = (store(SourceKind.FEED), store(SourceKind.ARXIV, arxiv_id="2611.00001", abstract="We teach birds."))
+CHAIN = (MERGED[0], store(SourceKind.JSONL, doi="10.1234/birds"), MERGED[1])
+HISTORIES = {
+    "merged": MERGED,
+    "chain": CHAIN,
+    "undone": (*CHAIN, undo_first_merge),
+    "merged again": (*CHAIN, undo_first_merge, merge_both),
+    "split by DOI": (store(SourceKind.ARXIV, arxiv_id="2611.00001", doi="10.1234/birds"), split_doi),
+    "split by source": (store(SourceKind.FEED), store(SourceKind.JSONL), split_source),
+}
+
+
+@pytest.mark.parametrize(
+    ("steps", "before_backup"),
+    [
+        pytest.param(HISTORIES[name], n, id=f"{name}-{n}")
+        for name in HISTORIES
+        for n in range(len(HISTORIES[name]))
+    ],
+)
+def test_merges_and_splits_since_the_backup_are_repeated(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, steps: Sequence[Step],
+    before_backup: int, restored_services: list[Application],
+) -> None:  # fmt: skip
+    """They could refer to rows that the backup lacks, so the restore failed or merges could not be undone."""
+    with service.db.write() as session:
+        for kind in (SourceKind.FEED, SourceKind.ARXIV, SourceKind.JSONL):
+            session.add(Source(name=kind, kind=kind, created_at=now))
+    for number, step in enumerate(steps):
+        if number == before_backup:
+            maintenance.back_up(service, tmp_path / "backup.zip", now)
+        with service.db.write() as session:
+            step(session, now + timedelta(minutes=number))
+    restored, _ = restore(service, tmp_path / "backup.zip", empty_url, now + DAY, service.db)
+    restored_services.append(restored)
+    assert archive_rows(restored) == archive_rows(service)
+    with restored.db.write() as session:  # new rows get new ids
+        root = root_of(session)
+        new = factories.add_paper(session, session.get_one(Source, 1), "A new paper", now.date(), now)
+        merging.merge_by_hand(session, root, session.get_one(Paper, new), now + DAY)
+
+
+def archive_rows(app: Application) -> dict[str, list[str]]:
+    """Return the papers, merges, listings and votes, without the ids that nothing refers to."""
+    with app.db.read() as session:
+        rows = {
+            table.__name__: [
+                str(row.model_dump(exclude=set() if table is Paper else {"id"}))
+                for row in session.exec(select(table).order_by(col(table.id)))
+            ]
+            for table in (Paper, Merge, Listing, VoteCount)
+        }
+    return {name: sorted(texts) for name, texts in rows.items()}
+
+
+def test_digest_composed_again_since_the_backup(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, mail_server: MailServer,
+    restored_services: list[Application],
+) -> None:  # fmt: skip
+    """The planned digest in the backup was withdrawn, because the subscriber changed their interests."""
+    ahead = now.replace(hour=9, minute=52)
+    pipeline.plan(service, ahead)
+    maintenance.back_up(service, tmp_path / "backup.zip", ahead)
+    with service.db.write() as session:
+        subscriber = subscribers.find(session, "r0@example.org")
+        interests = (Interest("language agents with memory"),)
+        preferences = replace(subscribers.preferences_of(session, subscriber), interests=interests)
+        subscribers.change(session, subscriber.id or 0, preferences, ahead)
+    pipeline.plan_and_send(service, now.replace(hour=10, minute=1))
+    digests = select(Delivery.id, Delivery.state).where(Delivery.subscriber_id == subscriber.id)
+    with service.db.read() as session:
+        sent = session.exec(digests).all()
+    assert [state for _, state in sent] == [DeliveryState.SENT]
+    restored, _ = restore(service, tmp_path / "backup.zip", empty_url, now + timedelta(hours=2), service.db)
+    restored_services.append(restored)
+    with restored.db.read() as session:
+        assert session.exec(digests).all() == sent
+        assert session.get_one(DigestContent, sent[0][0]).digest
+
+
+def test_key_rotated_since_the_backup(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, restored_services: list[Application]
+) -> None:
+    """The old key, which may have leaked, stays invalid."""
+    with service.db.write() as session:
+        row, key = api_keys.create(session, "relay", [api_keys.Scope.WRITE], now)
+        _, other = api_keys.create(session, "other", [api_keys.Scope.WRITE], now)
+    maintenance.back_up(service, tmp_path / "backup.zip", now)
+    with service.db.write() as session:
+        api_keys.rotate(session, row.id or 0, now, timedelta())
+    restored, _ = restore(service, tmp_path / "backup.zip", empty_url, now + DAY, service.db)
+    restored_services.append(restored)
+    with restored.db.read() as session:
+        assert api_keys.authenticate(session, key, now + DAY) is None
+        assert api_keys.authenticate(session, other, now + DAY)
+
+
+@pytest.mark.parametrize("interrupted", ["migrate", "restore_journals", "disable_all", "skip_ids"])
+def test_interrupted_restore_can_be_repeated(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, interrupted: str,
+    monkeypatch: pytest.MonkeyPatch, restored_services: list[Application],
+) -> None:  # fmt: skip
+    """The second run continues with the rows that the first one loaded. Another backup is refused."""
+    file, other = tmp_path / "backup.zip", tmp_path / "other.zip"
+    with service.db.write() as session:
+        gone = subscribers.find(session, "r7@example.org").id or 0
+    maintenance.back_up(service, file, now)
+    maintenance.back_up(service, other, now + timedelta(hours=1))
+    with service.db.write() as session:
+        subscribers.unsubscribe(session, gone, now + timedelta(hours=1))
+    modules = {"migrate": schema, "restore_journals": backup_file, "disable_all": webhook_endpoints}
+    with monkeypatch.context() as patch:
+        module = modules.get(interrupted, ledger)
+        original = getattr(module, interrupted)
+
+        def interrupt(*arguments: object) -> None:
+            if interrupted == "migrate" and len(arguments) == 2:  # before the rows are loaded
+                original(*arguments)
+                return
+            raise KeyboardInterrupt
+
+        patch.setattr(module, interrupted, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            restore(service, file, empty_url, now + DAY, service.db)
+    with pytest.raises(Conflict, match="is not empty"):
+        restore(service, other, empty_url, now + DAY, service.db)
+    restored, _ = restore(service, file, empty_url, now + DAY, service.db)
+    restored_services.append(restored)
+    with restored.db.read() as session:
+        assert subscribers.get(session, gone).state == "unsubscribed"
+    with pytest.raises(Conflict, match="is not empty"):
+        restore(service, file, empty_url, now + DAY, service.db)
+
+
+def test_interrupted_restore_is_not_repeated_after_other_jobs(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may have added papers with the ids of other papers in the previous database."""
+    file = tmp_path / "backup.zip"
+    maintenance.back_up(service, file, now)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "skip_ids", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            restore(service, file, empty_url, now + DAY, service.db)
+    db = Database(empty_url)
+    job_runs.begin(db, "refresh", now + DAY + timedelta(minutes=1))
+    db.dispose()
+    with pytest.raises(Conflict, match="the service has run"):
+        restore(service, file, empty_url, now + DAY, service.db)
 
 
 def test_mails_in_flight_at_the_backup(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import cast
 
-from sqlalchemy import Table, func, insert, inspect, or_, select, text, update
+from sqlalchemy import Table, delete, func, insert, inspect, or_, select, text, update
 from sqlmodel import Session
 
 from app.delivery.ledger.claims import LEASED_STATES, WAITING_STATES
-from app.storage.database import Database, execute_and_count, in_array
+from app.storage.database import execute_and_count, in_array, insert_many
 from app.storage.models import Delivery, DigestContent, Paper, PaperSnapshot, Subscriber
 from app.storage.models import DeliveryState as State
 
@@ -58,42 +57,39 @@ def skip_ids(session: Session) -> None:
             session.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :newest)"), values)
 
 
-def copy_since(session: Session, previous: Database, backup_at: datetime) -> int:
+def copy_since(session: Session, previous: Session, backup_at: datetime) -> int:
     """Copy emails from the previous database: those in flight, and those that became final since the backup.
 
     The latter include emails that were waiting in the backup and were then suppressed, skipped or given up.
-    Papers are copied as well, so that the ids in digests still refer to the same papers. Return the number of
-    copied emails that may have been sent.
+    The papers that they contain must have been copied. Return the number of copied emails that may have been
+    sent.
     """
     copied = 0
-    with previous.read() as source:
-        for table in (_PAPERS, _SNAPSHOTS):
-            newest = session.scalar(select(func.max(table.c.id))) or 0
-            rows = source.execute(select(table).where(table.c.id > newest).order_by(table.c.id))
-            _insert(session, table, rows.mappings().all())
-        ids = set(session.scalars(select(_SUBSCRIBERS.c.id)))
-        waiting = session.scalars(select(_DELIVERIES.c.id).where(_DELIVERIES.c.state.in_(WAITING_STATES)))
-        since = or_(
-            _DELIVERIES.c.created_at >= backup_at,
-            _DELIVERIES.c.sent_at >= backup_at,
-            in_array(source, _DELIVERIES.c.id, waiting),
-        )
-        has_ended = _DELIVERIES.c.state.in_(FINAL_STATES) & since
-        is_leased = _DELIVERIES.c.state.in_(LEASED_STATES)
-        rows = source.execute(select(_DELIVERIES).where(or_(has_ended, is_leased)))
-        for row in rows.mappings().all():
-            if row["subscriber_id"] not in ids:
-                continue  # the subscriber signed up after the backup
-            values = dict(row)
-            own = update(_DELIVERIES).where(_DELIVERIES.c.id == row["id"])
-            if not execute_and_count(session, own.values(values)):
-                session.execute(insert(_DELIVERIES), [values])
-                contents = source.execute(select(_CONTENTS).where(_CONTENTS.c.delivery_id == row["id"]))
-                _insert(session, _CONTENTS, contents.mappings().all())
-            copied += row["state"] not in NOT_SENT
+    newest = session.scalar(select(func.max(_SNAPSHOTS.c.id))) or 0
+    snapshots = previous.execute(select(_SNAPSHOTS).where(_SNAPSHOTS.c.id > newest))
+    for rows in snapshots.partitions(BATCH):
+        insert_many(session, PaperSnapshot, [row._asdict() for row in rows])
+    ids = set(session.scalars(select(_SUBSCRIBERS.c.id)))
+    waiting = session.scalars(select(_DELIVERIES.c.id).where(_DELIVERIES.c.state.in_(WAITING_STATES)))
+    since = or_(
+        _DELIVERIES.c.created_at >= backup_at,
+        _DELIVERIES.c.sent_at >= backup_at,
+        in_array(previous, _DELIVERIES.c.id, waiting),
+    )
+    has_ended = _DELIVERIES.c.state.in_(FINAL_STATES) & since
+    is_leased = _DELIVERIES.c.state.in_(LEASED_STATES)
+    for row in previous.execute(select(_DELIVERIES).where(or_(has_ended, is_leased))).all():
+        if row.subscriber_id not in ids:
+            continue  # the subscriber signed up after the backup
+        values = row._asdict()
+        if not execute_and_count(
+            session, update(_DELIVERIES).where(_DELIVERIES.c.id == row.id).values(values)
+        ):
+            # A planned digest may have been withdrawn and composed again since the backup.
+            same = (_DELIVERIES.c.subscriber_id == row.subscriber_id, _DELIVERIES.c.edition == row.edition)
+            session.execute(delete(_DELIVERIES).where(*same))
+            session.execute(insert(_DELIVERIES), [values])
+            contents = previous.execute(select(_CONTENTS).where(_CONTENTS.c.delivery_id == row.id))
+            insert_many(session, DigestContent, [content._asdict() for content in contents])
+        copied += row.state not in NOT_SENT
     return copied
-
-
-def _insert(session: Session, table: Table, rows: Sequence[Mapping[Any, Any]]) -> None:
-    for start in range(0, len(rows), BATCH):
-        session.execute(insert(table), [dict(row) for row in rows[start : start + BATCH]])
