@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
+
+from sqlalchemy import inspect
+from sqlmodel import col, delete, func, select
 
 from app.application import Application
 from app.clock import Timeline
@@ -14,7 +18,7 @@ from app.errors import Conflict
 from app.storage import backup_file, job_runs, live_processes, webhook_endpoints
 from app.storage.backup_file import Manifest
 from app.storage.database import Database
-from app.storage.models import SendingPause
+from app.storage.models import Lock, SendingPause
 
 MOVING = "the database is being moved, or the move was interrupted: in that case, repeat it"
 
@@ -33,13 +37,15 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
     `file` is the backup from which the copy is made. It is deleted if the move fails. No process may send
     mail in the meantime. An interrupted move can be repeated. If it fails before the target is changed, the
     pause is undone. Raise Conflict if another process is still running, if the database was already moved to
-    this target, if the target has other rows, or if the copy differs. Raise InvalidInput if `file` exists.
+    this target, if the target is the same database or has other rows, or if the copy differs. Raise
+    InvalidInput if `file` exists.
     """
     target = Database(target_url)
     time = Timeline(now, target.skew)
     try:
         live_processes.refuse_others(app.db.engine)
         is_empty = backup_file.is_empty(target)  # first, because the target may be unreachable
+        refuse_same(app.db, target, now)
         earlier = pause_old(app.db, target, now, is_empty=is_empty)
         paused_before = earlier.reason if earlier and earlier.reason != MOVING else ""
         manifest, is_copying = None, False
@@ -69,6 +75,22 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
     finally:
         target.dispose()
     return Move(manifest, paused_before)
+
+
+def refuse_same(old: Database, target: Database, now: datetime) -> None:
+    """Raise Conflict if both are the same database. Their URLs may differ, so look for a new row in both."""
+    mark = uuid.uuid4().hex
+    of_mark = col(Lock.name) == mark
+    with old.write() as session:
+        session.add(Lock(name=mark, holder="", until=now))
+    try:
+        with target.read() as session:
+            has_locks = inspect(session.connection()).has_table("lock")
+            if has_locks and session.exec(select(func.count()).where(of_mark)).one():
+                raise Conflict("the service already uses this database: name another one")
+    finally:
+        with old.write() as session:
+            session.execute(delete(Lock).where(of_mark))
 
 
 def pause_old(old: Database, target: Database, now: datetime, *, is_empty: bool) -> SendingPause | None:

@@ -1610,6 +1610,7 @@ def test_move(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     assert "is resumed" in run("sending", "resume", "--force").stdout
     assert "must begin with sqlite:///" in run("move", "--to", "var/new.db", code=2).stderr
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", target)
+    assert "already uses this database" in run("move", "--to", target, code=1).stderr
     assert parse_output(run("send", "--json"))["sent"] == 1
 
 

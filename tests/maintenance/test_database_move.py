@@ -164,6 +164,19 @@ def test_finished_move_is_not_repeated(
     assert not (tmp_path / "2.zip").exists()
 
 
+def test_move_to_the_database_in_use_is_refused(service: Application, tmp_path: Path, now: datetime) -> None:
+    """It was paused for good, for example if the same move was repeated with the new URL in use."""
+    with service.db.write() as session:
+        webhook_endpoints.add(session, "https://a.test/hook", list(WebhookEvent), False, now)
+    url = service.settings.database_url
+    before = read_rows(url)
+    for same_url in (url, url.replace("sqlite:////", "sqlite:////./").replace("127.0.0.1", "localhost")):
+        with pytest.raises(Conflict, match="already uses this database"):
+            maintenance.move(service, same_url, tmp_path / "1.zip", now)
+    assert read_rows(url) == before
+    assert not (tmp_path / "1.zip").exists()
+
+
 def test_move_is_repeated_if_the_target_was_lost(service: Application, tmp_path: Path, now: datetime) -> None:
     """The copy stays paused, because the lost database may have sent emails."""
     file = tmp_path / "new.db"
