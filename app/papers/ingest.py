@@ -38,7 +38,7 @@ from app.papers.duplicate_candidates import (
 from app.papers.merging import id_of
 from app.papers.stored_rows import StoredRows, identity_of_row
 from app.papers.title_normalization import title_end, title_key
-from app.storage.database import Database, advisory_lock, insert_many, reserve_ids
+from app.storage.database import Database, advisory_lock, exceeds_limit, insert_many, reserve_ids
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection, SourceKind
 
@@ -139,9 +139,9 @@ def _store_rows(batch: _Batch, rows: Sequence[Row]) -> IngestSummary:
     try:
         with batch.session.begin_nested():
             return batch.store(rows)
-    except OperationalError:  # not caused by the row: the disk is full, or the connection is lost
-        raise
     except (StatementError, OverflowError) as error:  # SQLite raises OverflowError if a number is too large
+        if isinstance(error, OperationalError) and not exceeds_limit(error):
+            raise  # not caused by the row: the disk is full, or the connection is lost
         if len(rows) == 1:
             batch.identities.pop(rows[0][0], None)
             detail = str(getattr(error, "orig", error))[:200]

@@ -7,6 +7,7 @@ import unicodedata
 from functools import lru_cache
 
 KEY_CHARS = 1_000
+KEY_BYTES = 2_600  # a row of a PostgreSQL index has at most 2,704 bytes
 PLUS = "+"
 END_CHARS = 40  # length of the title end that is indexed to find similar titles
 
@@ -42,8 +43,12 @@ _ABBREVIATIONS = {
 
 
 def title_key(title: str) -> str:
-    """Return the letters and digits of a title in lower case, without TeX commands and accents."""
-    return normalize(title).replace(" ", "")[:KEY_CHARS]
+    """Return the letters and digits of a title in lower case, without TeX commands and accents.
+
+    A long title is cut to KEY_CHARS and KEY_BYTES.
+    """
+    key = normalize(title).replace(" ", "")[:KEY_CHARS]
+    return key if key.isascii() else key.encode(errors="replace")[:KEY_BYTES].decode(errors="ignore")
 
 
 def title_end(key: str) -> str:
@@ -89,7 +94,7 @@ class Title:
     def __init__(self, text: str) -> None:
         self.text = text
         self.normalized = normalize(text)
-        self.key = self.normalized.replace(" ", "")[:KEY_CHARS]
+        self.key = title_key(text)
         self._expanded = ""
         self._marks: tuple[str, ...] | None = None
         self._subtitle: Title | None = None

@@ -74,7 +74,15 @@ def is_unavailable(error: Exception) -> bool:
     if isinstance(error, PoolTimeout):
         return True
     code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
-    return isinstance(error, (OperationalError, InterfaceError)) and code != sqlite3.SQLITE_ERROR
+    if code == sqlite3.SQLITE_ERROR or exceeds_limit(error):
+        return False
+    return isinstance(error, (OperationalError, InterfaceError))
+
+
+def exceeds_limit(error: Exception) -> bool:
+    """Return whether PostgreSQL refused a value that exceeds a limit, such as the size of an index row."""
+    state = getattr(getattr(error, "orig", None), "sqlstate", None)
+    return isinstance(state, str) and state.startswith("54")  # class 54: program limit exceeded
 
 
 def is_unreachable(error: Exception) -> bool:

@@ -71,7 +71,7 @@ def change(
 def _check_url(session: Session, url: str, own_id: int | None) -> str:
     """Check a URL's syntax and return it without surrounding spaces. Each request checks the host."""
     url = url.strip()
-    if len(url) > MAX_URL:
+    if len(url.encode(errors="replace")) > MAX_URL:  # it is indexed, so its length in bytes matters
         raise InvalidInput(f"the URL must have at most {MAX_URL:,} characters", "url")
     if not re.fullmatch(r"https?://[^/?#@\s]+([/?][!-\"$-~]*)?", url, re.ASCII):
         raise InvalidInput(

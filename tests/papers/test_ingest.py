@@ -14,8 +14,18 @@ from sqlmodel import Session, col, select
 
 from app.application import Application
 from app.errors import Conflict, NotFound
-from app.papers import archive_lists, canonical_rows, ingest, merging, paper_views, searchable_papers
+from app.papers import (
+    archive_lists,
+    canonical_rows,
+    ingest,
+    merging,
+    paper_views,
+    searchable_papers,
+    title_normalization,
+)
+from app.papers.title_normalization import KEY_BYTES
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
+from app.text.sanitize import TITLE_CHARS
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection, SourceKind
 
 DAY = date(2026, 11, 19)
@@ -387,6 +397,33 @@ def test_row_refused_by_the_database_is_rejected(app: Application, now: datetime
         ("the database refused the row", 3, "a.json"),
     }
     assert sorted(str(paper.arxiv_id) for paper in papers(app)) == ["2611.00001", "2611.00002"]
+
+
+def long_title(first: str) -> str:
+    """Return a title of random letters that follow `first`, which PostgreSQL cannot compress much."""
+    chance = random.Random(1)  # noqa: S311 - a test must do the same again
+    return "".join(chr(ord(first) + chance.randrange(2000)) for _ in range(TITLE_CHARS))
+
+
+@pytest.mark.parametrize("first", ["a", "一", "가", "ﷺ", "𠀀"])
+def test_long_title_in_any_script_is_stored(app: Application, now: datetime, first: str) -> None:
+    """PostgreSQL refused to index 900 Chinese characters, and polls of the source failed from then on."""
+    for _ in range(2):
+        summary = store(app, now, PIGEONS, PaperRecord(long_title(first), listed_on=DAY))
+        assert not summary.rejections
+    assert (summary.rows, summary.unchanged) == (2, 2)
+    assert all(len(paper.title_key.encode()) <= KEY_BYTES for paper in papers(app))
+
+
+@pytest.mark.postgres
+def test_row_that_exceeds_a_limit_is_rejected(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of its batch was stored."""
+    monkeypatch.setattr(title_normalization, "KEY_BYTES", 4_000)
+    summary = store(app, now, PIGEONS, PaperRecord(long_title("一"), listed_on=DAY))
+    assert [rejection.reason for rejection in summary.rejections] == [ingest.DATABASE_REJECTED]
+    assert [paper.title for paper in papers(app)] == [PIGEONS.title]
 
 
 def test_row_without_id_and_title_is_rejected(app: Application, now: datetime) -> None:

@@ -10,6 +10,7 @@ import pytest
 from app import webhooks
 from app.application import Application
 from app.doctor import service_state
+from app.errors import InvalidInput
 from app.storage import webhook_endpoints
 from app.storage.api_keys import Scope
 from app.storage.models import WebhookEvent
@@ -109,7 +110,10 @@ def test_invalid_webhooks_are_refused(change: dict[str, object], call: Call) -> 
     assert call("POST", "/webhooks", json=body, scope=BOTH).status_code == 422
 
 
-def test_long_url_is_refused(call: Call) -> None:
+def test_long_url_is_refused(call: Call, app: Application) -> None:
+    """URLs are indexed, and PostgreSQL limits the bytes."""
+    with app.db.write() as session, pytest.raises(InvalidInput, match="at most 2,000"):
+        webhook_endpoints.add(session, f"https://{'é' * 1000}.test/", ["sending.paused"], False, NOW)
     body = {"url": f"https://a.test/{'x' * 2000}", "events": ["sending.paused"]}
     answer = call("POST", "/webhooks", json=body, scope=BOTH)
     assert answer.status_code == 422
