@@ -103,29 +103,48 @@ def undo_merge(session: Session, merge_id: int, now: datetime) -> None:
     for table in (Listing, VoteCount):
         originals = col(table.original_paper_id).in_(with_absorbed(session, id_of(absorbed)))
         session.execute(update(table).where(originals).values(paper_id=absorbed.id))
-    day = row.before["published_on"]
-    published_on = date.fromisoformat(day) if day else None
-    before = Fields(row.before["values"], row.before["versions"], row.before["author_count"], published_on)
-    paper: Paper | None = session.get_one(Paper, row.survivor_id)
+    merge: Merge | None = row
     hidden_at = None
-    while paper is not None:
+    while merge is not None:
+        paper = session.get_one(Paper, merge.survivor_id)
         hidden_at = paper.hidden_at
-        _give_back_edits(paper, absorbed, row.before.get("sourced") or {})
-        write_fields(paper, _without_absorbed(read_fields(paper), read_fields(absorbed), before))
-        for names in (*((name,) for name in _MARKS), _PIN):
-            of_absorbed = [getattr(absorbed, name) for name in names]
-            if any(of_absorbed) and [getattr(paper, name) for name in names] == of_absorbed:
-                for name in names:
-                    stored = row.before.get(name)
-                    setattr(paper, name, datetime.fromisoformat(stored) if stored else None)
-        if not paper.code_url:
-            paper.code_found_at = None
+        remove_absorbed(session, paper, absorbed, merge)
         paper.updated_at = now
         update_listing_days(session, paper)
-        paper = session.get(Paper, paper.merged_into_id) if paper.merged_into_id else None
+        own = select(Merge).where(Merge.absorbed_id == paper.id, col(Merge.undone_at).is_(None))
+        merge = session.exec(own).first()
     absorbed.hidden_at = absorbed.hidden_at or hidden_at  # an operator may have hidden the merged paper
     absorbed.updated_at = now
     update_listing_days(session, absorbed)
+
+
+def remove_absorbed(session: Session, paper: Paper, absorbed: Paper, merge: Merge) -> None:
+    """Reset each value that `paper` took from `absorbed`, directly or through a row that it absorbed.
+
+    It gets its value from before `merge`, combined with those of the rows that it still absorbs.
+    """
+    rest = session.exec(select(Paper).where(Paper.merged_into_id == paper.id).order_by(col(Paper.id))).all()
+    day = merge.before["published_on"]
+    published_on = date.fromisoformat(day) if day else None
+    before = Fields(
+        merge.before["values"], merge.before["versions"], merge.before["author_count"], published_on
+    )
+    edited = set(merge.before.get("sourced") or {})
+    for row in rest:
+        before = field_precedence.combine(before, read_fields(row))
+        edited |= {name for name in row.sourced or {} if getattr(row, name) == getattr(absorbed, name)}
+    _give_back_edits(paper, absorbed, edited)
+    write_fields(paper, _without_absorbed(read_fields(paper), read_fields(absorbed), before))
+    for names in (*((name,) for name in _MARKS), _PIN):
+        of_absorbed = [getattr(absorbed, name) for name in names]
+        if any(of_absorbed) and [getattr(paper, name) for name in names] == of_absorbed:
+            stored = [merge.before.get(name) for name in names]
+            own = [datetime.fromisoformat(at) if at else None for at in stored]
+            of_rest = ([getattr(row, name) for name in names] for row in rest)
+            for name, value in zip(names, next(filter(any, (own, *of_rest)), own), strict=True):
+                setattr(paper, name, value)
+    if not paper.code_url:
+        paper.code_found_at = None
 
 
 def merge_by_hand(session: Session, paper: Paper, other: Paper, now: datetime) -> Paper:

@@ -501,6 +501,42 @@ def test_a_merge_can_be_undone_once(app: Application, now: datetime) -> None:
             merging.undo_merge(session, 999, now)
 
 
+def test_undoing_the_first_merge_of_a_chain(app: Application, now: datetime) -> None:
+    """The paper at the end of the chain gets back its own fields, which arXiv would not list again."""
+    wrong = replace(PAGE, abstract="We teach pigeons to plan, and owls.", authors=PIGEONS.authors)
+    later = replace(wrong, listed_on=DAY + timedelta(days=1), withdrawn=True)
+    store(app, now, later, kind=SourceKind.JSONL)
+    journal = replace(PIGEONS, arxiv_id="", doi="10.1/birds", abstract="", upvotes=None)
+    store(app, now, journal, kind=SourceKind.FEED)
+    store(app, now, PIGEONS, kind=SourceKind.ARXIV)
+    assert [paper.abstract for paper in papers(app)] == [later.abstract]
+    with app.db.write() as session:
+        merging.undo_merge(session, _merge_ids(session)[0], now)
+    first, second = sorted(papers(app), key=lambda paper: paper.id or 0)
+    assert (first.abstract, bool(first.withdrawn_at), first.arxiv_id) == (later.abstract, True, None)
+    assert (second.abstract, second.withdrawn_at, second.arxiv_id) == (
+        PIGEONS.abstract,
+        None,
+        PIGEONS.arxiv_id,
+    )
+    assert second.published_on == PIGEONS.published_on
+
+
+def test_undoing_a_merge_keeps_the_fields_of_other_papers(app: Application, now: datetime) -> None:
+    """The second paper’s fields were not used before, because its record is older than that of the first."""
+    bare = replace(PIGEONS, abstract="")
+    store(app, now, bare, kind=SourceKind.ARXIV)
+    for number, doi in enumerate(("10.1/birds", "10.2/birds")):
+        record = replace(PIGEONS, arxiv_id="", doi=doi, abstract=f"We teach pigeons to plan, part {number}.")
+        store(app, now, replace(record, listed_on=DAY - timedelta(days=number)), kind=SourceKind.FEED)
+    assert [paper.abstract for paper in papers(app)] == ["We teach pigeons to plan, part 0."]
+    with app.db.write() as session:
+        merging.undo_merge(session, _merge_ids(session)[0], now)
+    assert {paper.abstract for paper in papers(app) if paper.arxiv_id} == {
+        "We teach pigeons to plan, part 1."
+    }
+
+
 def test_undoing_the_last_merge_of_a_chain(app: Application, now: datetime) -> None:
     """The papers that the journal's paper had absorbed stay with it."""
     store(app, now, PAGE, kind=SourceKind.PAGE)
