@@ -311,13 +311,14 @@ def read_files(
     """
     with context.db.write() as session:
         source_registry.seed(session, context.settings.arxiv_categories, now)
+    time = clock.Timeline(now, context.db.skew)
     files, summary = 0, IngestSummary()
     unreadable, incomplete = list[str](), list[str]()
     with job_runs.record(context.db, "ingest", now) as run:
         for path in paths:
             files += 1
             try:
-                for part in _store_file(context, path, now, kind, day):
+                for part in _store_file(context, path, time, kind, day):
                     run.add(part.counts())
                     run.reject(part.rejections)
                     job_runs.store_counts(context.db, run)
@@ -335,11 +336,15 @@ def read_files(
 
 
 def _store_file(
-    context: PollContext, path: Path, now: datetime, kind: SourceKind | None, day: date | None
+    context: PollContext, path: Path, time: clock.Timeline, kind: SourceKind | None, day: date | None
 ) -> Iterator[IngestSummary]:
-    """Store the records of a file, and yield the summary of each part."""
+    """Store the records of a file, and yield the summary of each part.
+
+    Each part is dated when it is stored, because the search index looks only for recent changes.
+    """
     first_row = 1
-    for part in files.read_file(path, now.date(), kind=kind, day=day):
+    for part in files.read_file(path, time().date(), kind=kind, day=day):
+        now = time()
         source_of = partial(source_registry.source_for_files, kind=part.kind, now=now)
         yield ingest.store_in_batches(
             context.db, part.parsed, now, source_of, origin=str(path), first_row=first_row

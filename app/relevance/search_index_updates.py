@@ -28,7 +28,7 @@ WINDOW = 5_000  # ids
 PAPERS_PER_BATCH = 1_000  # loaded and indexed at once
 FIRST_PAPERS = 2_000  # of a new index, after which searches can use it
 CHECK_INTERVAL = timedelta(minutes=1)  # between checks for changes to the archive
-OVERLAP = timedelta(hours=1)  # longer than a transaction that stores papers
+OVERLAP = timedelta(hours=1)  # longer than it takes to store a part of a file, or all pages of a poll
 COMPARE_ALL_EVERY = timedelta(days=1)
 # An index with an older model is built again at this age per paper: 10,000 papers after six hours, a million
 # after 23 days. Building the index therefore takes only a small share of the time.

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import gc
+import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 import time_machine
 from sqlmodel import Session, col, delete, select
 
-from app import clock, main
+from app import clock, main, pipeline
 from app.application import Application
 from app.errors import InvalidInterest, NotReady
 from app.papers import archive_lists, merging, paper_views, searchable_papers
 from app.papers.archive_lists import PaperFilter
 from app.papers.searchable_papers import SearchablePaper
+from app.papers.sources import files
+from app.papers.sources.files import ParsedFile
 from app.relevance import (
     archive_search,
     model_store,
@@ -66,6 +70,34 @@ def search(
     if is_outdated:
         library.refresh()
     return [paper.id for paper in library.search(query_language.parse(text), only, 0, 20).papers]
+
+
+@pytest.mark.once
+def test_finds_papers_of_an_import_that_takes_hours(
+    app: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were dated the beginning of the import, so updates of the index did not look for them."""
+    file, original = tmp_path / "dump.jsonl", files.read_file
+    rows = [{"id": f"0704.{number:04}", "title": f"Zebra stripes, part {number}"} for number in (1, 2)]
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    library = new_search(app)
+    monkeypatch.setattr(files, "ROWS_PER_PART", 1)
+    with time_machine.travel(NOW, tick=False) as traveller:
+
+        def read_slowly(*arguments: Any, **options: Any) -> Iterator[ParsedFile]:
+            first, second = original(*arguments, **options)
+            yield first
+            traveller.shift(timedelta(hours=2))
+            with app.db.write() as session:  # a poll
+                source = factories.add_source(session, NOW, "polled")
+                factories.add_paper(session, source, "Giraffes", DAY, clock.utcnow())
+            assert len(search(library, app, "zebra", now=clock.utcnow())) == 1
+            traveller.shift(timedelta(minutes=2))
+            yield second
+
+        monkeypatch.setattr(files, "read_file", read_slowly)
+        assert pipeline.read_files(app, [file], NOW).summary.papers_new == 2
+        assert len(search(library, app, "zebra", now=clock.utcnow())) == 2
 
 
 def test_equal_matches_are_sorted_newest_first(app: Application) -> None:
