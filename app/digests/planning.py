@@ -37,6 +37,7 @@ from app.types import Cadence, Digest, Skip
 
 BATCH_SIZE = 500  # subscribers planned in one transaction
 MANY = 4 * BATCH_SIZE  # due subscribers that make it worthwhile to load the papers in a second process
+LONGEST_WAIT = timedelta(days=30)  # during a warm-up, subscribers who wait longer are treated equally
 TRY_AGAIN = timedelta(hours=1)  # after planning failed for a subscriber
 
 # Change all rows in one statement on PostgreSQL, where a statement takes longer than a change to a row.
@@ -330,7 +331,16 @@ def _write_down(
     if context.settings.approve_editions:
         ledger.hold_new(session, {entry.edition for entry in entries}, now)
     first = ledger.first_digests_to_hold(session, [entry.subscriber_id for entry in entries])
-    entries = [replace(entry, held=True) if entry.subscriber_id in first else entry for entry in entries]
+    waiting_since: dict[int, datetime] = {}
+    if ledger.is_limited(ledger.warm_up_of(context.settings), soon):
+        planned = [entry.subscriber_id for entry in entries]
+        waiting_since = ledger.undelivered_since(session, planned, now - LONGEST_WAIT)
+    entries = [
+        replace(entry, held=number in first, waiting_since=waiting_since.get(number))
+        if (number := entry.subscriber_id) in first or number in waiting_since
+        else entry
+        for entry in entries
+    ]
     outcomes = _enter(session, entries, now)
     loaded = {paper.id for paper in builder.papers} | recent.current_id.keys()
     if hidden := canonical_rows.hidden(session) & loaded:  # hidden since the run began

@@ -419,6 +419,8 @@ class Delivery(Row, table=True):
     smtp_text: str = Field(default="", sa_type=Text)
     receiver: str | None = Field(default=None, max_length=255)  # only during a warm-up: see `daily_limits`
     due_at: datetime = Field(sa_type=UtcDateTime)
+    # Only during a warm-up: when the subscriber's first undelivered digest before this one was due, if any.
+    waiting_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
     created_at: datetime = Field(sa_type=UtcDateTime)
     sent_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlmodel import select, update
+from sqlmodel import col, select, update
 
 from app import clock, main, pipeline, subscribers
 from app.application import Application
@@ -112,6 +113,49 @@ def test_limit_grows(app: Application, mail_server: MailServer, now: datetime) -
     counts = [pipeline.send_now(warm(app, now.date(), 2), at)["sent"] for at in times]
     assert counts == [2, 4, 8, 6]
     assert {mail.state for mail in mails(app, waiting)} == {DeliveryState.SENT}
+
+
+@pytest.mark.usefixtures("still_clock")
+def test_deferred_digests_go_first(app: Application, mail_server: MailServer, now: datetime) -> None:
+    """Those of yesterday precede those that are due at midnight, but nobody waits for a requested link."""
+    midnight = datetime(now.year, now.month, now.day, tzinfo=UTC) + DAY
+    warming = warm(app, now.date() - DAY, mails=1)  # today's limit is 2, and tomorrow's is 4
+    yesterday = readers_at(warming, now, "gmail.com", 5)
+    assert pipeline.send_now(warming, now) == {"sent": 2, "deferred": 3}
+    today = readers_at(warming, now, "googlemail.com", 3)
+    link = readers_at(warming, now, "google.com", 1, kind=MailKind.MANAGE)
+    with app.db.write() as session:
+        session.execute(update(Delivery).values(give_up_at=midnight + DAY / 3))
+        of_tomorrow = update(Delivery).where(col(Delivery.id).in_(today + link))
+        session.execute(of_tomorrow.values(due_at=midnight, next_attempt_at=midnight))
+    assert pipeline.send_now(warming, midnight) == {"sent": 4, "deferred": 3}
+    assert {mail.state for mail in mails(app, yesterday + link)} == {DeliveryState.SENT}
+    assert {mail.state for mail in mails(app, today)} == {DeliveryState.DEFERRED}
+
+
+@pytest.mark.parametrize("hour", [0, 8])
+@pytest.mark.usefixtures("still_clock")
+def test_readers_take_turns(app: Application, mail_server: MailServer, hour: int) -> None:
+    """Whoever has waited longest is next, even if their digest expires at midnight, when it could go."""
+    start = datetime(2026, 11, 20, hour, tzinfo=UTC)
+    fields = {"warm_up_start": start.date(), "warm_up_mails": 2, "warm_up_days": 30}
+    app = replace(app, settings=app.settings.model_copy(update=fields))
+    with app.db.write() as session:
+        source = factories.add_source(session, start)
+        for day, title in enumerate(["One", "Two", "Three", "Four", "Five", "Six"]):
+            listed = start + (day - 1) * DAY
+            factories.add_paper(session, source, f"Language Agents, Part {title}", listed.date(), listed)
+        for number in range(6):
+            factories.add_subscriber(
+                session, f"{number}@gmail.com", ["language agents"], start, hour=hour, max_papers=1
+            )
+    for day in range(6):
+        pipeline.plan_and_send(app, start + day * DAY - timedelta(minutes=9))
+        for hours in range(0, 24, 4):
+            pipeline.plan_and_send(app, start + day * DAY + timedelta(hours=hours))
+    digests = Counter(mail.recipient for mail in mail_server.messages)
+    assert len(digests) == 6
+    assert max(digests.values()) - min(digests.values()) <= 1
 
 
 @pytest.mark.usefixtures("still_clock")

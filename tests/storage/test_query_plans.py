@@ -160,6 +160,8 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
 SORTING: dict[str, Callable[[Session], object]] = {
     "warm-up": lambda s: ledger.warm_up_status(s, WarmUp(NOW.date(), 50, 2), NOW),
     "updates": lambda s: ledger.promised_content(s, BATCH, NOW - timedelta(days=7), {1}, {NOW.date()}),
+    "claim while warming up": lambda s: ledger.claim(s, owner="me", now=NOW, longest_waiting_first=True),
+    "undelivered digests": lambda s: ledger.undelivered_since(s, BATCH, NOW - timedelta(days=30)),
     "silences": lambda s: ledger.skipped_since_last_digest(s, BATCH, NOW - timedelta(days=7)),
     "wishes": lambda s: subscribers.interests_of(s, BATCH),
     "feedback": lambda s: subscribers.feedback_for_ranking(s, BATCH),

@@ -64,7 +64,7 @@ from app.delivery.ledger.controls import (
     resume,
     retry_failed,
 )
-from app.delivery.ledger.daily_limits import warm_up_of, warm_up_status
+from app.delivery.ledger.daily_limits import is_limited, warm_up_of, warm_up_status
 from app.delivery.ledger.entries import (
     UNDELIVERED,
     Entry,
@@ -74,6 +74,7 @@ from app.delivery.ledger.entries import (
     paper_ids_promised,
     promised_content,
     skipped_since_last_digest,
+    undelivered_since,
     with_digest,
     withdraw,
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import ColumnElement, Table, case, exists, inspect, or_, select, update
+from sqlalchemy import ColumnElement, Table, case, exists, func, inspect, or_, select, update
 from sqlmodel import Session, col
 
 from app.delivery import suppression
@@ -28,6 +28,13 @@ WAITING_STATES = (State.PENDING, State.DEFERRED, State.UNCERTAIN)
 LEASED_STATES = (State.CLAIMED, State.COMMITTING)
 
 DELIVERIES = cast("Table", inspect(Delivery).local_table)
+# The order during a warm-up: first the emails that somebody is waiting for, such as confirmations, then the
+# digests of the subscribers who have been waiting longest.
+LONGEST_WAITING_FIRST = (
+    DELIVERIES.c.kind == MailKind.DIGEST,
+    func.coalesce(DELIVERIES.c.waiting_since, DELIVERIES.c.due_at),
+    DELIVERIES.c.id,
+)
 _SUBSCRIBERS = cast("Table", inspect(Subscriber).local_table)
 _CONTENTS = cast("Table", inspect(DigestContent).local_table)
 _MAILS = (
@@ -67,19 +74,28 @@ def claim(
     now: datetime,
     limit: int | None = None,
     ids: Collection[int] | None = None,
+    longest_waiting_first: bool = False,
 ) -> list[int]:
     """Claim emails that are due and return their ids. No two senders claim a row at the same time.
 
     `limit` is the maximum number of emails (default: BATCH_SIZE). If `ids` is given, claim only these emails.
+    With `longest_waiting_first`, which takes longer, claim in the order of LONGEST_WAITING_FIRST.
     """
     limit = BATCH_SIZE if limit is None else limit
     claimed_ids: list[int] = []
+    sendable = select(DELIVERIES.c.id).where(is_sendable(now))
+    if ids is not None:
+        sendable = sendable.where(DELIVERIES.c.id.in_(ids))
     # One query per state: the index returns a state's emails in order. Sorting all of them takes longer.
-    for state in WAITING_STATES:
-        due = select(DELIVERIES.c.id).where(DELIVERIES.c.state == state, is_sendable(now))
-        if ids is not None:
-            due = due.where(DELIVERIES.c.id.in_(ids))
-        due = due.order_by(DELIVERIES.c.next_attempt_at).limit(limit - len(claimed_ids))
+    queries = [
+        sendable.where(DELIVERIES.c.state == state).order_by(DELIVERIES.c.next_attempt_at)
+        for state in WAITING_STATES
+    ]
+    if longest_waiting_first:
+        waiting = sendable.where(DELIVERIES.c.state.in_(WAITING_STATES))
+        queries = [waiting.order_by(*LONGEST_WAITING_FIRST)]
+    for query in queries:
+        due = query.limit(limit - len(claimed_ids))
         claimed_ids += session.connection().execute(due.with_for_update(skip_locked=True)).scalars().all()
         if len(claimed_ids) == limit:
             break

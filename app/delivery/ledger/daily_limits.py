@@ -38,6 +38,11 @@ def warm_up_of(settings: Settings) -> WarmUp | None:
     return WarmUp(start, settings.warm_up_mails, settings.warm_up_days) if start else None
 
 
+def is_limited(warm_up: WarmUp | None, now: datetime) -> bool:
+    """Return whether each receiver gets a limited number of emails on this UTC day."""
+    return warm_up is not None and warm_up.limit_on(now.date()) is not None
+
+
 def lock(session: Session) -> None:
     """Serialise the claims of all senders until the transaction ends, so that each count is complete."""
     advisory_lock(session, LOCK)

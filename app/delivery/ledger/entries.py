@@ -28,6 +28,7 @@ A_DAY, MAX_EDITION_DELAY = timedelta(days=1), timedelta(days=10)
 # Patterns in stored digests. They match only keys, because quotation marks in JSON strings are escaped.
 _PAPERS, _UPDATES = re.compile(rb'"papers": ?\[([\d, ]*\d)\]'), b'"updates":'
 MAX_ID = 2**63 - 1
+# States in which a digest has not been delivered, unless it may have arrived.
 UNDELIVERED = (State.FAILED, State.SUPPRESSED, State.SKIPPED)
 
 
@@ -41,6 +42,7 @@ class Entry:
     digest: Digest | Skip | None = None  # None for all other kinds of mail
     kind: MailKind = MailKind.DIGEST
     give_up_at: datetime | None = None
+    waiting_since: datetime | None = None  # see `undelivered_since`; only during a warm-up
     held: bool = False  # if True, do not send it before the pause of first digests ends
 
 
@@ -68,6 +70,7 @@ def add_entries(session: Session, entries: Sequence[Entry], now: datetime) -> li
                 "state": State.PENDING if skipped is None else State.SKIPPED,
                 "reason": skipped or "",
                 "due_at": entry.due_at,
+                "waiting_since": entry.waiting_since,
                 "created_at": now,
                 "next_attempt_at": entry.due_at if skipped is None and not entry.held else None,
                 "give_up_at": entry.give_up_at if skipped is None else None,
@@ -150,6 +153,32 @@ def skipped_since_last_digest(
             () if digest_id else (*skipped.get(subscriber, ()), SkippedEdition(edition, reason))
         )
     return skipped
+
+
+def undelivered_since(
+    session: Session, subscriber_ids: Collection[int], since: datetime
+) -> dict[int, datetime]:
+    """Return, by subscriber, when the first undelivered digest since the last delivered one was due.
+
+    Subscribers whose last digest was delivered are left out. Digests that were due before `since` do not
+    count, nor do skipped editions without a digest.
+    """
+    states = select(Delivery.subscriber_id, Delivery.due_at, Delivery.state, Delivery.possibly_delivered)
+    digests = states.join(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(
+        in_array(session, col(Delivery.subscriber_id), subscriber_ids),
+        Delivery.kind == MailKind.DIGEST,
+        *_editions_from(since),
+        Delivery.due_at >= since,
+    )
+    undelivered: dict[int, datetime] = {}
+    for subscriber, due_at, state, may_have_arrived in session.execute(
+        digests.order_by(col(Delivery.due_at))
+    ):
+        if state in (State.PENDING, State.DEFERRED, *UNDELIVERED) and not may_have_arrived:
+            undelivered.setdefault(subscriber, due_at)
+        else:
+            undelivered.pop(subscriber, None)
+    return undelivered
 
 
 def _editions_from(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

@@ -176,7 +176,10 @@ class SenderLedger:
             advisory_lock(session, self._owner)  # see recovery.replay_journal
             if self._warm_up:
                 daily_limits.lock(session)
-            claimed_ids = claim(session, owner=self._owner, now=now, limit=limit, ids=ids)
+            claimed_ids = claim(
+                session, owner=self._owner, now=now, limit=limit, ids=ids,
+                longest_waiting_first=daily_limits.is_limited(self._warm_up, now),
+            )  # fmt: skip
             if self._warm_up:
                 deferred = daily_limits.defer_excess(session, self._warm_up, self._owner, claimed_ids, now)
         return [number for number in claimed_ids if number not in deferred], deferred.keys(), monotonic()
