@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
 from threading import Event
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import structlog
 from cachetools import FIFOCache
@@ -42,6 +42,7 @@ from app.types import (
 log = structlog.get_logger(__name__)
 
 WEEKLY_DAYS = 8  # days that a weekly digest covers: one more than a week, for papers listed late
+CATCH_UP_DAYS = 15  # the same if the last digest was not delivered, or if this one is late
 MAX_CACHED_PROFILES = 500  # more than the number of subscribers in a batch
 
 
@@ -62,6 +63,9 @@ class DueSubscriber(NamedTuple):
     muted: Sequence[str]
     next_due_at: datetime | None
     consent_version: str
+
+
+Row = TypeVar("Row", Subscriber, DueSubscriber)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +103,22 @@ class DigestContext:
 class DigestBuilder:
     """A builder of digests for one run. It loads the candidates once, and they do not change after that.
 
-    `rewind_to` can go back up to `back` days before `day`.
+    `rewind_to` can go back up to `back` days before `day`. Weekly digests cover `weekly_days` days.
     """
 
     def __init__(
-        self, context: DigestContext, session: Session, now: datetime, day: date | None = None, back: int = 0
+        self,
+        context: DigestContext,
+        session: Session,
+        now: datetime,
+        day: date | None = None,
+        back: int = 0,
+        weekly_days: int = WEEKLY_DAYS,
     ) -> None:
-        self._settings = context.settings
+        self._context, self._settings, self._weekly_days = context, context.settings, weekly_days
+        self._catching_up: DigestBuilder | None = None
         today = day or now.date()
-        since = today - timedelta(days=back + max(context.settings.candidate_days, WEEKLY_DAYS))
+        since = today - timedelta(days=back + max(context.settings.candidate_days, weekly_days))
         self.retained_since = now.date() - timedelta(days=context.settings.retention_days)
         self._all = {
             paper.id: paper
@@ -131,7 +142,7 @@ class DigestBuilder:
 
         The texts of the papers and the relevance model do not change.
         """
-        since = at.date() - timedelta(days=max(self._settings.candidate_days, WEEKLY_DAYS))
+        since = at.date() - timedelta(days=max(self._settings.candidate_days, self._weekly_days))
         listed = {
             number: paper_views.as_of(paper, at)
             for number, paper in self._all.items()
@@ -142,6 +153,28 @@ class DigestBuilder:
     def _set_moment(self, now: datetime, today: date, papers: dict[int, PaperView]) -> None:
         self._now, self._today, self._papers = now, today, papers
         self._pool: ranking.CandidatePool | None = None
+
+    def by_window(
+        self, session: Session, rows: Iterable[Row], until: datetime | None = None
+    ) -> list[tuple[DigestBuilder, list[Row]]]:
+        """Group subscribers by the builder of their digests: this one, or one whose digests cover more days.
+
+        The latter is for weekly subscribers whose last digest (due before `until`) was not delivered, and for
+        those whose digest is late. It is created only if it is needed, so that it costs other subscribers
+        nothing and doesn't change their candidates.
+        """
+        rows = list(rows)
+        weekly = [row for row in rows if row.cadence is Cadence.WEEKLY]
+        behind = {row.id for row in weekly if row.next_due_at and row.next_due_at.date() < self._today}
+        since = datetime.combine(_first_day(CATCH_UP_DAYS, self._today), time(), UTC)
+        behind |= ledger.undelivered_since(session, [row.id or 0 for row in weekly], since, until).keys()
+        groups = [(self, [row for row in rows if row.id not in behind])]
+        if behind:
+            self._catching_up = self._catching_up or DigestBuilder(
+                self._context, session, self._now, self._today, weekly_days=CATCH_UP_DAYS
+            )
+            groups.append((self._catching_up, [row for row in rows if row.id in behind]))
+        return groups
 
     @property
     def earliest_possible_delivery(self) -> datetime:
@@ -182,15 +215,15 @@ class DigestBuilder:
         if invalid and not valid:
             raise next(iter(invalid.values()))
         subscriber = request.subscriber
-        days = WEEKLY_DAYS if subscriber.cadence is Cadence.WEEKLY else self._settings.candidate_days
+        is_weekly, daily_days = subscriber.cadence is Cadence.WEEKLY, self._settings.candidate_days
         cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
         following_due = request.following_due or schedule.next_due(*cadence, self._now)
         prepared = ranking.RankingRequest(
             valid,
             *(subscriber.min_papers, subscriber.max_papers, subscriber.when_empty),
             already_sent=request.already_promised,
-            since=_first_day(days, self._today),
-            expires_on=_first_day(days, following_due.date()),
+            since=_first_day(self._weekly_days if is_weekly else daily_days, self._today),
+            expires_on=_first_day(WEEKLY_DAYS if is_weekly else daily_days, following_due.date()),
             muted=self.interests.muted_papers(subscriber.muted),
             max_trending=subscriber.max_trending,
             skipped_editions=tuple(request.skipped_editions),
@@ -245,6 +278,8 @@ class DigestBuilder:
         """Release the memory of the matches now. Otherwise, it would be held until the run ends."""
         self._pool = None
         self.interests.release()
+        if self._catching_up:
+            self._catching_up.close()
 
     @property
     def added_note(self) -> str:
@@ -285,7 +320,8 @@ class DigestBuilder:
     @property
     def papers(self) -> list[PaperView]:
         """All loaded papers, regardless of the time at which digests are built."""
-        return [*self._all.values()]
+        older = self._catching_up.papers if self._catching_up else []
+        return [*({paper.id: paper for paper in older} | self._all).values()]
 
     def profile_of(self, feedback: tuple[Feedback, ...]) -> ProfileScores | None:
         """Score candidates by feedback. Return None if there is no feedback or the archive is too small."""

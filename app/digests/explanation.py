@@ -59,7 +59,7 @@ def explain(
         explained_at = delivery.created_at if delivery else now
         has_preferences = delivery or subscriber_now.state not in (None, SubscriberState.PENDING)
         changes = _preference_changes(session, row.id or 0, explained_at, replaced=bool(has_preferences))
-        builder = DigestBuilder(context, session, now)
+        builder, _ = DigestBuilder(context, session, now).by_window(session, [row], now)[-1]
         builder.rewind_to(now)
         since = builder.earliest_possible_delivery
         [digest_request] = planning.digest_requests(session, [row], since, now)

@@ -168,14 +168,18 @@ def preview_due(context: DigestContext, now: datetime, ids: Iterable[int] | None
         with context.db.read() as session:
             in_batch = select(Subscriber).where(in_array(session, col(Subscriber.id), batch))
             rows = session.exec(in_batch.order_by(col(Subscriber.id))).all()
-            requests = digest_requests(session, rows, builder.earliest_possible_delivery)
             addresses = {row.id: row.email for row in rows}
-            updates = paper_updates.for_digests(session, recent, requests)
-        for request, ranked in zip(requests, builder.ranked(requests), strict=True):
-            subscriber = request.subscriber
-            edition = due_times(subscriber, now).edition
-            digest = builder.digest(subscriber, edition, ranked, updates.get(subscriber.id or 0, ()))
-            yield DigestPreview(subscriber.id or 0, addresses[subscriber.id], edition, digest)
+            groups = [
+                (each, digest_requests(session, group, each.earliest_possible_delivery))
+                for each, group in builder.by_window(session, rows)
+            ]
+            updates = paper_updates.for_digests(session, recent, [r for _, group in groups for r in group])
+        for each, requests in groups:
+            for request, ranked in zip(requests, each.ranked(requests), strict=True):
+                subscriber = request.subscriber
+                edition = due_times(subscriber, now).edition
+                digest = each.digest(subscriber, edition, ranked, updates.get(subscriber.id or 0, ()))
+                yield DigestPreview(subscriber.id or 0, addresses[subscriber.id], edition, digest)
 
 
 def digest_requests(
@@ -260,8 +264,11 @@ def _plan_batch(
     with context.db.write() as session:
         ids = [request.subscriber.id or 0 for request in requests]
         rows = _load(session, sql_select(*_COLUMNS).where(in_array(session, _SUBSCRIBERS.c.id, ids)))
-        reloaded = digest_requests(session, rows, builder.earliest_possible_delivery)
-        current = {request.subscriber.id: request for request in reloaded}
+        current = {
+            request.subscriber.id: request
+            for each, group in builder.by_window(session, rows)
+            for request in digest_requests(session, group, each.earliest_possible_delivery)
+        }
         # Leave out subscribers who changed their preferences, left, or were planned by another process.
         unchanged = [before for before in requests if before == current.get(before.subscriber.id)]
         unchanged_ids = {request.subscriber.id for request in unchanged}
@@ -286,7 +293,22 @@ def _compose(
     Log subscribers whose row is invalid, and compose nothing for them.
     """
     batch = all_due.with_only_columns(*_COLUMNS).limit(BATCH_SIZE).with_for_update(skip_locked=True)
-    rows = _load(session, batch)
+    all_requests, all_entries = list[DigestRequest](), list[Entry]()
+    for each, rows in builder.by_window(session, _load(session, batch)):
+        requests, entries = _compose_group(session, each, recent, rows, soon)
+        all_requests += requests
+        all_entries += entries
+    return all_requests, all_entries
+
+
+def _compose_group(
+    session: Session,
+    builder: DigestBuilder,
+    recent: RecentUpdates,
+    rows: Sequence[DueSubscriber],
+    soon: datetime,
+) -> tuple[list[DigestRequest], list[Entry]]:
+    """Compose the digests of subscribers who share a builder."""
     requests = digest_requests(session, rows, builder.earliest_possible_delivery)
     due_requests, all_times = list[DigestRequest](), list[DueTimes]()
     for request in requests:

@@ -32,7 +32,7 @@ from app.storage.models import (
     SubscriberState,
 )
 from app.subscribers import Preferences, event_log, stored_interests
-from app.types import EmptyDigestPolicy, Interest, PaperRecord, ParseResult
+from app.types import Cadence, EmptyDigestPolicy, Interest, PaperRecord, ParseResult
 from tests.conftest import NOW
 from tests.support import factories, sample_archive
 
@@ -355,6 +355,22 @@ def test_failed_and_uncertain_deliveries(
         (row,) = deliveries(session)
         row.state, row.possibly_delivered, row.smtp_text = state, maybe, "451 later"
     assert explain(app, papers[TITLES[0]]).verdict.startswith(verdict)
+
+
+@pytest.mark.parametrize(
+    ("state", "verdict"), [(DeliveryState.FAILED, "Would be sent"), (DeliveryState.SENT, "Sent on")]
+)
+def test_paper_of_an_undelivered_weekly_digest(
+    app: Application, papers: dict[str, int], state: DeliveryState, verdict: str
+) -> None:
+    """The next digest looks further back, as it does in planning."""
+    update_alice(app, cadence=Cadence.WEEKLY, weekday=NOW.weekday())
+    planning.plan(app.digest_context, NOW)
+    with app.db.write() as session:
+        (row,) = deliveries(session)
+        row.state, row.sent_at = state, NOW
+    update_alice(app, next_due_at=NOW + timedelta(days=10))
+    assert explain(app, papers[TITLES[0]], now=NOW + timedelta(days=9)).verdict.startswith(verdict)
 
 
 @pytest.mark.parametrize(

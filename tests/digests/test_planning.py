@@ -159,6 +159,51 @@ def test_after_an_outage_only_the_coming_edition_is_composed(app: Application) -
     assert (row.edition, row.next_attempt_at, row.give_up_at) == ("2026-11-20", HOUR, HOUR + DAY)
 
 
+def add_weekly_readers(app: Application, *names: str) -> None:
+    """Add three papers of two weeks, and readers who are due at the end of each and get one paper at most."""
+    weekly = {"cadence": Cadence.WEEKLY, "weekday": HOUR.weekday(), "max_papers": 1}
+    with app.db.write() as session:
+        source = session.get_one(Source, 1)
+        for title, day in (("Doves", HOUR - 6 * DAY), ("Rock Pigeons", HOUR - DAY), ("Owls", HOUR + 6 * DAY)):
+            factories.add_paper(session, source, title, day.date(), day, abstract="On homing pigeons.")
+        for name in names:
+            factories.add_subscriber(session, f"{name}@example.org", ["pigeons"], HOUR, **weekly)
+        session.execute(delete(Subscriber).where(col(Subscriber.id) == 1))
+
+
+def test_weekly_digest_contains_the_papers_of_a_refused_one(
+    app: Application, mail_server: MailServer
+) -> None:
+    """It covers more days. After a digest that was delivered, the next one covers as many days as ever."""
+    add_weekly_readers(app, "bob", "carol")
+    mail_server.reply("rcpt", "552 5.2.2 mailbox full", to="bob@example.org", times=1)
+    pipeline.plan_and_send(app, AHEAD)
+    pipeline.plan_and_send(app, HOUR)
+    assert titles(app) == [["Rock Pigeons"]] * 2
+    with app.db.write() as session:
+        session.execute(update(Subscriber).values(max_papers=3))
+    for now in (AHEAD, HOUR):
+        pipeline.plan_and_send(app, now + 7 * DAY)
+    digests = {row.subscriber_id: factories.load_digest(app, row) for row in deliveries(app)[2:]}
+    assert {n: [pick.title for pick in digest.picks] for n, digest in digests.items()} == {
+        2: ["Owls", "Rock Pigeons", "Doves"],
+        3: ["Owls"],
+    }
+    with app.db.read() as session:
+        builder = DigestBuilder(app.digest_context, session, HOUR + 14 * DAY)
+        readers = session.exec(select(Subscriber)).all()
+        assert builder.by_window(session, readers) == [(builder, readers)]
+
+
+def test_late_weekly_digest_contains_papers_of_all_days(app: Application) -> None:
+    """After an outage of three days, it also contains the oldest papers of its week."""
+    add_weekly_readers(app, "bob")
+    with app.db.write() as session:
+        session.execute(update(Subscriber).values(max_papers=3))
+    assert planning.plan(app.digest_context, HOUR + 3 * DAY) == {"planned": 1}
+    assert titles(app) == [["Rock Pigeons", "Doves"]]
+
+
 @pytest.mark.parametrize(("age", "waits"), [(6, False), (5, True)])
 def test_digest_below_the_minimum_waits_for_the_next_one(app: Application, age: int, waits: bool) -> None:
     """The next due time decides, however early the digest is composed."""

@@ -156,12 +156,12 @@ def skipped_since_last_digest(
 
 
 def undelivered_since(
-    session: Session, subscriber_ids: Collection[int], since: datetime
+    session: Session, subscriber_ids: Collection[int], since: datetime, until: datetime | None = None
 ) -> dict[int, datetime]:
     """Return, by subscriber, when the first undelivered digest since the last delivered one was due.
 
-    Subscribers whose last digest was delivered are left out. Digests that were due before `since` do not
-    count, nor do skipped editions without a digest.
+    Subscribers whose last digest was delivered are left out. Only digests that were due at or after
+    `since` (and before `until`) count, and no skipped editions without a digest.
     """
     states = select(Delivery.subscriber_id, Delivery.due_at, Delivery.state, Delivery.possibly_delivered)
     digests = states.join(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(
@@ -170,6 +170,7 @@ def undelivered_since(
         *_editions_from(since),
         Delivery.due_at >= since,
     )
+    digests = digests if until is None else digests.where(Delivery.due_at < until)
     undelivered: dict[int, datetime] = {}
     for subscriber, due_at, state, may_have_arrived in session.execute(
         digests.order_by(col(Delivery.due_at))
