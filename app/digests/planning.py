@@ -223,18 +223,21 @@ class DueTimes(NamedTuple):
 
 
 def due_times(subscriber: Subscriber | DueSubscriber, by: datetime) -> DueTimes:
-    """Return the times of a subscriber's latest edition due by `by` or, if none is, of the next one."""
+    """Return the times of a subscriber's latest edition due by `by` or, if none is, of the next one.
+
+    After a failure, `next_due_at` is the time of the next attempt, which may be a day after the edition. A
+    requested first digest is due before `due_since`, at any time.
+    """
     cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
-    return _due_times(*cadence, subscriber.next_due_at or by, by)
+    due = subscriber.next_due_at or by
+    scheduled = schedule.last_due(*cadence, max(due, by))
+    is_scheduled = scheduled >= (subscriber.due_since or subscriber.created_at)
+    return _due_times(*cadence, scheduled if is_scheduled else due)
 
 
 @lru_cache(maxsize=5_000)
-def _due_times(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime, by: datetime) -> DueTimes:
-    """Compute `due_times`. `due` is the time that the subscriber's row stores.
-
-    Cached: time zone arithmetic is slow, and many subscribers have the same hour.
-    """
-    due = due if due > by else schedule.last_due(cadence, weekday, hour, zone, due, by)
+def _due_times(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime) -> DueTimes:
+    """Compute `due_times`, given the due time. Cached as `schedule.last_due` is."""
     following_due = schedule.next_edition_due(cadence, weekday, hour, zone, due)
     return DueTimes(schedule.edition(zone, due), due, following_due)
 

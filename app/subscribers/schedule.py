@@ -42,24 +42,26 @@ def next_edition_due(cadence: Cadence, weekday: int, hour: int, zone: str, after
     return next_due(cadence, weekday, hour, zone, due) if same_day else due
 
 
-def last_due(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime, now: datetime) -> datetime:
-    """Return the latest due time up to `now` for a subscriber who has been due since `due`.
+@lru_cache(maxsize=5_000)
+def last_due(cadence: Cadence, weekday: int, hour: int, zone: str, by: datetime) -> datetime:
+    """Return the latest time up to `by` at which a digest is due.
 
     After an outage of several days, a subscriber gets one digest: for the latest edition, with papers from
-    all of these days.
+    all of these days. Cached: time zone arithmetic is slow, and many subscribers have the same hour.
     """
-    due = max(due, now - _LONGEST_GAP)
-    while (following := next_due(cadence, weekday, hour, zone, due)) <= now:
+    due = next_due(cadence, weekday, hour, zone, by - _LONGEST_GAP)
+    while (following := next_due(cadence, weekday, hour, zone, due)) <= by:
         due = following
     return due
 
 
 def due_on(cadence: Cadence, weekday: int, hour: int, zone: str, day: date) -> datetime | None:
     """Return the UTC time at which the digest for a local day is due, or None if no digest is due then."""
-    if not _falls_on(cadence, weekday, day):
-        return None
-    due = _local_moment(day, hour, ZoneInfo(zone))
-    return due if edition(zone, due) == day.isoformat() else None  # a zone may skip a whole day
+    for scheduled in (day - timedelta(days=1), day):  # a clock change may move an hour past midnight
+        due = _local_moment(scheduled, hour, ZoneInfo(zone))
+        if _falls_on(cadence, weekday, scheduled) and edition(zone, due) == day.isoformat():
+            return due
+    return None  # also if the zone skips the whole day
 
 
 def edition(zone: str, at: datetime) -> str:

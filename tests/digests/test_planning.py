@@ -346,6 +346,25 @@ def test_unstorable_digest_affects_only_its_reader(app: Application, monkeypatch
     assert due > HOUR + planning.TRY_AGAIN
 
 
+def test_planning_is_retried_for_the_same_edition(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even after midnight: a weekly reader is not due on that day."""
+    due = HOUR.replace(hour=23)
+    with app.db.write() as session:
+        alice = session.get_one(Subscriber, 1)
+        alice.cadence, alice.weekday, alice.hour = Cadence.WEEKLY, due.weekday(), due.hour
+        alice.next_due_at = alice.created_at = due
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "add_entries", None)  # calling it raises an error
+        assert planning.plan(app.digest_context, due) == {"not_planned": 1}
+    after_midnight = due + timedelta(hours=2)
+    assert planning.plan(app.digest_context, after_midnight) == {"planned": 1}
+    (row,) = deliveries(app)
+    assert (row.edition, row.due_at, row.give_up_at) == ("2026-11-20", due, due + 7 * DAY)
+    with app.db.read() as session:
+        assert session.get_one(Subscriber, 1).next_due_at == due + 7 * DAY
+        assert reconciliation.reconcile_recent(session, after_midnight).is_consistent
+
+
 def test_unreadable_earlier_digest_does_not_stop_planning(app: Application) -> None:
     """Its papers do not count as sent."""
     planning.plan(app.digest_context, HOUR - DAY)
