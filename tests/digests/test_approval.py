@@ -17,6 +17,7 @@ from app.doctor import service_state
 from app.errors import Conflict, InvalidInput
 from app.settings import Settings
 from app.storage.models import Delivery, DeliveryState
+from app.types import Interest
 from tests.support import factories
 from tests.support.mail_server import MailServer
 
@@ -56,6 +57,38 @@ def test_edition_waits_for_approval(service: Application, mail_server: MailServe
     assert len(mail_server.messages) == 2
     with service.db.read() as session:
         assert [each.edition for each in ledger.pauses(session)] == ["2026-11-21"]
+
+
+def test_approval_of_a_requested_first_digest_covers_nothing_else(
+    service: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """The scheduled digests of the edition need another one, and it covers first digests requested later."""
+    preferences = subscribers.Preferences(interests=(Interest("language agents"),))
+
+    def request(name: str, at: datetime) -> None:
+        with service.db.write() as session:
+            subscriber = subscribers.add(session, f"{name}@example.org", preferences, at)
+        pipeline.plan_first(service, subscriber, at)
+        pipeline.plan_and_send(service, at)
+
+    def approve(at: datetime) -> list[str]:
+        with service.db.write() as session:
+            assert ledger.resume(session, "2026-11-20")
+        pipeline.plan_and_send(service, at)
+        return recipients(mail_server)
+
+    night = now - 8 * HOUR
+    request("carol", night)
+    assert recipients(mail_server) == []
+    assert approve(night + HOUR) == ["carol"]
+    request("dan", night + 2 * HOUR)
+    assert recipients(mail_server) == ["carol"]
+    assert approve(night + 3 * HOUR) == ["carol", "dan"]
+    pipeline.plan_and_send(service, now)
+    assert recipients(mail_server) == ["carol", "dan"]
+    assert approve(now + HOUR) == ["alice", "carol", "dan"]
+    request("erin", now + 2 * HOUR)
+    assert recipients(mail_server) == ["alice", "carol", "dan", "erin"]
 
 
 def test_other_mails_need_no_approval(service: Application, mail_server: MailServer, now: datetime) -> None:

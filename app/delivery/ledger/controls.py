@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, exists, literal, update
+from sqlalchemy import ColumnElement, Select, case, exists, func, literal, update
 from sqlalchemy import select as sql_select
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, delete, select
@@ -37,6 +37,7 @@ ARRIVED = "It arrived, according to an operator."
 IMPORTED = "subscribers were imported, and their digests have not been checked yet"
 # The scope of a pause that holds only the first digests of subscribers who were added or imported.
 FIRST_DIGESTS = "first digests"
+REQUESTED_WITHIN = timedelta(days=2)  # longer than a local day, during which an edition is composed
 HOLD_AHEAD = timedelta(days=60)  # a later day is probably a mistake
 # Claimed emails are cancelled, too. If one is already in flight, the relay's reply sets its state later.
 UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
@@ -93,12 +94,20 @@ def _release_first_digests(session: Session) -> None:
 
 
 def hold_new(session: Session, editions: Collection[str], now: datetime) -> None:
-    """Pause the editions that have no emails yet, until an operator approves them by resuming them.
+    """Pause the editions that have no scheduled digests yet, until an operator resumes (approves) them.
 
-    Call this in the transaction that adds the first emails of these editions, before adding them.
+    Requested first digests do not count, because whoever approves them has not seen the scheduled ones. Call
+    this in the transaction that adds the digests of these editions, before adding them.
     """
-    for edition in sorted(set(editions) - planned_editions(session, editions)):
-        pause(session, AWAITS_APPROVAL, now, edition)
+    for edition in sorted(set(editions)):
+        digests = select(func.count()).select_from(Delivery).where(Delivery.edition == edition)
+        requested = digests.join(Event, col(Event.subscriber_id) == Delivery.subscriber_id).where(
+            col(Event.kind) == "first_asked",
+            col(Event.at) == Delivery.due_at,  # a requested digest is due at once
+            col(Event.at) > now - REQUESTED_WITHIN,
+        )
+        if session.exec(digests).one() == session.exec(requested).one():
+            pause(session, AWAITS_APPROVAL, now, edition)
 
 
 def hold(session: Session, edition: str, now: datetime) -> None:
