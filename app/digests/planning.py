@@ -73,6 +73,8 @@ def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = No
         if not _is_anyone_due(session, all_due):
             return counts
         clock_check.check_clock(session, now)
+    with context.db.write() as session:
+        ledger.expire_before_next(session, soon)  # so that the next digests contain their papers
     with interpreter.tuned_for_throughput():
         with context.db.read() as session:
             builder = DigestBuilder(context, session, now)
@@ -293,9 +295,11 @@ def _compose(
 ) -> tuple[list[DigestRequest], list[Entry]]:
     """Compose the next batch's digests, each for the subscriber's latest edition that is due.
 
-    Log subscribers whose row is invalid, and compose nothing for them.
+    Leave out subscribers whose previous digest is still being sent: they stay due until the next run. Log
+    subscribers whose row is invalid, and compose nothing for them.
     """
-    batch = all_due.with_only_columns(*_COLUMNS).limit(BATCH_SIZE).with_for_update(skip_locked=True)
+    settled = all_due.where(col(Subscriber.id).not_in(ledger.with_unsettled_digest(soon)))
+    batch = settled.with_only_columns(*_COLUMNS).limit(BATCH_SIZE).with_for_update(skip_locked=True)
     all_requests, all_entries = list[DigestRequest](), list[Entry]()
     for each, rows in builder.by_window(session, _load(session, batch)):
         requests, entries = _compose_group(session, each, recent, rows, soon)

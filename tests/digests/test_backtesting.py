@@ -97,6 +97,7 @@ def test_backtest_agrees_with_planning(app: Application) -> None:
         )
     for ago in reversed(range(6)):
         planning.plan(app.digest_context, (NOW - timedelta(days=ago)).replace(hour=8, minute=0))
+        factories.record_sent(app)
     with app.db.read() as session:
         rows = session.exec(select(Delivery).order_by(Delivery.edition)).all()  # type: ignore[arg-type]
         real = {row.edition: factories.load_digest(app, row) for row in rows}

@@ -237,7 +237,7 @@ def test_taking_back_an_edit_is_recorded(app: Application) -> None:
     assert [entry.detail["new"] for entry in entries] == [{"tldr": "They plan."}] * 2
 
 
-def test_pinned_paper_comes_first_and_once(app: Application) -> None:
+def test_pinned_paper_comes_first_and_once(app: Application, mail_server: MailServer) -> None:
     """It ranks before better papers. Readers of trending papers get it with its own reason."""
     with app.db.write() as session:
         source = session.get_one(Source, 1)
@@ -264,6 +264,7 @@ def test_pinned_paper_comes_first_and_once(app: Application) -> None:
     assert (bob.picks[0].title, bob.picks[0].reason) == ("On Agents", reason)
     assert [item.title for item in carol.picks] == [VIDEO]
     assert [(item.title, item.reason) for item in dan.picks[1:]] == [("On Agents", reason)]
+    pipeline.send_now(app, HOUR)
     pipeline.plan(app, AHEAD + DAY)
     assert sum("On Agents" in titles for titles in digests(app)) == 3
     rank = pipeline.explain(app, AHEAD, "carol@example.org", str(pinned)).rank
@@ -295,7 +296,7 @@ def promised(app: Application) -> frozenset[int]:
         return planning.already_promised(session, [1], NOW - 30 * DAY)[1]
 
 
-def test_merged_paper_is_not_sent_again(app: Application) -> None:
+def test_merged_paper_is_not_sent_again(app: Application, mail_server: MailServer) -> None:
     """Alice was sent one of the two."""
     with app.db.write() as session:
         session.get_one(Paper, 2).hidden_at = NOW
@@ -305,11 +306,12 @@ def test_merged_paper_is_not_sent_again(app: Application) -> None:
         session.get_one(Paper, 2).hidden_at = None
         Editor(session, "desk", HOUR).merge(2, 1)
     assert promised(app) == {1}
+    pipeline.send_now(app, HOUR)
     pipeline.plan(app, AHEAD + DAY)
     assert not {AGENTS, MORE} & {*digests(app)[1]}
 
 
-def test_who_was_sent_a_merged_paper_was_sent_both_parts(app: Application) -> None:
+def test_who_was_sent_a_merged_paper_was_sent_both_parts(app: Application, mail_server: MailServer) -> None:
     """Bob, who subscribes after the split, gets both; Alice gets neither again."""
     with app.db.write() as session:
         session.get_one(Paper, 1).versions = dict.fromkeys(("title", "abstract"), "1.2026-11-20.3")
@@ -324,6 +326,7 @@ def test_who_was_sent_a_merged_paper_was_sent_both_parts(app: Application) -> No
     assert promised(app) == {1, 2}
     why = pipeline.explain(app, HOUR, "alice@example.org", "2")
     assert why.verdict.startswith(f"It is in the digest {HOUR:%Y-%m-%d}")
+    pipeline.send_now(app, HOUR)
     pipeline.plan(app, AHEAD + DAY)
     assert digests(app)[2] == sorted([AGENTS, MORE])
     assert not {AGENTS, MORE} & {*digests(app)[1]}

@@ -11,9 +11,11 @@ import pytest
 from sqlalchemy import delete, update
 from sqlmodel import Session, col, select
 
-from app import pipeline, subscribers
+from app import bounces, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
+from app.delivery.journal import AttemptResult
+from app.delivery.send_result import SendOutcome, SendResult
 from app.digests import planning, reconciliation
 from app.digests.builder import DigestBuilder, DigestRequest
 from app.digests.reconciliation import Reconciliation
@@ -113,6 +115,82 @@ def test_first_digest_says_who_added_the_subscriber(app: Application, mail_serve
     assert [note.split(".")[0] for note in notes[bob]] == ["Welcome", ""]
     assert "the operator of Paperboy" in notes[bob][0]
     assert len(mail_server.messages) == 2
+
+
+# --- after a digest that was not sent
+
+
+def add_paper(app: Application, title: str, at: datetime) -> None:
+    with app.db.write() as session:
+        source = session.get_one(Source, 1)
+        factories.add_paper(session, source, title, at.date(), at, abstract=f"{title}, at last.")
+
+
+def test_next_digest_contains_the_papers_of_an_expired_one(app: Application, mail_server: MailServer) -> None:
+    """The old digest waits until the next one is composed, ahead of its hour."""
+    tomorrow, newer = HOUR + DAY, "Language Agents that Rest"
+    mail_server.reply("rcpt", "451 4.3.0 try later")
+    pipeline.plan_and_send(app, AHEAD)
+    pipeline.plan_and_send(app, HOUR)
+    add_paper(app, newer, tomorrow - DAY / 4)
+    pipeline.plan_and_send(app, tomorrow - timedelta(minutes=11))
+    assert [row.state for row in deliveries(app)] == [DeliveryState.DEFERRED]
+    assert pipeline.plan_and_send(app, AHEAD + DAY)["planned"] == 1
+    old, _ = deliveries(app)
+    assert (old.state, old.next_attempt_at) == (DeliveryState.FAILED, None)
+    assert old.reason == "given up because the next digest is due: 451 4.3.0 try later"
+    mail_server.clear_rules()
+    assert pipeline.plan_and_send(app, tomorrow)["sent"] == 1
+    assert sorted(titles(app)[1]) == sorted([AGENTS, newer])
+
+
+def test_next_digest_waits_for_the_result_of_the_last_one(app: Application, mail_server: MailServer) -> None:
+    """A sender has claimed the last one. Other subscribers do not wait."""
+    planning.plan(app.digest_context, HOUR)
+    with app.db.write() as session:
+        claimed = ledger.claim(session, owner="slow", now=HOUR)
+        factories.add_subscriber(session, "bob@example.org", ["language agents"], HOUR + DAY)
+    assert planning.plan(app.digest_context, AHEAD + DAY) == {"planned": 1}
+    assert {row.subscriber_id: row.state for row in deliveries(app)} == {
+        1: DeliveryState.CLAIMED,
+        2: DeliveryState.PENDING,
+    }
+    with app.db.write() as session:
+        ledger.record_results(
+            session,
+            [AttemptResult(claimed[0], SendResult(SendOutcome.DEFERRED, 451, "later"), AHEAD.timestamp())],
+            owner="slow",
+            now=AHEAD + DAY,
+            policy=app.settings.when_uncertain,
+            on_failed=bounces.record_refusal,
+        )
+    assert planning.plan(app.digest_context, AHEAD + DAY) == {"planned": 1}
+    assert titles(app) == [[AGENTS]] * 3
+
+
+def test_papers_of_a_digest_that_may_have_arrived_are_not_sent_again(
+    app: Application, mail_server: MailServer
+) -> None:
+    """It stays uncertain, and the next digest does not wait for it."""
+    pipeline.plan_and_send(app, AHEAD)
+    mail_server.drop("end", times=1)
+    pipeline.plan_and_send(app, HOUR)
+    add_paper(app, newer := "Language Agents that Rest", HOUR + DAY * 3 / 4)
+    assert pipeline.plan(app, AHEAD + DAY)["planned"] == 1
+    assert titles(app) == [[AGENTS], [newer]]
+    assert deliveries(app)[0].state is DeliveryState.UNCERTAIN
+
+
+def test_welcome_is_repeated_if_the_first_digest_expired(app: Application, mail_server: MailServer) -> None:
+    """Bob has not received it yet."""
+    with app.db.write() as session:
+        bob = subscribers.add(session, "bob@example.org", Preferences(interests=(Interest("video"),)), AHEAD)
+    mail_server.reply("rcpt", "451 4.3.0 try later")
+    pipeline.plan_and_send(app, AHEAD)
+    pipeline.plan_and_send(app, HOUR)
+    pipeline.plan_and_send(app, AHEAD + DAY)
+    notes = [factories.load_digest(app, row).note for row in deliveries(app) if row.subscriber_id == bob]
+    assert [note.split(".")[0] for note in notes] == ["Welcome", "Welcome"]
 
 
 # --- ahead of the hour

@@ -110,6 +110,9 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "a batch to plan": lambda s: s.exec(
         planning._due(NOW).limit(250).with_for_update(skip_locked=True)
     ).all(),
+    "a batch to plan, without digests that are being sent": lambda s: s.exec(
+        planning._due(NOW).where(col(Subscriber.id).not_in(ledger.with_unsettled_digest(NOW))).limit(250)
+    ).all(),
     "wake": lambda s: subscribers.end_expired_pauses(s, NOW),
     "lateness": lambda s: planning.lateness(s, NOW),
     "promised": lambda s: ledger.paper_ids_promised(s, BATCH, NOW - timedelta(days=7)),
@@ -141,6 +144,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
         on_failed=bounces.record_refusal,
     ),
     "give up": lambda s: expiry.expire_overdue(s, NOW),
+    "give up before the next digest": lambda s: ledger.expire_before_next(s, NOW),
     "forsake": lambda s: recovery.expire_leases(s, LATER, [], RESEND),
     "anything to do": lambda s: ledger.has_work(s, NOW, Path("nowhere")),
     "nothing to do": lambda s: ledger.has_work(s, NOW - timedelta(days=30), Path("nowhere")),

@@ -1,15 +1,17 @@
-"""Give up on emails that have waited too long. A digest expires when the next one is due."""
+"""Give up on emails that have waited too long. A digest expires before the next one is composed."""
 
 from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, case, literal, update
 from sqlmodel import Session, col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
-from app.delivery.ledger import transitions
-from app.delivery.ledger.claims import WAITING_STATES
+from app.delivery.ledger.claims import LEASED_STATES, WAITING_STATES
+from app.delivery.ledger.entries import is_held
+from app.storage.database import in_array
 from app.storage.models import Delivery
 from app.storage.models import DeliveryState as State
 from app.types import MailKind
@@ -17,13 +19,33 @@ from app.types import MailKind
 
 def expire_overdue(session: Session, now: datetime) -> Counter[str]:
     """Give up on emails whose `give_up_at` has passed. Return the number of emails by new state."""
-    rows = lock_rows(session, is_overdue(now))
-    for delivery in rows:
-        why = "the next digest is due" if delivery.kind is MailKind.DIGEST else "it is out of date"
-        reason = f"given up because {why}: {delivery.reason or 'never attempted'}"
-        state = State.UNCERTAIN if delivery.possibly_delivered else State.FAILED
-        transitions.set_state(delivery, state, reason)
-    return Counter(delivery.state for delivery in rows)
+    return _give_up(session, is_overdue(now))
+
+
+def expire_before_next(session: Session, by: datetime) -> Counter[str]:
+    """Give up on the waiting digests whose subscribers' next digests are due by `by`, and count them.
+
+    Call this before the next digests are composed, so that they contain the same papers. Digests that are
+    being sent do not change: see `with_unsettled_digest`. Neither do those that may have arrived.
+    """
+    is_unsent = (col(Delivery.kind) == MailKind.DIGEST) & col(Delivery.possibly_delivered).is_(False)
+    held = is_held() & (col(Delivery.give_up_at) <= by)
+    return _give_up(session, is_overdue(by) & is_unsent) + _give_up(session, held & is_unsent)
+
+
+def with_unsettled_digest(by: datetime) -> SelectOfScalar[int]:
+    """Select the subscribers with a digest that is being sent although their next one is due by `by`.
+
+    Until its result is recorded, it is not known whether the next digest must contain the same papers.
+    """
+    return select(Delivery.subscriber_id).where(
+        Delivery.kind == MailKind.DIGEST,
+        # A digest that has just been deferred or released expires before the next planning run.
+        col(Delivery.state).in_((*LEASED_STATES, State.PENDING, State.DEFERRED)),
+        col(Delivery.possibly_delivered).is_(False),
+        col(Delivery.next_attempt_at).is_not(None),
+        col(Delivery.give_up_at) <= by,
+    )
 
 
 def is_overdue(now: datetime) -> ColumnElement[bool]:
@@ -35,6 +57,23 @@ def is_overdue(now: datetime) -> ColumnElement[bool]:
     )
 
 
-def lock_rows(session: Session, condition: ColumnElement[bool]) -> list[Delivery]:
-    """Lock and return the deliveries that meet a condition. Skip rows that other transactions have locked."""
-    return list(session.exec(select(Delivery).where(condition).with_for_update(skip_locked=True)))
+def _give_up(session: Session, condition: ColumnElement[bool]) -> Counter[str]:
+    """Give up on the emails that meet a condition. Return their number by new state.
+
+    Skip rows that other transactions have locked.
+    """
+    columns = select(Delivery.id, Delivery.possibly_delivered).where(condition)
+    may_have_arrived = dict(session.exec(columns.with_for_update(skip_locked=True)).all())
+    if not may_have_arrived:
+        return Counter()
+    why = case((col(Delivery.kind) == MailKind.DIGEST, "the next digest is due"), else_="it is out of date")
+    last_reason = case((col(Delivery.reason) == "", "never attempted"), else_=col(Delivery.reason))
+    values = {
+        "state": case((col(Delivery.possibly_delivered), State.UNCERTAIN), else_=State.FAILED),
+        "reason": literal("given up because ") + why + ": " + last_reason,
+        "next_attempt_at": None,
+        "lease_until": None,
+    }
+    overdue = update(Delivery).where(in_array(session, col(Delivery.id), may_have_arrived))
+    session.execute(overdue.values(**values))
+    return Counter(State.UNCERTAIN if uncertain else State.FAILED for uncertain in may_have_arrived.values())

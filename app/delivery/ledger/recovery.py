@@ -15,7 +15,7 @@ from app.delivery import journal
 from app.delivery.journal import AbandonedJournal
 from app.delivery.ledger import transitions
 from app.delivery.ledger.claims import LEASED_STATES, WAITING_STATES, is_sendable
-from app.delivery.ledger.expiry import expire_overdue, is_overdue, lock_rows
+from app.delivery.ledger.expiry import expire_overdue, is_overdue
 from app.delivery.ledger.outcomes import OnFailed, record_results
 from app.settings import UncertainPolicy
 from app.storage import live_processes
@@ -97,7 +97,8 @@ def expire_leases(
     Neither condition alone is proof: a clock that jumps ends the lease of a running sender, and a lost
     connection releases its process lock.
     """
-    rows = lock_rows(session, _lease_has_expired(now, alive))
+    expired = select(Delivery).where(_lease_has_expired(now, alive))
+    rows = session.exec(expired.with_for_update(skip_locked=True)).all()
     for delivery in rows:
         _mark_uncertain(delivery, "the sender stopped running, and its journal was lost", now, policy)
     return Counter(delivery.state for delivery in rows)
