@@ -94,6 +94,57 @@ def test_hidden_paper_leaves_digests_that_wait(app: Application, mail_server: Ma
     assert MORE in sent["alice@example.org"]
 
 
+@pytest.mark.parametrize("paper", [1, 2])
+def test_paper_hidden_while_a_digest_is_being_sent_is_not_sent_later(
+    app: Application, mail_server: MailServer, paper: int
+) -> None:
+    """The relay asks to try again later. The digest that contains nothing else is skipped."""
+    with app.db.write() as session:
+        factories.add_subscriber(session, "bob@example.org", ["rest"], HOUR)
+    pipeline.plan(app, AHEAD)
+    pipeline.sign_ahead(app, AHEAD)
+
+    def hide() -> None:
+        with app.db.write() as session:
+            Editor(session, "desk", HOUR).hide(paper)
+
+    mail_server.reply("rcpt", "451 4.7.1 greylisted", times=1, first=hide)
+    mail_server.reply("rcpt", "451 4.7.1 greylisted", times=1)
+    assert pipeline.send_now(app, HOUR) == {"deferred": 2}
+    title = (AGENTS, MORE)[paper - 1]
+    counts = pipeline.send_now(app, HOUR + DAY / 24)
+    assert counts == ({"sent": 2} if paper == 1 else {"sent": 1, "skipped": 1})
+    assert all(title not in mail.data.decode() for mail in mail_server.messages)
+    assert digests(app)[1] == ([MORE] if paper == 1 else [removal.NOTHING_LEFT])
+
+
+def test_hidden_paper_is_not_sent_if_a_failed_digest_is_retried(
+    app: Application, mail_server: MailServer
+) -> None:
+    mail_server.reply("rcpt", "550 5.7.1 policy", times=1)
+    pipeline.plan(app, AHEAD)
+    assert pipeline.send_now(app, HOUR) == {"failed": 1}
+    with app.db.write() as session:
+        Editor(session, "desk", HOUR).hide(1)
+        assert ledger.retry_failed(session, f"{HOUR:%Y-%m-%d}", HOUR) == 1
+    assert pipeline.send_now(app, HOUR) == {"sent": 1}
+    assert digests(app) == [[MORE]]
+    assert AGENTS not in mail_server.messages[0].data.decode()
+
+
+def test_digest_that_may_have_arrived_is_resent_with_a_hidden_paper(
+    app: Application, mail_server: MailServer
+) -> None:
+    """It is sent again with the same bytes, so that a mailbox can detect the duplicate."""
+    mail_server.drop("end", times=1)
+    pipeline.plan(app, AHEAD)
+    assert pipeline.send_now(app, HOUR) == {"uncertain": 1}
+    with app.db.write() as session:
+        Editor(session, "desk", HOUR).hide(1)
+    assert pipeline.send_now(app, HOUR + DAY / 24) == {"sent": 1}
+    assert mail_server.messages == mail_server.swallowed
+
+
 def test_paper_hidden_during_a_planning_run_is_left_out(app: Application) -> None:
     """The run has loaded its candidates before."""
     with app.db.read() as session:

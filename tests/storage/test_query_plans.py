@@ -20,7 +20,7 @@ from sqlmodel import Session, col, select
 from app import bounces, subscribers
 from app.delivery import ledger, suppression
 from app.delivery.journal import AttemptResult
-from app.delivery.ledger import claims, daily_limits, expiry, recovery
+from app.delivery.ledger import claims, daily_limits, expiry, recovery, removal
 from app.delivery.send_result import SendOutcome, SendResult
 from app.delivery.warm_up import WarmUp
 from app.digests import planning, reconciliation
@@ -117,6 +117,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "lateness": lambda s: planning.lateness(s, NOW),
     "promised": lambda s: ledger.paper_ids_promised(s, BATCH, NOW - timedelta(days=7)),
     "claim": lambda s: ledger.claim(s, owner="me", now=NOW),
+    "hidden papers in claimed digests": lambda s: removal.leave_out_hidden(s, NEWEST),
     "may still leave": lambda s: ledger.still_sendable(s, "sender", NOW),
     "prolong": lambda s: claims.renew_lease(s, "sender", NOW),
     "record accepted": lambda s: ledger.record_results(

@@ -1,15 +1,17 @@
-"""Remove a paper from the digests that have been composed but not sent yet."""
+"""Remove hidden papers from the digests that have been composed but not sent yet."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlmodel import Session, col, select
+from sqlalchemy import ColumnElement
+from sqlmodel import Session, col, func, select
 
 from app.delivery.ledger.signatures import NOT_AHEAD
-from app.delivery.ledger.snapshots import COLUMNS, is_readable, paper_ids, paper_updates
+from app.delivery.ledger.snapshots import A_DAY, COLUMNS, is_readable, paper_ids, paper_updates
 from app.delivery.ledger.transitions import set_state
+from app.papers import canonical_rows
 from app.storage.database import in_array
 from app.storage.models import Delivery, DigestContent, PaperSnapshot
 from app.storage.models import DeliveryState as State
@@ -24,37 +26,65 @@ _UNSENT = (State.PENDING, State.DEFERRED)
 def leave_out(session: Session, papers: Collection[int]) -> int:
     """Remove papers and updates on them from all unsent digests. Return the number of changed digests.
 
-    A digest that contained no other paper is skipped.
+    A digest that contained no other paper is skipped. On PostgreSQL, digests that are being claimed do not
+    change: see `leave_out_hidden`.
     """
-    waiting = select(Delivery.id).where(
-        col(Delivery.state).in_(_UNSENT),
-        Delivery.kind == MailKind.DIGEST,
-        col(Delivery.possibly_delivered).is_(False),
+    unsent = col(Delivery.state).in_(_UNSENT)
+    ids = _find_candidates(session, papers, unsent)
+    batches = (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
+    in_batches = (in_array(session, col(Delivery.id), batch) & unsent for batch in batches)
+    return sum(len(_leave_out(session, papers, batch, skip_locked=True)) for batch in in_batches)
+
+
+def leave_out_hidden(session: Session, claimed_ids: Collection[int]) -> list[int]:
+    """Remove hidden papers from digests that have just been claimed. Return the ids of the skipped digests.
+
+    `leave_out` does not change digests that were being sent or had failed when a paper was hidden. If such a
+    digest is sent again, it is claimed again. Must be called in the same transaction as the claim.
+    """
+    hidden = canonical_rows.hidden(session)
+    claimed = in_array(session, col(Delivery.id), claimed_ids)
+    ids = _find_candidates(session, hidden, claimed) if hidden else []
+    # Wait for a process that signs these digests ahead.
+    changed = _leave_out(session, hidden, in_array(session, col(Delivery.id), ids), skip_locked=False)
+    return [delivery.id or 0 for delivery in changed if delivery.state is State.SKIPPED]
+
+
+def _find_candidates(
+    session: Session, papers: Collection[int], condition: ColumnElement[bool]
+) -> Sequence[int | None]:
+    """Return the ids of the digests that meet a condition, may contain one of the papers and may change."""
+    digests = select(Delivery.id).where(
+        condition, Delivery.kind == MailKind.DIGEST, col(Delivery.possibly_delivered).is_(False)
     )
-    in_digests = select(PaperSnapshot.id).where(col(PaperSnapshot.paper_id).in_(papers))
+    oldest = session.execute(digests.with_only_columns(func.min(col(Delivery.created_at)))).scalar()
+    if oldest is None:
+        return []
+    in_digests = select(PaperSnapshot.id).where(
+        in_array(session, col(PaperSnapshot.paper_id), papers),
+        col(PaperSnapshot.created_at) >= oldest - A_DAY,  # the digests of a day share snapshots
+    )
     if session.exec(in_digests.limit(1)).first() is None:  # only updates can mention these papers
         with_updates = col(DigestContent.has_updates)
-        waiting = waiting.join(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(
+        digests = digests.join(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(
             with_updates
         )
-    ids = session.exec(waiting.order_by(col(Delivery.id))).all()
-    batches = (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
-    return sum(_leave_out(session, set(papers), batch) for batch in batches)
+    return session.exec(digests.order_by(col(Delivery.id))).all()
 
 
-def _leave_out(session: Session, papers: set[int], delivery_ids: Iterable[int | None]) -> int:
-    """Remove papers from these deliveries. On PostgreSQL, skip deliveries that are being claimed."""
+def _leave_out(
+    session: Session, papers: Collection[int], condition: ColumnElement[bool], *, skip_locked: bool
+) -> list[Delivery]:
+    """Remove papers from the deliveries that meet a condition. Return the changed deliveries."""
     joined = select(Delivery, DigestContent).join(
         DigestContent, col(DigestContent.delivery_id) == Delivery.id
     )
-    chosen = joined.where(
-        in_array(session, col(Delivery.id), [*delivery_ids]), col(Delivery.state).in_(_UNSENT)
-    )
-    changed = 0
-    for delivery, content in session.exec(chosen.with_for_update(skip_locked=True)).all():
-        if not isinstance(content.digest, dict) or papers.isdisjoint(_papers_of(content.digest)):
+    chosen = joined.where(condition).with_for_update(skip_locked=skip_locked)
+    changed = []
+    for delivery, content in session.exec(chosen).all():
+        if not isinstance(content.digest, dict) or _papers_of(content.digest).isdisjoint(papers):
             continue
-        changed += 1
+        changed.append(delivery)
         content.digest = _without(content.digest, papers)
         content.signature = ""
         # A digest that is to be signed ahead is signed again. Others are signed when they are sent.

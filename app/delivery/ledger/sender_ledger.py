@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -33,7 +33,6 @@ from app.delivery.ledger import circuit_breaker, controls, daily_limits
 from app.delivery.ledger.claims import (
     LEASE,
     ClaimedBatch,
-    SkipReason,
     claim,
     load_claimed,
     mark_committing,
@@ -43,6 +42,7 @@ from app.delivery.ledger.claims import (
 )
 from app.delivery.ledger.outcomes import OnFailed, record_results
 from app.delivery.ledger.receiver_backoffs import FIRST_BACKOFF
+from app.delivery.ledger.removal import leave_out_hidden
 from app.delivery.ledger.snapshots import SnapshotStore
 from app.delivery.receivers import receiver_of
 from app.delivery.result_log import TAKEN_OVER
@@ -154,12 +154,12 @@ class SenderLedger:
         return await asyncio.shield(claiming)
 
     async def _claim_and_load(self, ids: Collection[int] | None, limit: int | None) -> ClaimedBatch:
-        claimed_ids, deferred, claimed_at = await self._retry_while_away(partial(self._claim, ids, limit))
+        claimed_ids, unsent, claimed_at = await self._retry_while_away(partial(self._claim, ids, limit))
         if not self._claimed_ids:
             self._refreshed_at = self._renewed_at = claimed_at
         self._claimed_ids.update(claimed_ids)  # if anything fails from here on, they are released
         batch = await self._retry_while_away(partial(self._load_claimed, claimed_ids))
-        batch = replace(batch, skipped={**batch.skipped, **dict.fromkeys(deferred, State.DEFERRED)})
+        batch = replace(batch, skipped={**batch.skipped, **unsent})
         self._claimed_ids.difference_update(batch.skipped)
         self._editions.update((request.delivery_id, request.edition) for request in batch.requests)
         self._addresses.update((request.delivery_id, request.email) for request in batch.requests)
@@ -168,10 +168,13 @@ class SenderLedger:
 
     def _claim(
         self, ids: Collection[int] | None, limit: int | None
-    ) -> tuple[list[int], Collection[int], float]:
-        """Claim emails. Return the ids to load, those deferred by warm-up limits, and the monotonic time."""
+    ) -> tuple[list[int], Mapping[int, State], float]:
+        """Claim emails. Return the ids to load, the states of the others, and the monotonic time.
+
+        The others are deferred by the limits of a warm-up, or skipped because all their papers were hidden.
+        """
         self._database.presence.announce()
-        now, deferred = self._clock(), dict[int, SkipReason]()
+        now, unsent = self._clock(), dict[int, State]()
         with self._database.write() as session:
             advisory_lock(session, self._owner)  # see recovery.replay_journal
             if self._warm_up:
@@ -182,7 +185,9 @@ class SenderLedger:
             )  # fmt: skip
             if self._warm_up:
                 deferred = daily_limits.defer_excess(session, self._warm_up, self._owner, claimed_ids, now)
-        return [number for number in claimed_ids if number not in deferred], deferred.keys(), monotonic()
+                unsent |= dict.fromkeys(deferred, State.DEFERRED)
+            unsent |= dict.fromkeys(leave_out_hidden(session, claimed_ids), State.SKIPPED)
+        return [number for number in claimed_ids if number not in unsent], unsent, monotonic()
 
     def _load_claimed(self, claimed_ids: Collection[int]) -> ClaimedBatch:
         """Load the claimed emails outside the claim's transaction, so that other writers do not wait."""
