@@ -15,7 +15,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 from app.delivery import ledger, suppression
 from app.errors import AddressSuppressed, Conflict, NotFound
 from app.storage.database import in_array
-from app.storage.models import Delivery, Event, Subscriber, SubscriberState
+from app.storage.models import Delivery, DeliveryState, Event, Subscriber, SubscriberState
 from app.subscribers import mailbox_limits, schedule
 from app.subscribers.address import ascii_domain, normalize_address
 from app.subscribers.preferences import Preferences
@@ -105,6 +105,7 @@ def reschedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
 
     A digest that is due but not planned yet stays due, because planning uses the current preferences anyway.
     A digest composed ahead of its due time is withdrawn and will be composed again when it is next planned.
+    An earlier digest that has not been sent yet is given up when the next one is due.
     """
     ledger.withdraw(session, subscriber.id or 0, now)
     if subscriber.state is not SubscriberState.ACTIVE:
@@ -117,7 +118,7 @@ def reschedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
     digests = select(Delivery).where(
         Delivery.subscriber_id == subscriber.id,
         Delivery.kind == MailKind.DIGEST,
-        col(Delivery.due_at) > due - LOOK_BACK,
+        or_(col(Delivery.due_at) > due - LOOK_BACK, col(Delivery.give_up_at) > now),
     )
     recent = session.exec(digests).all()
     while _has_digest_on_day(subscriber, recent, due):
@@ -125,6 +126,10 @@ def reschedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
     subscriber.next_due_at = due
     # A digest that stays due may be due at an hour or on a day to which the cadence no longer applies.
     subscriber.due_since = schedule.next_due(*cadence, after=due - timedelta.resolution)
+    unsent = (row for row in recent if row.state not in (DeliveryState.SENT, *ledger.UNDELIVERED))
+    for row in unsent:
+        if row.give_up_at and row.give_up_at > now:
+            row.give_up_at = due
 
 
 def _has_digest_on_day(subscriber: Subscriber, recent: Sequence[Delivery], due: datetime) -> bool:

@@ -144,6 +144,45 @@ def test_next_digest_contains_the_papers_of_an_expired_one(app: Application, mai
     assert sorted(titles(app)[1]) == sorted([AGENTS, newer])
 
 
+@pytest.mark.parametrize("claimed", [False, True])
+@pytest.mark.parametrize(
+    ("before", "after", "moved_to"),
+    [
+        ({"cadence": Cadence.WEEKLY, "weekday": 4}, {}, HOUR + DAY),
+        ({}, {"hour": 6}, HOUR + DAY * 22 / 24),
+        ({}, {"hour": 20}, HOUR + DAY * 3 / 2),
+        ({}, {"cadence": Cadence.WEEKLY, "weekday": 3}, HOUR + 6 * DAY),
+    ],
+)
+def test_late_digest_is_given_up_when_the_next_one_is_due_by_a_new_schedule(
+    app: Application,
+    mail_server: MailServer,
+    claimed: bool,
+    before: dict[str, Any],
+    after: dict[str, Any],
+    moved_to: datetime,
+) -> None:
+    """It never arrives after the next one, even if a sender had claimed it when the schedule changed."""
+    interests = (Interest("language agents"),)
+    change_preferences(app, HOUR - DAY * 7 / 2, interests=interests, **before)
+    pipeline.plan_and_send(app, AHEAD)
+
+    def change_schedule() -> None:
+        change_preferences(app, HOUR + timedelta(seconds=1), interests=interests, **after)
+
+    mail_server.reply("rcpt", "451 later", times=1, first=change_schedule if claimed else lambda: None)
+    pipeline.plan_and_send(app, HOUR)
+    if not claimed:
+        change_schedule()
+    (row,) = deliveries(app)
+    assert (row.state, row.give_up_at) == (DeliveryState.DEFERRED, moved_to)
+    with app.db.read() as session:
+        assert session.get_one(Subscriber, 1).next_due_at == moved_to
+    pipeline.plan(app, moved_to - timedelta(minutes=9))
+    pipeline.plan_and_send(app, moved_to)
+    assert [row.state for row in deliveries(app)] == [DeliveryState.FAILED, DeliveryState.SENT]
+
+
 def test_next_digest_waits_for_the_result_of_the_last_one(app: Application, mail_server: MailServer) -> None:
     """A sender has claimed the last one. Other subscribers do not wait."""
     planning.plan(app.digest_context, HOUR)
