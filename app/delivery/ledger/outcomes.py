@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import cast
 
@@ -51,11 +51,16 @@ def record_results(
     # Clear the personal data of emails that were in flight when their subscriber was erased.
     recent = (col(Event.kind).in_(ERASING), col(Event.at) > now - 2 * LEASE)
     if session.exec(select(Event.id).where(*recent).limit(1)).first() is not None:
-        subscriber = select(col(Subscriber.state)).where(col(Subscriber.id) == Delivery.subscriber_id)
-        erased = subscriber.scalar_subquery() == SubscriberState.ERASED
-        of_erased = in_array(session, col(Delivery.id), states.keys()) & erased
-        session.connection().execute(update(_DELIVERIES).where(of_erased).values(smtp_text="", subject=""))
+        clear_erased(session, states)
     return states | _record_others(session, others, owner, now, policy, on_failed) if others else states
+
+
+def clear_erased(session: Session, ids: Collection[int]) -> None:
+    """Clear the personal data of those emails whose subscribers have been erased."""
+    subscriber = select(col(Subscriber.state)).where(col(Subscriber.id) == Delivery.subscriber_id)
+    erased = subscriber.scalar_subquery() == SubscriberState.ERASED
+    of_erased = in_array(session, col(Delivery.id), ids) & erased
+    session.connection().execute(update(_DELIVERIES).where(of_erased).values(smtp_text="", subject=""))
 
 
 _ACCEPTED_BY_SQLITE = """

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 import structlog
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, or_
 from sqlmodel import Session, col, select
 
 from app.delivery import journal
@@ -16,11 +16,12 @@ from app.delivery.journal import AbandonedJournal
 from app.delivery.ledger import transitions
 from app.delivery.ledger.claims import LEASED_STATES, WAITING_STATES, is_sendable
 from app.delivery.ledger.expiry import expire_overdue, is_overdue
-from app.delivery.ledger.outcomes import OnFailed, record_results
+from app.delivery.ledger.outcomes import OnFailed, clear_erased, record_results
 from app.settings import UncertainPolicy
 from app.storage import live_processes
-from app.storage.database import Database, advisory_lock
+from app.storage.database import Database, advisory_lock, in_array
 from app.storage.models import Delivery
+from app.storage.models import DeliveryState as State
 
 MAX_LOGGED = 50  # ids in a log line
 
@@ -70,22 +71,35 @@ def replay_journal(
     policy: UncertainPolicy,
     on_failed: OnFailed,
 ) -> Counter[str]:
-    """Record each email of a dead sender as answered, uncertain or unsent, according to the journal."""
+    """Record each email of a dead sender as answered, uncertain or unsent, according to the journal.
+
+    The journal may be old. So the personal data of subscribers who have been erased are cleared again.
+    """
     advisory_lock(session, abandoned.owner)  # its last claim's transaction may still be running
     answered = record_results(
         session, abandoned.results, owner=abandoned.owner, now=now, policy=policy, on_failed=on_failed
     )
-    owned = col(Delivery.lease_owner) == abandoned.owner
-    rows = session.exec(
-        select(Delivery).where(owned, col(Delivery.state).in_(LEASED_STATES)).with_for_update()
-    ).all()
+    # A claimed email may have been cancelled after its body was sent.
+    is_skipped = in_array(session, col(Delivery.id), abandoned.unanswered) & (
+        col(Delivery.state) == State.SKIPPED
+    )
+    owned = select(Delivery).where(
+        Delivery.lease_owner == abandoned.owner, or_(col(Delivery.state).in_(LEASED_STATES), is_skipped)
+    )
+    rows = session.exec(owned.with_for_update()).all()
     for delivery in rows:
         sent_as = abandoned.unanswered.get(delivery.id or 0)
         if sent_as or not abandoned.complete:
             delivery.message_id, delivery.subject = sent_as or (delivery.message_id, delivery.subject)
-            _mark_uncertain(delivery, "the sender crashed while this email was in flight", now, policy)
+            reason = "the sender crashed while this email was in flight"
+            if delivery.state is State.SKIPPED:
+                transitions.mark_uncertain(delivery, reason, None)
+            else:
+                _mark_uncertain(delivery, reason, now, policy)
         else:
             transitions.requeue(delivery, now)
+    session.flush()
+    clear_erased(session, [*answered, *(delivery.id or 0 for delivery in rows)])
     return Counter(answered.values()) + Counter(delivery.state for delivery in rows)
 
 

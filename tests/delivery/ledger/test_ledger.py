@@ -412,6 +412,32 @@ def test_incomplete_journal_makes_claimed_mails_uncertain(app: Application, now:
     assert (alice.state, alice.possibly_delivered, alice.next_attempt_at) == ("uncertain", True, None)
 
 
+@pytest.mark.parametrize("policy", UncertainPolicy)
+def test_cancelled_mail_in_flight_of_a_dead_sender_is_uncertain(
+    app: Application, now: datetime, policy: UncertainPolicy
+) -> None:
+    """It may have arrived, so its papers are not sent again. Emails that were only claimed stay cancelled."""
+    alice, _, carol = enqueue_mails(app, now, "alice", "bob", "carol")
+    accepted = AttemptResult(carol, SendResult(SendOutcome.ACCEPTED, 250, "queued"), now.timestamp())
+    dead = abandoned_journal("a dead sender", [alice], accepted)
+    with app.db.write() as session:
+        ledger.claim(session, owner="a dead sender", now=now)
+        assert ledger.cancel(session, "2026-11-20") == 3
+    for recovered in ({"uncertain": 1, "sent": 1}, {"sent": 1}):
+        with app.db.write() as session:
+            assert recovered == ledger.recovery.replay_journal(
+                session, dead, now, policy, bounces.record_refusal
+            )
+    assert states_by_name(app) == {"alice": "uncertain", "bob": "skipped", "carol": "sent"}
+    row = deliveries_by_name(app)["alice"]
+    assert (row.possibly_delivered, row.next_attempt_at) == (True, None)
+    assert (row.message_id, row.subject) == (f"<{alice}@paperboy.test>", "A subject")
+    with app.db.read() as session:
+        promised = ledger.paper_ids_promised(session, [1, 2, 3], now)
+    assert [bool(papers) for papers in promised.values()] == [True, False, True]
+    assert not deliveries_by_name(app)["bob"].possibly_delivered
+
+
 def test_expired_lease_without_a_journal(app: Application, mail_server: MailServer, now: datetime) -> None:
     """The emails of a lost machine are uncertain after their lease."""
     enqueue_mails(app, now, "alice")
@@ -631,6 +657,42 @@ def test_a_late_result_contains_no_data_of_an_erased_reader(
         rows = [*session.exec(select(Event)), session.get_one(Delivery, delivery)]
         assert not session.exec(select(Suppression)).all()
     assert "alice" not in str([row.model_dump() for row in rows])
+
+
+@pytest.mark.parametrize("verdict", [SendOutcome.ACCEPTED, SendOutcome.DEFERRED, None])
+def test_journal_replayed_long_after_an_erasure(
+    app: Application, now: datetime, verdict: SendOutcome | None
+) -> None:
+    """It restores no data of the erased reader. Other readers' data are recorded."""
+    ids = enqueue_mails(app, now, "alice", "bob")
+    with app.db.write() as session:
+        ledger.claim(session, owner="a dead sender", now=now)
+        subscribers.erase(session, 1, now)
+    replies = [
+        AttemptResult(
+            number,
+            SendResult(verdict, 250, f"2.0.0 queued for <{name}@example.org>"),
+            now.timestamp(),
+            f"<{number}@paperboy.test>",
+            f"Papers for {name}",
+        )
+        for number, name in zip(ids, ("alice", "bob"), strict=True)
+        if verdict
+    ]
+    dead = AbandonedJournal(
+        "a dead sender",
+        True,
+        {} if verdict else {ids[0]: ("<1@paperboy.test>", "Papers for alice")},
+        tuple(replies),
+    )
+    with app.db.write() as session:
+        ledger.recovery.replay_journal(
+            session, dead, now + NEXT_DAY, UncertainPolicy.HOLD, bounces.record_refusal
+        )
+    with app.db.read() as session:
+        alice, bob = (session.get_one(Delivery, number) for number in ids)
+    assert "alice" not in str(alice.model_dump())
+    assert ("bob" in str(bob.model_dump())) is (verdict is not None)
 
 
 def test_reason_of_an_expired_service_mail(app: Application, now: datetime) -> None:
