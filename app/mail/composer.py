@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import importlib.metadata
 import itertools
+import platform
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,20 +17,10 @@ from typing import Any, NamedTuple
 
 from markupsafe import escape
 
-from app import links, types
+from app import links, text, types
 from app.errors import DeliveryError, InvalidSettings
 from app.links import LinkSigner, Purpose
-from app.mail import (
-    bulk_headers,
-    card_facts,
-    dkim,
-    fragments,
-    marked_words,
-    message,
-    render,
-    subject_and_preview,
-    text_limits,
-)
+from app.mail import bulk_headers, dkim, message, render, subject_and_preview
 from app.mail.fragments import EncodedSection, Fragments, Line, Shell, Subject, TemplatePieces
 from app.mail.message import SOFT_BREAK, OutgoingMail
 from app.mail.render import Renderer
@@ -37,7 +28,6 @@ from app.mail.subject_and_preview import PREVIEW_TITLES
 from app.mail.text_limits import LIMIT_STEPS, MAX_HTML_BYTES
 from app.relevance import query_language
 from app.settings import Settings
-from app.text import characters, direction, in_words, shortening, wrapping
 from app.types import Digest, MailKind, MailRequest, OperatorReport
 
 # The tokens in a digest: one shared by the links in all cards, and one for each link in the footer. All but
@@ -49,6 +39,17 @@ _PREVIEW_TITLES = [f"preview_title{number}" for number in range(PREVIEW_TITLES)]
 _BEFORE_TEXT, _BEFORE_HTML = message.part("plain"), b"\r\n" + message.part("html")
 _AFTER_HTML = b"\r\n" + message.END
 _PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{1,70}")  # one line, unchanged by encoding
+# The settings and the code that the contents of messages depend on. A signature that was made in advance is
+# valid only while they are unchanged. Tests check that none is missing.
+SIGNED_SETTINGS = (
+    "base_url", "site_name", "from_address", "contact_address", "postal_address", "bounce_mailbox",
+    "bounce_folder", "confirm_link_days", "preferences_link_days",
+)  # fmt: skip
+SIGNED_CODE = [
+    *sorted(Path(__file__).parent.glob("*.py")),
+    *sorted(Path(text.__path__[0]).glob("*.py")),
+    *(Path(str(module.__file__)) for module in (links, query_language, types)),
+]
 
 
 class BodyParts(NamedTuple):
@@ -306,22 +307,18 @@ def _fill_shell(
 def _base_fingerprint(settings: Settings, keys: Iterable[dkim.Key]) -> blake2b:
     """Return a hash of what all messages depend on: settings, templates, code, library versions and keys."""
     state = _program_fingerprint(render.FOLDER).copy()
-    shared_settings = (
-        settings.base_url, settings.site_name, settings.from_address, settings.contact_address,
-        settings.postal_address, settings.secret_keys[:1],
-    )  # fmt: skip
-    state.update(repr((shared_settings, [(key.selector, key.public) for key in keys])).encode())
+    values = [getattr(settings, name) for name in SIGNED_SETTINGS]
+    public_keys = [(key.selector, key.public) for key in keys]
+    first_secret = settings.secret_keys[:1]  # the others only verify links
+    state.update(repr((values, first_secret, public_keys)).encode())
     return state
 
 
 @cache
 def _program_fingerprint(templates: Path) -> blake2b:
     """Return a hash of templates, code and library versions, which stay the same while the process runs."""
-    versions = [importlib.metadata.version(name) for name in ("mjml-python", "jinja2")]
-    state = blake2b(repr(versions).encode(), digest_size=16)
-    modules = (card_facts, dkim, fragments, marked_words, message, render, subject_and_preview, text_limits)
-    used = (characters, direction, in_words, shortening, wrapping, query_language, links, types)
-    code = [Path(str(module.__file__)) for module in (*modules, *used)]
-    for path in [Path(__file__), *code, *sorted(templates.rglob("*.*"))]:
+    versions = [importlib.metadata.version(name) for name in ("mjml-python", "jinja2", "markupsafe")]
+    state = blake2b(repr((platform.python_version(), versions)).encode(), digest_size=16)
+    for path in [*SIGNED_CODE, *sorted(templates.rglob("*.*"))]:
         state.update(path.read_bytes())
     return state

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import dkim as dkimpy
 import pytest
@@ -22,7 +23,7 @@ from app import main
 from app.cli import cli
 from app.errors import Conflict, InvalidSettings
 from app.mail import dkim, render
-from app.mail.composer import Composer
+from app.mail.composer import SIGNED_SETTINGS, Composer
 from app.mail.dkim import Algorithm
 from app.mail.render import Renderer
 from app.settings import Settings
@@ -277,11 +278,41 @@ def test_changed_settings_or_keys_invalidate_signatures(
         create_composer(*ALL, base_url="https://other.test"),
         create_composer(*ALL, from_address="digest@other.test"),
         create_composer(*ALL, contact_address="other@paperboy.test"),
+        create_composer(*ALL, bounce_mailbox="imaps://bounces:password@imap.paperboy.test/INBOX"),
+        create_composer(*ALL, bounce_folder="var/bounces"),
         create_composer(*ALL, secret_keys=("another one of enough characters",)),  # type: ignore[arg-type]
         create_composer(Algorithm.RSA),
         create_composer(),
     ):
         assert not other.draft(ahead).is_signed
+
+
+class RecordingSettings(Settings):
+    """Settings that record which of them are read."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in Settings.model_fields:
+            READ_SETTINGS.add(name)
+        return super().__getattribute__(name)
+
+
+READ_SETTINGS = set[str]()
+
+
+def test_signatures_depend_on_all_settings_that_composing_reads(
+    settings: Settings, key_files: dict[Algorithm, Path], mail_request: MailRequest
+) -> None:
+    """A setting that is missing in SIGNED_SETTINGS could be changed between signing and sending."""
+    keys = (f"{Algorithm.RSA}:{key_files[Algorithm.RSA]}",)
+    empty = {"contact_address": "", "bounce_mailbox": "", "bounce_folder": "", "dkim_keys": keys}
+    own = RecordingSettings(_env_file=None, **{**settings.model_dump(), **empty})
+    READ_SETTINGS.clear()
+    signer = main.build_signer(own)
+    composer = Composer(own, signer, Renderer(own, signer))
+    for kind in MailKind:
+        compose_bytes(composer, mail_request._replace(kind=kind))
+    unsigned = {"smtp_host"}  # determines only a header that is not signed
+    assert READ_SETTINGS - unsigned == {*SIGNED_SETTINGS, "secret_keys", "dkim_keys"}
 
 
 @pytest.mark.parametrize("template", ["digest/card.txt", "digest/body.mjml", "masthead.mjml"])
