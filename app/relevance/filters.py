@@ -18,6 +18,7 @@ from app.relevance.model import TermStatistics
 from app.relevance.phrase_index import PhraseIndex
 from app.relevance.query_language import FilterField, Query
 from app.text.abbreviations import Abbreviations
+from app.text.characters import fold_accents
 from app.text.names import words_of_name, words_of_organization
 from app.text.tokenizer import stem_all, without_stopwords
 from app.types import PaperView
@@ -195,7 +196,7 @@ def belongs_together(
 def in_categories(category: str, names: Sequence[str]) -> bool:
     """Return True if a category is one of `names`, or a subcategory of one: `cs.CL` is in `cs`.
 
-    `names` must be in lower case.
+    `names` must be in lower case, without accents.
     """
-    own = category.casefold()
+    own = fold_accents(category)
     return any(own == name or own.startswith(f"{name}.") for name in names)

@@ -134,7 +134,7 @@ class _Part(NamedTuple):
     @property
     def value(self) -> str:
         """Return the value of a filter in lower case, without accents and punctuation around it."""
-        return fold_accents(" ".join(self.text.casefold().split()).strip(_VALUE_PUNCTUATION))
+        return fold_accents(" ".join(self.text.split()).strip(_VALUE_PUNCTUATION))
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ from app.relevance.bm25 import Document, Matrix
 from app.relevance.filters import belongs_together
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import FilterField, FilterValues, Query
+from app.text.characters import fold_accents
 from app.text.names import words_of_name, words_of_organization
 from app.text.tokenizer import without_stopwords
 
@@ -107,7 +108,7 @@ def _joined(texts: Iterable[Sequence[str]]) -> str:
 
 def _with_parents(categories: Iterable[str]) -> set[str]:
     """Return categories together with their parent categories: "cs.cl" and "cs"."""
-    parts = [category.casefold().split(".") for category in categories]
+    parts = [fold_accents(category).split(".") for category in categories]
     return {".".join(own[:end]) for own in parts for end in range(1, len(own) + 1)}
 
 

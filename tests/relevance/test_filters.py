@@ -14,7 +14,7 @@ from app.relevance.bm25 import Matrix
 from app.relevance.filters import Filters
 from app.relevance.highlights import PaperText
 from app.relevance.model import TermStatistics
-from app.relevance.query_language import FilterField, Query, parse
+from app.relevance.query_language import FilterField, Query, parse, parse_muted, query_for
 from app.text.abbreviations import Abbreviations
 from app.text.tokenizer import content_stems, tokenize, without_stopwords
 from app.types import PaperView
@@ -72,6 +72,17 @@ def test_rejection_reasons(interest: str, reason: str) -> None:
     query = parse(interest)
     assert FILTERS.rejection_reason(query, 1) == reason
     assert FILTERS.passing_mask(query)[1] == (not reason)
+
+
+@pytest.mark.parametrize("name", ["Anna Großmann", "İbrahim Yılmaz", "Νίκος Παπαδόπουλος", "Łukasz Kaiser"])
+def test_names_with_letters_that_case_folding_replaces(name: str) -> None:
+    """Papers with such a name can be followed and muted."""
+    paper = PaperView(1, "Cats", authors=(name,), organization_names=(name,), categories=(name,))
+    filters = Filters([paper], ABBREVIATIONS)
+    for field in FilterField:
+        query = parse(query_for(field, name))
+        assert (filters.rejection_reason(query, 0), filters.passing_mask(query).tolist()) == ("", [True])
+        assert filters.excluded_mask(parse_muted(f'{field}:"{name}"')).tolist() == [True]
 
 
 def test_field_that_no_source_gives() -> None:
