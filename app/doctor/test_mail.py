@@ -73,8 +73,8 @@ def check(settings: Settings, service: TemporaryService, sink: Sink | None = Non
             yield from message_checks.check(mail)
             if mail.unsubscribe_url.startswith(settings.base_url):
                 # The proxy in front of the web app removes the base URL's path from requested URLs.
-                path = urlsplit(app.settings.base_url).path
-                url = mail.unsubscribe_url.replace(path, "", 1) if path else mail.unsubscribe_url
+                origin = settings.base_url.removesuffix(urlsplit(settings.base_url).path)
+                url = origin + mail.unsubscribe_url.removeprefix(settings.base_url)
                 yield from oneclick.check(app, service.create_app(app), subscriber_id, url)
             yield from oneclick.check_mailto(app, subscriber_id, mail.unsubscribe_address)
     except InvalidSettings as fault:

@@ -63,9 +63,12 @@ def test_test_digest_is_sent_and_unsubscribed(settings: Settings) -> None:
     assert mail.raw.count(b"arxiv.org/abs/") > 10
 
 
-def test_base_url_with_a_path(settings: Settings) -> None:
-    """The proxy removes the path."""
-    findings = run_check(settings.model_copy(update={"base_url": "https://example.org/paperboy"}))
+@pytest.mark.parametrize(
+    "base_url", ["https://example.org/paperboy", "https://papers.example.org/papers", "https://example.org/e"]
+)
+def test_base_url_with_a_path(settings: Settings, base_url: str) -> None:
+    """The proxy removes the path, but not the same letters in the host name."""
+    findings = run_check(settings.model_copy(update={"base_url": base_url}))
     assert findings["one-click"].level is Level.OK
 
 
