@@ -82,8 +82,12 @@ def _check_spf(settings: Settings, lookup: DnsLookup) -> Iterator[Finding]:
         message = (
             f"the record of {domain} ends in {result.default or 'nothing'}: it does not exclude other senders"
         )
-        others = [term for term in records[0].split() if term.lower().lstrip("+-~?") != "all"]
-        yield warning("spf", message, f"publish: {' '.join([*others, '~all'])}")
+        yield warning("spf", message, f"publish: {spf.with_all_at_end(records[0], '~all')}")
+    elif unused := spf.terms_after_all(records[0]):
+        message = (
+            f"the record of {domain} lists {' '.join(unused)} after {result.default}: receivers ignore it"
+        )
+        yield warning("spf", message, f"publish: {spf.with_all_at_end(records[0], result.default)}")
     else:
         yield _check_relay_is_listed(settings, addresses, result)
 

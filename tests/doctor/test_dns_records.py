@@ -153,6 +153,25 @@ def test_domain_that_accepts_no_mail(settings: Settings, name_server: NameServer
         (["v=spf1 include:loop.example.net -all"], Level.ERROR, "over 10 lookups"),
         ([f"v=spf1 ip4:{OTHER} -all"], Level.WARNING, "does not list"),
         (["v=spf1 -mx -all"], Level.WARNING, "does not list"),
+        (["v=spf1 -include:provider.example.net -all"], Level.WARNING, "does not list"),
+        (
+            ["v=spf1 -all include:provider.example.net"],
+            Level.WARNING,
+            "lists include:provider.example.net after",
+        ),
+        (["v=spf1 mx includes:provider.example.net -all"], Level.ERROR, "“includes:provider.example.net”"),
+        (
+            ["v=spf1 mx include=provider.example.net redirect:a.example -all"],
+            Level.ERROR,
+            "“redirect:a.example”",
+        ),
+        (["v=spf1 mx -al ~all"], Level.ERROR, "“-al” is not a valid term"),
+        ([f"v=spf1 mx {OTHER} -all"], Level.ERROR, f"“{OTHER}” is not a valid term"),
+        (["v=spf1 mx -all ip4:8.8.4.4,"], Level.ERROR, "“ip4:8.8.4.4,” is not a valid term"),
+        (["v=spf1 mx -ip4:2001:db8::1 -all"], Level.ERROR, "“-ip4:2001:db8::1” is not a valid term"),
+        (["v=spf1 mx/33 -all"], Level.ERROR, "“mx/33” is not a valid term"),
+        (["v=spf1 mx -all:"], Level.ERROR, "“-all:” is not a valid term"),
+        (["v=spf1 mx -redirect=provider.example.net"], Level.ERROR, "“-redirect=provider.example.net”"),
     ],
 )
 def test_invalid_spf_record(
@@ -160,6 +179,7 @@ def test_invalid_spf_record(
 ) -> None:
     """The fix has the record to publish."""
     name_server.set("loop.example.net", "TXT", "v=spf1 include:loop.example.net -all")
+    name_server.set("provider.example.net", "TXT", f"v=spf1 ip4:{RELAY} -all")
     name_server.set("paperboy.io", "TXT", *records)
     finding = run_check(settings, name_server)["spf"]
     assert finding.level is level
@@ -177,6 +197,8 @@ def test_invalid_spf_record(
         "v=spf1 include:provider.example.net ~all",
         "v=spf1 redirect=provider.example.net",
         "v=spf1 ip6:2001:db8::/32 mx exists:%{i}.list.example.net -all",
+        "v=spf1 mx a:%{d/}.example.net/24 ptr unknown=mx?all -all exp=why.example.net",
+        "v=spf1 include=provider.example.net mx -all redirect=gone.example.net",
     ],
 )
 def test_spf_record_that_includes_the_relay(record: str, settings: Settings, name_server: NameServer) -> None:
@@ -193,6 +215,18 @@ def test_missing_spf_record(settings: Settings, name_server: NameServer) -> None
     assert run_check(settings, name_server)["spf"].fix.endswith(f"v=spf1 ip4:{RELAY} ~all")
     name_server.set("paperboy.io", "TXT", "v=spf1 mx ?all")
     assert run_check(settings, name_server)["spf"].fix.endswith("v=spf1 mx ~all")
+    name_server.set("paperboy.io", "TXT", "v=spf1 ~all mx")
+    assert run_check(settings, name_server)["spf"].fix.endswith("publish: v=spf1 mx ~all")
+
+
+def test_redirect_to_an_spf_record_without_a_default(settings: Settings, name_server: NameServer) -> None:
+    """Beside `all`, a redirect has no effect, so the fix includes the record instead."""
+    name_server.set("provider.example.net", "TXT", f"v=spf1 ip4:{RELAY} ?all")
+    name_server.set("paperboy.io", "TXT", "v=spf1 redirect=provider.example.net")
+    fix = run_check(settings, name_server)["spf"].fix
+    assert fix == "publish: v=spf1 include:provider.example.net ~all"
+    name_server.set("paperboy.io", "TXT", fix.removeprefix("publish: "))
+    assert "lists the relay" in run_check(settings, name_server)["spf"].message
 
 
 def test_unknown_sending_address(settings: Settings, name_server: NameServer) -> None:
