@@ -193,8 +193,13 @@ def _reason_for_no_sample(session: Session, edition: str | None, retention_days:
 def pause(reason: Reason, edition: Edition = ledger.ALL_EDITIONS) -> None:
     """Stop sending within about a second. Digests that become due are still composed, but not sent."""
     now = clock.utcnow()
+    if not 3 <= len(reason.strip()) <= 500:
+        raise InvalidInput("enter a reason of 3 to 500 characters", "reason")
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        ledger.pause(session, reason, now, edition)
+        if edition == ledger.ALL_EDITIONS:
+            ledger.pause(session, reason, now)
+        else:
+            ledger.pause_edition(session, edition, reason, now)
         audit_log.record(session, output.ACTOR, audit_log.SENDING_PAUSED, edition, now, reason=reason)
     others = " Confirmations and requested links also wait." if edition == ledger.ALL_EDITIONS else ""
     output.out().print(f"{_named(edition)} is paused.{others}")

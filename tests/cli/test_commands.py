@@ -1036,6 +1036,25 @@ def test_coming_edition_is_held(run: Run) -> None:
     assert "is resumed" in run("sending", "resume", "--edition", coming).stdout
 
 
+def test_only_planned_and_upcoming_editions_can_be_paused(run: Run, app: Application) -> None:
+    """A mistyped edition is reported, because the intended one would be sent. A reason is required."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        reader = factories.add_subscriber(session, "reader@example.org", ["robots"], now)
+        session.add(Delivery(subscriber_id=reader, edition="2026-11-02", due_at=now, created_at=now))
+
+    def pause(edition: str, code: int = 0) -> Result:
+        return run("sending", "pause", "--reason", "a wrong paper", "--edition", edition, code=code)
+
+    assert "“2026-11-2” is not an edition" in pause("2026-11-2", code=1).stderr
+    assert "2026-11-01 is over" in pause("2026-11-01", code=1).stderr
+    assert "check the year" in pause("2199-11-02", code=1).stderr
+    assert "The edition 2026-11-02 is paused." in pause("2026-11-02").stdout
+    coming = (now + timedelta(days=3)).date().isoformat()
+    assert f"The edition {coming} is paused." in pause(coming).stdout
+    assert "a reason of 3 to 500 characters" in run("sending", "pause", "--reason", " ", code=1).stderr
+
+
 def test_recording_an_arrival_needs_a_delivery_or_an_edition(run: Run) -> None:
     assert "a delivery or --edition" in run("sending", "arrived", code=1).stderr
     assert "no delivery 7" in run("sending", "arrived", "7", code=1).stderr

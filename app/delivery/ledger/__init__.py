@@ -57,6 +57,7 @@ from app.delivery.ledger.controls import (
     hold_reason,
     is_paused,
     pause,
+    pause_edition,
     pauses,
     planned_editions,
     resend,

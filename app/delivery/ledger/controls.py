@@ -110,12 +110,28 @@ def hold_new(session: Session, editions: Collection[str], now: datetime) -> None
             pause(session, AWAITS_APPROVAL, now, edition)
 
 
+def pause_edition(session: Session, edition: str, reason: str, now: datetime) -> None:
+    """Pause a planned or upcoming edition. Otherwise, raise InvalidInput like `hold`."""
+    if not planned_editions(session, [edition]):
+        _require_upcoming(edition, now)
+    pause(session, reason, now, edition)
+
+
 def hold(session: Session, edition: str, now: datetime) -> None:
     """Pause an upcoming edition, such as 2026-11-20, until an operator approves it.
 
     Raise InvalidInput if the edition is not a date, is over or is too far ahead. Raise Conflict if it has
     been planned or is already held.
     """
+    _require_upcoming(edition, now)
+    if planned_editions(session, [edition]):
+        raise Conflict(f"the edition {edition} has already been planned: pause it instead")
+    if is_paused(session, edition):
+        raise Conflict(f"the edition {edition} is already held")
+    pause(session, AWAITS_APPROVAL, now, edition)
+
+
+def _require_upcoming(edition: str, now: datetime) -> None:
     try:
         day = date.fromisoformat(edition)
     except ValueError:
@@ -126,11 +142,6 @@ def hold(session: Session, edition: str, now: datetime) -> None:
         raise InvalidInput(f"the edition {edition} is over: choose a later one", "edition")
     if day > (now + HOLD_AHEAD).date():
         raise InvalidInput(f"{edition} is more than {HOLD_AHEAD.days} days away: check the year", "edition")
-    if planned_editions(session, [edition]):
-        raise Conflict(f"the edition {edition} has already been planned: pause it instead")
-    if is_paused(session, edition):
-        raise Conflict(f"the edition {edition} is already held")
-    pause(session, AWAITS_APPROVAL, now, edition)
 
 
 def planned_editions(session: Session, editions: Collection[str]) -> set[str]:
