@@ -21,6 +21,7 @@ _MARKS = re.compile(rf"([^\w\s\x00-\x7f]{{{MAX_MARKS}}})[^\w\s\x00-\x7f]+")
 INLINE_TAG = re.compile(
     r"</?(?:i|b|em|strong|su[bp]|sc|span)(?:\s[^<>=]{0,80}=[^<>]{0,80}|\s?)>", re.IGNORECASE
 )
+_LIGATURES = {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFB00, 0xFB07)}  # ﬀ to ﬆ
 # Characters that `safe_line` replaces: control characters, marks that change the direction, lone surrogates.
 _NOT_ON_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _ON_A_LINE = (
@@ -31,11 +32,14 @@ _ON_A_LINE = (
 
 
 def normalize(text: str) -> str:
-    """Return the text in normal form C, with at most MAX_MARKS combining marks in a row.
+    """Return the text in normal form C, with at most MAX_MARKS combining marks in a row, without ligatures.
 
-    The limit is needed because Python sorts combining marks in quadratic time.
+    The limit is needed because Python sorts combining marks in quadratic time. Ligatures such as “ﬁ”, which
+    are copied from PDF files, would prevent that a word is found.
     """
-    return text if text.isascii() else unicodedata.normalize("NFC", _MARKS.sub(r"\1", text))
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFC", _MARKS.sub(r"\1", text.translate(_LIGATURES)))
 
 
 def remove_invisible(text: str) -> str:

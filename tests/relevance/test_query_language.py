@@ -318,6 +318,14 @@ def test_author_interest_from_a_name(field: str, value: str, text: str) -> None:
     assert query_language.query_for(field, value) == text
 
 
+def test_ligatures_are_letters() -> None:
+    """They are pasted from PDF files."""
+    assert (
+        query_language.parse("eﬃcient ﬁne-tuning").words
+        == query_language.parse("efficient fine-tuning").words
+    )
+
+
 @given(st.lists(st.sampled_from(["a", "NOT", "-", "AND", "OR", ",", '"', "-b", "author:b", "(c)"])))
 def test_suggestions_are_valid_interests(parts: list[str]) -> None:
     """Any text may be stored, because older releases had other rules."""

@@ -28,6 +28,10 @@ from app.text import dates, identifiers, sanitize
             "Schrödinger by García",
         ),  # combining accents, as some keyboards write
         ("trans\u00adformers", "transformers"),  # a place for a line break
+        (
+            "Eﬃcient ﬁne-tuning of diﬀusion ﬂows",
+            "Efficient fine-tuning of diffusion flows",
+        ),  # from a PDF file
         ("$OneMillion-Bench is no mathematics", "$OneMillion-Bench is no mathematics"),
     ],
 )
