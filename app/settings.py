@@ -25,7 +25,7 @@ from pydantic_settings import (
 )
 
 from app.errors import InvalidSettings
-from app.text import in_words
+from app.text import domains, in_words
 
 MIN_SECRET_CHARS = 32
 IGNORE_ENVIRONMENT = "IGNORE_ENVIRONMENT"  # in the demo's .env, which is then the only source of settings
@@ -357,7 +357,7 @@ def _bare_address(value: str, requirement: str) -> str:
     if not local.isascii():
         raise ValueError("has non-ASCII letters before the @, which few relays accept: use an ASCII address")
     try:
-        return f"{local}@{domain.encode('idna').decode()}"
+        return f"{local}@{domains.to_ascii(domain)}"
     except UnicodeError:
         raise ValueError("has an invalid domain") from None
 

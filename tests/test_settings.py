@@ -130,6 +130,17 @@ def test_domains_are_encoded_as_idna() -> None:
     assert encoded.mail_domain == "xn--bcher-kva.example"
 
 
+def test_letters_of_domains_are_not_replaced() -> None:
+    """As strasse.example, the domain would belong to somebody else."""
+    encoded = settings.load(
+        secret_keys=(GOOD,), from_address="digest@straße.example", admin_addresses=("admin@straße.example",)
+    )
+    assert encoded.mail_domain == "xn--strae-oqa.example"
+    assert encoded.admin_addresses == ("admin@xn--strae-oqa.example",)
+    with pytest.raises(InvalidSettings, match="PAPERBOY_FROM_ADDRESS: has an invalid domain"):
+        settings.load(secret_keys=(GOOD,), from_address="digest@☕.example")
+
+
 def test_summary_endpoint_requires_a_model() -> None:
     with pytest.raises(InvalidSettings, match="PAPERBOY_SUMMARY_MODEL is not"):
         settings.load(secret_keys=(GOOD,), summary_url="https://model.test/v1")

@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from app.errors import DeliveryError
+from app.text import domains
 from app.types import RenderedMail
 
 # Quoted-printable never contains "=_", so this cannot occur in a part.
@@ -193,7 +194,7 @@ def address(text: str) -> str:
     local, _, domain = text.rpartition("@")
     if not domain.isascii():
         try:
-            domain = domain.encode("idna").decode()
+            domain = domains.to_ascii(domain)
         except UnicodeError:
             raise DeliveryError("the address has an invalid domain", permanent=True) from None
     address = f"{local}@{domain}"

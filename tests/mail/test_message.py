@@ -147,6 +147,8 @@ def test_international_address(envelope: Envelope) -> None:
     """The domain becomes ASCII; a non-ASCII local part needs SMTPUTF8."""
     domain = message.compose(MAIL, replace(envelope, to_address="alice@bücher.example"))
     assert (domain.recipient, domain.needs_smtputf8) == ("alice@xn--bcher-kva.example", False)
+    eszett = message.compose(MAIL, replace(envelope, to_address="alice@straße.example"))
+    assert eszett.recipient == "alice@xn--strae-oqa.example"
     local = message.compose(MAIL, replace(envelope, to_address="jürgen@bücher.example"))
     assert local.needs_smtputf8
     assert "To: jürgen@xn--bcher-kva.example\r\n".encode() in local.data
