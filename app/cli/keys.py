@@ -20,6 +20,7 @@ from app.text.in_words import count_of
 keys = typer.Typer(no_args_is_help=True, help="Manage API keys. Create DKIM keys and secrets.")
 
 HOUR = timedelta(hours=1)
+MAX_OVERLAP = 8_760  # hours: a year
 Name = Annotated[str, typer.Argument(help="The name of the key, for example the program that uses it.")]
 
 
@@ -88,7 +89,8 @@ def revoke(name: Name) -> None:
 def rotate(
     name: Name,
     hours: Annotated[
-        int, typer.Option(help="The number of hours for which the old key still works.", min=0)
+        int,
+        typer.Option(help="The number of hours for which the old key still works.", min=0, max=MAX_OVERLAP),
     ] = api_keys.OVERLAP // HOUR,
 ) -> None:
     """Replace an API key with one that has the same name and scopes. The new key is shown once."""

@@ -122,6 +122,8 @@ class Commands(TyperGroup):
             raise
         except OSError as error:
             fail(str(error))
+        except OverflowError:  # from SQLite, whose integers have 64 bits
+            fail("a number is too large")
 
 
 def unwrap_help(command: Any) -> None:

@@ -28,10 +28,11 @@ def report(
         if send:
             if not app.settings.admin_addresses:
                 raise InvalidSettings("PAPERBOY_ADMIN_ADDRESSES is not set: list the operators' addresses")
-            sent = operator_mail.send(app, built, now)
-            output.out().print(
-                f"Sent to {sent} of {count_of(len(app.settings.admin_addresses), 'operator')}."
-            )
+            sent, operators = operator_mail.send(app, built, now), len(app.settings.admin_addresses)
+            if as_json:
+                output.print_json({"sent": sent, "operators": operators})
+            else:
+                output.out().print(f"Sent to {sent} of {count_of(operators, 'operator')}.")
             return
     if as_json:
         output.print_json(asdict(built))

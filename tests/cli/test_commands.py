@@ -527,7 +527,7 @@ def test_send_and_dry_run(run: Run, mail_server: MailServer) -> None:
 
 
 @pytest.mark.usefixtures("alice_is_due")
-def test_report_of_a_day(run: Run, mail_server: MailServer) -> None:
+def test_report_of_a_day(run: Run, mail_server: MailServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Today's report has the digest that was just sent; yesterday's, the default, has not."""
     run("send")
     today = clock.utcnow().date()
@@ -535,6 +535,8 @@ def test_report_of_a_day(run: Run, mail_server: MailServer) -> None:
     assert f"{today}: 1 digest sent" in subject
     assert f"{today - timedelta(days=1)}: 0 digests sent" in run("report").stdout
     assert "which is today" in run("report", "--day", "2100-01-01", code=1).stderr
+    monkeypatch.setenv("PAPERBOY_ADMIN_ADDRESSES", "desk@example.org")
+    assert parse_output(run("report", "--send", "--json")) == {"sent": 1, "operators": 1}
 
 
 @pytest.mark.usefixtures("alice_is_due")
@@ -1397,6 +1399,19 @@ def test_errors_of_sources(run: Run) -> None:
 )
 def test_errors_are_sentences(run: Run, arguments: tuple[str, ...], message: str) -> None:
     assert run(*arguments, code=1).stderr == message
+
+
+@pytest.mark.parametrize("command", [("runs",), ("sending", "resend"), ("webhooks", "messages")])
+def test_numbers_that_no_column_can_contain(run: Run, command: tuple[str, ...]) -> None:
+    """The error is one line."""
+    assert re.fullmatch("paperboy: .+\n", run(*command, "9" * 20, code=1).stderr)
+
+
+def test_old_key_works_for_at_most_a_year(run: Run) -> None:
+    run("key", "create", "reader", "--scope", "read")
+    assert "must be at most 8760" in usage_error(
+        run("key", "rotate", "reader", "--hours", "100000000", code=2)
+    )
 
 
 def test_why_without_emails(run: Run) -> None:
