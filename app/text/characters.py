@@ -21,7 +21,7 @@ _MARKS = re.compile(rf"([^\w\s\x00-\x7f]{{{MAX_MARKS}}})[^\w\s\x00-\x7f]+")
 INLINE_TAG = re.compile(
     r"</?(?:i|b|em|strong|su[bp]|sc|span)(?:\s[^<>=]{0,80}=[^<>]{0,80}|\s?)>", re.IGNORECASE
 )
-_LIGATURES = {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFB00, 0xFB07)}  # ﬀ to ﬆ
+_LIGATURE = re.compile("[\ufb00-\ufb06]")  # ﬀ to ﬆ
 # Characters that `safe_line` replaces: control characters, marks that change the direction, lone surrogates.
 _NOT_ON_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _ON_A_LINE = (
@@ -39,7 +39,8 @@ def normalize(text: str) -> str:
     """
     if text.isascii():
         return text
-    return unicodedata.normalize("NFC", _MARKS.sub(r"\1", text.translate(_LIGATURES)))
+    text = _LIGATURE.sub(lambda ligature: unicodedata.normalize("NFKC", ligature[0]), text)
+    return unicodedata.normalize("NFC", _MARKS.sub(r"\1", text))
 
 
 def remove_invisible(text: str) -> str:
