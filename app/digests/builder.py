@@ -62,8 +62,6 @@ class DueSubscriber(NamedTuple):
     paper_updates: bool
     muted: Sequence[str]
     next_due_at: datetime | None
-    due_since: datetime | None
-    created_at: datetime
     consent_version: str
 
 

@@ -16,10 +16,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import structlog
-from sqlalchemy import Select, Table, bindparam, inspect, text
+from sqlalchemy import ColumnElement, Select, Table, bindparam, inspect, text
 from sqlalchemy import select as sql_select
 from sqlalchemy import update as sql_update
-from sqlmodel import Session, col, func, select
+from sqlmodel import Session, col, func, or_, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from app import subscribers
@@ -73,8 +73,13 @@ def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = No
         if not _is_anyone_due(session, all_due):
             return counts
         clock_check.check_clock(session, now)
-    with context.db.write() as session:
-        ledger.expire_before_next(session, soon)  # so that the next digests contain their papers
+    if ids is None:
+        with context.db.write() as session:
+            ledger.expire_before_next(session, soon)  # so that the next digests contain their papers
+        all_due = _without_unsettled(all_due, soon)
+        with context.db.read() as session:
+            if not _is_anyone_due(session, all_due):
+                return counts
     with interpreter.tuned_for_throughput():
         with context.db.read() as session:
             builder = DigestBuilder(context, session, now)
@@ -102,10 +107,13 @@ def _is_anyone_due(session: Session, all_due: SelectOfScalar[Subscriber], beside
 
 
 def lateness(session: Session, now: datetime) -> timedelta:
-    """Return how long the most overdue digest has been waiting to be composed; zero if none is overdue."""
+    """Return how long the most overdue digest has been waiting to be composed; zero if none is overdue.
+
+    Digests that could not be composed and will be tried again do not count.
+    """
     oldest = session.exec(
         select(func.min(Subscriber.next_due_at)).where(
-            Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= now
+            Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= now, _may_be_tried(now)
         )
     ).one()
     return now - oldest if oldest else timedelta()
@@ -118,12 +126,22 @@ def _soon(context: DigestContext, now: datetime) -> datetime:
 
 def _due(by: datetime, ids: Collection[int] | None = None) -> SelectOfScalar[Subscriber]:
     due = select(Subscriber).where(
-        Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= by
+        Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) <= by, _may_be_tried(by)
     )
     due = due if ids is None else due.where(col(Subscriber.id).in_(ids))
     # Keep subscribers with the same newest interest together, so that the interest is matched and its cards
     # are composed only once. The newest interest is usually the rarest one. Commoner ones stay cached anyway.
     return due.order_by(col(Subscriber.next_due_at), col(Subscriber.newest_interest), col(Subscriber.id))
+
+
+def _without_unsettled(all_due: SelectOfScalar[Subscriber], by: datetime) -> SelectOfScalar[Subscriber]:
+    """Leave out subscribers whose previous digest is still being sent: they stay due until the next run."""
+    return all_due.where(col(Subscriber.id).not_in(ledger.with_unsettled_digest(by)))
+
+
+def _may_be_tried(by: datetime) -> ColumnElement[bool]:
+    """Return the condition that planning did not fail for a subscriber in the last TRY_AGAIN."""
+    return or_(col(Subscriber.plan_after).is_(None), col(Subscriber.plan_after) <= by)
 
 
 def _match_ahead(context: DigestContext, builder: DigestBuilder, all_due: SelectOfScalar[Subscriber]) -> None:
@@ -225,21 +243,18 @@ class DueTimes(NamedTuple):
 
 
 def due_times(subscriber: Subscriber | DueSubscriber, by: datetime) -> DueTimes:
-    """Return the times of a subscriber's latest edition due by `by` or, if none is, of the next one.
-
-    After a failure, `next_due_at` is the time of the next attempt, which may be a day after the edition. A
-    requested first digest is due before `due_since`, at any time.
-    """
+    """Return the times of a subscriber's latest edition due by `by` or, if none is, of the next one."""
     cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
-    due = subscriber.next_due_at or by
-    scheduled = schedule.last_due(*cadence, max(due, by))
-    is_scheduled = scheduled >= (subscriber.due_since or subscriber.created_at)
-    return _due_times(*cadence, scheduled if is_scheduled else due)
+    return _due_times(*cadence, subscriber.next_due_at or by, by)
 
 
 @lru_cache(maxsize=5_000)
-def _due_times(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime) -> DueTimes:
-    """Compute `due_times`, given the due time. Cached as `schedule.last_due` is."""
+def _due_times(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime, by: datetime) -> DueTimes:
+    """Compute `due_times`. `due` is the time that the subscriber's row stores.
+
+    Cached: time zone arithmetic is slow, and many subscribers have the same hour.
+    """
+    due = due if due > by else schedule.last_due(cadence, weekday, hour, zone, due, by)
     following_due = schedule.next_edition_due(cadence, weekday, hour, zone, due)
     return DueTimes(schedule.edition(zone, due), due, following_due)
 
@@ -295,11 +310,9 @@ def _compose(
 ) -> tuple[list[DigestRequest], list[Entry]]:
     """Compose the next batch's digests, each for the subscriber's latest edition that is due.
 
-    Leave out subscribers whose previous digest is still being sent: they stay due until the next run. Log
-    subscribers whose row is invalid, and compose nothing for them.
+    Log subscribers whose row is invalid, and compose nothing for them.
     """
-    settled = all_due.where(col(Subscriber.id).not_in(ledger.with_unsettled_digest(soon)))
-    batch = settled.with_only_columns(*_COLUMNS).limit(BATCH_SIZE).with_for_update(skip_locked=True)
+    batch = all_due.with_only_columns(*_COLUMNS).limit(BATCH_SIZE).with_for_update(skip_locked=True)
     all_requests, all_entries = list[DigestRequest](), list[Entry]()
     for each, rows in builder.by_window(session, _load(session, batch)):
         requests, entries = _compose_group(session, each, recent, rows, soon)
@@ -375,14 +388,18 @@ def _write_down(
     if hidden := canonical_rows.hidden(session) & loaded:  # hidden since the run began
         ledger.leave_out(session, hidden)
     following_due = {entry.subscriber_id: entry.give_up_at for entry in entries}
-    ids = [request.subscriber.id or 0 for request in requests]
-    times = [following_due[number] if number in outcomes else soon + TRY_AGAIN for number in ids]
+    numbers = [request.subscriber.id or 0 for request in requests]
+    ids = [number for number in numbers if number in outcomes]
+    times = [following_due[number] for number in ids]
+    if len(ids) < len(numbers):
+        failed = in_array(session, col(Subscriber.id), set(numbers) - set(ids))
+        session.execute(sql_update(Subscriber).where(failed).values(plan_after=soon + TRY_AGAIN))
     if ids and session.get_bind().dialect.name == "postgresql":
         session.connection().execute(_SET_NEXT_DUE, {"ids": ids, "times": times})
     elif ids:
         rows = [{"of_id": number, "at": at} for number, at in zip(ids, times, strict=True)]
         session.connection().execute(_SET_NEXT_DUE_OF_ONE, rows)
-    return Counter(outcomes.get(number, "not_planned") for number in ids)
+    return Counter(outcomes.get(number, "not_planned") for number in numbers)
 
 
 def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[int, str]:

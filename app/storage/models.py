@@ -302,6 +302,8 @@ class Subscriber(Row, table=True):
     # Authors of liked papers who are not treated as liked.
     ignored_authors: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     next_due_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    # After planning failed: the time before which it is not tried again.
+    plan_after: datetime | None = Field(default=None, sa_type=UtcDateTime)
     # The time from which the current state and cadence apply: the first due time, or the beginning of the
     # pause. Planning never changes it, so that the ledger can be checked against it.
     due_since: datetime | None = Field(default=None, sa_type=UtcDateTime)

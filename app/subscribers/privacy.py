@@ -184,7 +184,7 @@ def export(session: Session, subscriber_id: int) -> dict[str, Any]:
 
 # Row ids are internal too, because consecutive ids would reveal how many rows other subscribers have.
 _INTERNAL_FIELDS = {
-    "subscriber": {"id", "link_epoch", "due_since"},
+    "subscriber": {"id", "link_epoch", "due_since", "plan_after"},
     "delivery": {"lease_owner", "lease_until", "possibly_delivered"},
     "event": {"id", "delivery_id", "key"},
 }

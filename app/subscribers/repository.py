@@ -108,6 +108,7 @@ def reschedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
     An earlier digest that has not been sent yet is given up when the next one is due.
     """
     ledger.withdraw(session, subscriber.id or 0, now)
+    subscriber.plan_after = None  # the preferences may have been why planning failed
     if subscriber.state is not SubscriberState.ACTIVE:
         subscriber.next_due_at, subscriber.due_since = None, now
         return

@@ -42,15 +42,14 @@ def next_edition_due(cadence: Cadence, weekday: int, hour: int, zone: str, after
     return next_due(cadence, weekday, hour, zone, due) if same_day else due
 
 
-@lru_cache(maxsize=5_000)
-def last_due(cadence: Cadence, weekday: int, hour: int, zone: str, by: datetime) -> datetime:
-    """Return the latest time up to `by` at which a digest is due.
+def last_due(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime, now: datetime) -> datetime:
+    """Return the latest due time up to `now` for a subscriber who has been due since `due`.
 
     After an outage of several days, a subscriber gets one digest: for the latest edition, with papers from
-    all of these days. Cached: time zone arithmetic is slow, and many subscribers have the same hour.
+    all of these days.
     """
-    due = next_due(cadence, weekday, hour, zone, by - _LONGEST_GAP)
-    while (following := next_due(cadence, weekday, hour, zone, due)) <= by:
+    due = max(due, now - _LONGEST_GAP)
+    while (following := next_due(cadence, weekday, hour, zone, due)) <= now:
         due = following
     return due
 

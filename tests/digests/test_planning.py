@@ -458,9 +458,25 @@ def test_unstorable_digest_affects_only_its_reader(app: Application, monkeypatch
     assert planning.plan(app.digest_context, HOUR) == {"planned": 2, "not_planned": 1}
     assert {row.subscriber_id for row in deliveries(app)} == {2, 3}
     with app.db.read() as session:
-        due = session.get_one(Subscriber, 1).next_due_at
-    assert due
-    assert due > HOUR + planning.TRY_AGAIN
+        alice = session.get_one(Subscriber, 1)
+        assert alice.next_due_at == HOUR
+        assert alice.plan_after
+        assert alice.plan_after > HOUR + planning.TRY_AGAIN
+        assert planning.lateness(session, HOUR + DAY / 48) == timedelta()
+    assert planning.plan(app.digest_context, HOUR + planning.TRY_AGAIN / 2) == {}
+
+
+def test_changed_preferences_end_the_wait_after_a_failure(
+    app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The digest stays due, and is planned at once."""
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "add_entries", None)  # calling it raises an error
+        assert planning.plan(app.digest_context, HOUR) == {"not_planned": 1}
+    change_preferences(app, HOUR + DAY / 288, hour=18, interests=(Interest("language agents"),))
+    assert planning.plan(app.digest_context, HOUR + DAY / 144) == {"planned": 1}
+    (row,) = deliveries(app)
+    assert (row.edition, row.due_at) == (HOUR.date().isoformat(), HOUR)
 
 
 def test_planning_is_retried_for_the_same_edition(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
