@@ -77,6 +77,7 @@ Where to find limits, weights and intervals:
     the width of the lines of plain text        text/wrapping.py
     how many papers a digest may have           subscribers/preferences.py (MAX_PAPERS)
     when a digest is held or skipped            digests/too_few_papers.py, digests/compose.py
+    how many days a weekly digest covers        digests/builder.py
     the order of sections in a digest           digests/compose.py
     how many interests a subscriber may have    settings.py
     a new subscriber's defaults                 settings.py, types.py (DEFAULT_MIN_PAPERS)
@@ -90,6 +91,7 @@ Where to find limits, weights and intervals:
     what is logged about an email               delivery/result_log.py
     when sending pauses automatically           delivery/ledger/circuit_breaker.py, bounces/rates.py
     the ramp of a new sending domain            settings.py, delivery/warm_up.py
+    who is next during this ramp                delivery/ledger/claims.py
     how long a lease lasts                      delivery/ledger/claims.py
     when soft bounces suppress an address       bounces/soft_bounce_score.py
     how often a bounce counts                   bounces/recording.py

@@ -190,15 +190,15 @@ def preview_due(context: DigestContext, now: datetime, ids: Iterable[int] | None
             rows = session.exec(in_batch.order_by(col(Subscriber.id))).all()
             addresses = {row.id: row.email for row in rows}
             groups = [
-                (each, digest_requests(session, group, each.earliest_possible_delivery))
-                for each, group in builder.by_window(session, rows)
+                (windowed, digest_requests(session, group, windowed.earliest_possible_delivery))
+                for windowed, group in builder.by_window(session, rows)
             ]
             updates = paper_updates.for_digests(session, recent, [r for _, group in groups for r in group])
-        for each, requests in groups:
-            for request, ranked in zip(requests, each.ranked(requests), strict=True):
+        for windowed, requests in groups:
+            for request, ranked in zip(requests, windowed.ranked(requests), strict=True):
                 subscriber = request.subscriber
                 edition = due_times(subscriber, now).edition
-                digest = each.digest(subscriber, edition, ranked, updates.get(subscriber.id or 0, ()))
+                digest = windowed.digest(subscriber, edition, ranked, updates.get(subscriber.id or 0, ()))
                 yield DigestPreview(subscriber.id or 0, addresses[subscriber.id], edition, digest)
 
 
@@ -286,8 +286,8 @@ def _plan_batch(
         rows = _load(session, sql_select(*_COLUMNS).where(in_array(session, _SUBSCRIBERS.c.id, ids)))
         current = {
             request.subscriber.id: request
-            for each, group in builder.by_window(session, rows)
-            for request in digest_requests(session, group, each.earliest_possible_delivery)
+            for windowed, group in builder.by_window(session, rows)
+            for request in digest_requests(session, group, windowed.earliest_possible_delivery)
         }
         # Leave out subscribers who changed their preferences, left, or were planned by another process.
         unchanged = [before for before in requests if before == current.get(before.subscriber.id)]
@@ -314,8 +314,8 @@ def _compose(
     """
     batch = all_due.with_only_columns(*_COLUMNS).limit(BATCH_SIZE).with_for_update(skip_locked=True)
     all_requests, all_entries = list[DigestRequest](), list[Entry]()
-    for each, rows in builder.by_window(session, _load(session, batch)):
-        requests, entries = _compose_group(session, each, recent, rows, soon)
+    for windowed, rows in builder.by_window(session, _load(session, batch)):
+        requests, entries = _compose_group(session, windowed, recent, rows, soon)
         all_requests += requests
         all_entries += entries
     return all_requests, all_entries

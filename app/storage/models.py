@@ -412,7 +412,7 @@ class Delivery(Row, table=True):
     message_id: str = Field(default="", max_length=200)
     attempts: int = 0
     next_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    # After this time, the email is given up. For a digest, this is when the subscriber's next one is due.
+    # After this time, the email is given up. A digest is given up when the next one, due then, is composed.
     give_up_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     possibly_delivered: bool = False  # an attempt ended without a reply, so the subscriber may have the email
     lease_owner: str = Field(default="", max_length=100)

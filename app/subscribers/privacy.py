@@ -87,7 +87,7 @@ def request_export(session: Session, subscriber_id: int, now: datetime) -> int |
 
 
 def request_erasure(session: Session, subscriber_id: int, now: datetime) -> int | None:
-    """Send a link to erase the subscriber, like `request_export`."""
+    """Send a link to erase the subscriber. Return and raise the same as `request_export`."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is State.ERASED:
         raise Conflict("This subscriber has already been erased.")

@@ -105,7 +105,7 @@ def reschedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
 
     A digest that is due but not planned yet stays due, because planning uses the current preferences anyway.
     A digest composed ahead of its due time is withdrawn and will be composed again when it is next planned.
-    An earlier digest that has not been sent yet is given up when the next one is due.
+    An earlier digest that has not been sent yet is given up when the next one is composed.
     """
     ledger.withdraw(session, subscriber.id or 0, now)
     subscriber.plan_after = None  # the preferences may have been why planning failed

@@ -136,7 +136,7 @@ def test_deferred_digests_go_first(app: Application, mail_server: MailServer, no
 @pytest.mark.parametrize("hour", [0, 8])
 @pytest.mark.usefixtures("still_clock")
 def test_readers_take_turns(app: Application, mail_server: MailServer, hour: int) -> None:
-    """Whoever has waited longest is next, even if their digest expires at midnight, when it could go."""
+    """The subscriber who has waited longest is next, even if their digest expires before it can be sent."""
     start = datetime(2026, 11, 20, hour, tzinfo=UTC)
     fields = {"warm_up_start": start.date(), "warm_up_mails": 2, "warm_up_days": 30}
     app = replace(app, settings=app.settings.model_copy(update=fields))
@@ -253,7 +253,7 @@ def test_operators_see_what_waits(warming: Application, mail_server: MailServer,
 
 
 def test_api_and_metrics(app: Application, mail_server: MailServer) -> None:
-    """They have the limit and what waits. Metrics sum the domains that are no large receivers."""
+    """They have the limit and what waits. Metrics sum the domains that are not large receivers."""
     now = clock.utcnow().replace(hour=9)
     warming = warm(app, now.date(), mails=2)
     edition, digest = now.date().isoformat(), sample_digest.digest()

@@ -103,7 +103,7 @@ RETRIED = (
 )
 FIRST_RELEASED = (
     "First digests are no longer held. Those that were waiting will be sent {timing.mails}, except to "
-    "subscribers whose next digest is due by then: they get only that one."
+    "subscribers whose next digest is composed before that: they get only that one."
 )
 WAITING = "Waiting emails will be sent {timing.mails}."
 AFTER_THE_REASON = "Resume sending when the reason no longer applies."

@@ -740,7 +740,7 @@ def test_first_digests_after_an_import(
     since = f"{now:%Y-%m-%d %H:%M} UTC"
     assert f"those of new subscribers have been held since {since}: {ledger.IMPORTED}; 1 digest" in overview
     released = desk.post("/admin/sending/first-digests/resume").headers["location"]
-    assert "except to subscribers whose next digest is due by then" in desk.get(released).text
+    assert "except to subscribers whose next digest is composed before that" in desk.get(released).text
     assert "First digests" not in desk.get("/admin/editions").text
     with app.db.read() as session:
         assert session.get_one(Delivery, number).next_attempt_at == now
