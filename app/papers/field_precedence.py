@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 from app.types import PaperRecord, SourceKind
@@ -46,6 +46,7 @@ class Fields:
     versions: Mapping[str, str]
     author_count: int = 0
     published_on: date | None = None
+    withdrawn_at: datetime | None = None
 
 
 def from_record(record: PaperRecord, kind: SourceKind) -> Fields:
@@ -67,7 +68,8 @@ def combine(a: Fields, b: Fields) -> Fields:
     """Combine two sets of fields. For each field, the newer non-empty value is used.
 
     Ties are broken by comparing the values, so the result does not depend on the order in which several sets
-    are combined. The larger author count and the earlier publication date are used.
+    are combined. The larger author count and the earlier publication date are used. The newer statement on
+    withdrawal decides whether the paper is withdrawn.
     """
     values, versions = {}, {}
     for name in FIELDS:
@@ -75,10 +77,13 @@ def combine(a: Fields, b: Fields) -> Fields:
         values[name] = newer.values[name]
         if name in newer.versions:
             versions[name] = newer.versions[name]
-    if statements := [each.versions[WITHDRAWAL] for each in (a, b) if WITHDRAWAL in each.versions]:
-        versions[WITHDRAWAL] = max(statements)
-    days = [day for day in (a.published_on, b.published_on) if day]
-    return Fields(values, versions, max(a.author_count, b.author_count), min(days, default=None))
+    statement = max(each.versions.get(WITHDRAWAL, "") for each in (a, b))
+    if statement:
+        versions[WITHDRAWAL] = statement
+    newest = [each for each in (a, b) if each.versions.get(WITHDRAWAL, "") == statement]
+    withdrawn_at = min((each.withdrawn_at for each in newest if each.withdrawn_at), default=None)
+    day = min((day for day in (a.published_on, b.published_on) if day), default=None)
+    return Fields(values, versions, max(a.author_count, b.author_count), day, withdrawn_at)
 
 
 def _is_superseded(a: Fields, b: Fields, name: str) -> bool:

@@ -14,14 +14,12 @@ from sqlmodel import Session, col, select
 
 from app.errors import Conflict, NotFound
 from app.papers import field_precedence, pictures, stored_fields
-from app.papers.field_precedence import Fields
+from app.papers.field_precedence import WITHDRAWAL, Fields
 from app.papers.stored_fields import read_fields, write_fields
 from app.storage.database import advisory_lock
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 
 BY_HAND = "by an operator"
-# Times that the surviving row takes from the absorbed row if it has none itself.
-_MARKS = ("withdrawn_at", "hidden_at")
 _PIN = ("pinned_at", "pinned_until")  # taken from the row whose pin ends later
 
 
@@ -55,7 +53,7 @@ def merge(
         "versions": dict(stored.versions),
         "author_count": stored.author_count,
         "published_on": stored.published_on.isoformat() if stored.published_on else None,
-        **{name: _text(getattr(survivor, name)) for name in (*_MARKS, *_PIN)},
+        **{name: _text(getattr(survivor, name)) for name in ("withdrawn_at", "hidden_at", *_PIN)},
         "sourced": survivor.sourced,
     }
     survivor_id, absorbed_id = id_of(survivor), id_of(absorbed)
@@ -63,8 +61,7 @@ def merge(
     had_code = bool(survivor.code_url)
     write_fields(survivor, field_precedence.combine(stored, read_fields(absorbed)))
     _take_over_edits(survivor, absorbed)
-    for name in _MARKS:
-        setattr(survivor, name, getattr(survivor, name) or getattr(absorbed, name))
+    survivor.hidden_at = survivor.hidden_at or absorbed.hidden_at
     ends = survivor.pinned_until, absorbed.pinned_until
     if ends[1] and (ends[0] is None or ends[0] < ends[1]):
         survivor.pinned_at, survivor.pinned_until = absorbed.pinned_at, absorbed.pinned_until
@@ -127,7 +124,11 @@ def remove_absorbed(session: Session, paper: Paper, absorbed: Paper, merge: Merg
     day = merge.before["published_on"]
     published_on = date.fromisoformat(day) if day else None
     before = Fields(
-        merge.before["values"], merge.before["versions"], merge.before["author_count"], published_on
+        merge.before["values"],
+        merge.before["versions"],
+        merge.before["author_count"],
+        published_on,
+        _time(merge.before.get("withdrawn_at")),
     )
     edited = set(merge.before.get("sourced") or {})
     for row in rest:
@@ -135,11 +136,10 @@ def remove_absorbed(session: Session, paper: Paper, absorbed: Paper, merge: Merg
         edited |= {name for name in row.sourced or {} if getattr(row, name) == getattr(absorbed, name)}
     _give_back_edits(paper, absorbed, edited)
     write_fields(paper, _without_absorbed(read_fields(paper), read_fields(absorbed), before))
-    for names in (*((name,) for name in _MARKS), _PIN):
+    for names in (("hidden_at",), _PIN):
         of_absorbed = [getattr(absorbed, name) for name in names]
         if any(of_absorbed) and [getattr(paper, name) for name in names] == of_absorbed:
-            stored = [merge.before.get(name) for name in names]
-            own = [datetime.fromisoformat(at) if at else None for at in stored]
+            own = [_time(merge.before.get(name)) for name in names]
             of_rest = ([getattr(row, name) for name in names] for row in rest)
             for name, value in zip(names, next(filter(any, (own, *of_rest)), own), strict=True):
                 setattr(paper, name, value)
@@ -207,6 +207,10 @@ def _text(at: datetime | None) -> str | None:
     return at.isoformat() if at else None
 
 
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
 def _take_over_edits(survivor: Paper, absorbed: Paper) -> None:
     """Apply the absorbed row's edits to the survivor's fields that are not edited."""
     own = survivor.sourced or {}
@@ -237,4 +241,9 @@ def _without_absorbed(merged: Fields, absorbed: Fields, before: Fields) -> Field
                 versions[name] = before.versions[name]
     authors = merged.author_count if merged.author_count != absorbed.author_count else before.author_count
     day = merged.published_on if merged.published_on != absorbed.published_on else before.published_on
-    return Fields(values, versions, authors, day)
+    withdrawals = [(each.versions.get(WITHDRAWAL), each.withdrawn_at) for each in (merged, absorbed, before)]
+    statement, withdrawn_at = withdrawals[2] if withdrawals[0] == withdrawals[1] else withdrawals[0]
+    versions.pop(WITHDRAWAL, None)
+    if statement:
+        versions[WITHDRAWAL] = statement
+    return Fields(values, versions, authors, day, withdrawn_at)

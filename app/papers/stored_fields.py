@@ -23,7 +23,8 @@ def read_fields(paper: Paper) -> Fields:
     published_on = paper.published_on
     if "published_on" in sourced:
         published_on = _day(sourced["published_on"])
-    return Fields(values, paper.versions, sourced.get("author_count", paper.author_count), published_on)
+    author_count = sourced.get("author_count", paper.author_count)
+    return Fields(values, paper.versions, author_count, published_on, paper.withdrawn_at)
 
 
 def write_fields(paper: Paper, new: Fields) -> bool:
@@ -39,6 +40,8 @@ def write_fields(paper: Paper, new: Fields) -> bool:
         paper.sourced = sourced
     if paper.versions != new.versions:
         paper.versions = dict(new.versions)
+    if paper.withdrawn_at != new.withdrawn_at:
+        paper.withdrawn_at = new.withdrawn_at
     return renew_hash(paper)
 
 

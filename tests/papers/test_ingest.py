@@ -22,6 +22,7 @@ from app.papers import (
     paper_views,
     searchable_papers,
     title_normalization,
+    withdrawals,
 )
 from app.papers.title_normalization import KEY_BYTES
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
@@ -475,8 +476,68 @@ def test_undoing_a_merge_restores_withdrawals(app: Application, now: datetime) -
     with app.db.write() as session:
         for merge_id in _merge_ids(session):
             merging.undo_merge(session, merge_id, now)
-    withdrawals = {paper.arxiv_id: paper.withdrawn_at for paper in papers(app) if paper.arxiv_id}
-    assert withdrawals == {"2611.00001": None, "2611.00002": now}
+    assert _withdrawals(app) == {"2611.00001": None, "2611.00002": now}
+
+
+OWLS = replace(PIGEONS, arxiv_id="2611.00002", title="Owls at Noon in the Woods")
+
+
+def merge_pair(app: Application, now: datetime, reinstated: str = "") -> None:
+    """Merge the two stored papers. First reinstate the paper with an arXiv id for an operator, if given."""
+    with app.db.write() as session:
+        first, second = session.exec(select(Paper)).all()
+        for paper in (first, second):
+            if paper.arxiv_id == reinstated:
+                withdrawals.reinstate(paper, now)
+        merging.merge_by_hand(session, first, second, now)
+
+
+def _withdrawals(app: Application) -> dict[str | None, datetime | None]:
+    return {paper.arxiv_id: paper.withdrawn_at for paper in papers(app) if paper.arxiv_id}
+
+
+@pytest.mark.parametrize("reinstated", [PIGEONS.arxiv_id, OWLS.arxiv_id])
+def test_reinstated_paper_stays_reinstated_when_merged(
+    app: Application, now: datetime, reinstated: str
+) -> None:
+    """No record withdraws it again, whether the other paper absorbs it or is absorbed."""
+    both = [replace(record, withdrawn=True) for record in (PIGEONS, OWLS)]
+    store(app, now, *both, kind=SourceKind.ARXIV)
+    merge_pair(app, now, reinstated)
+    (paper,) = papers(app)
+    assert (paper.arxiv_id, paper.withdrawn_at) == (PIGEONS.arxiv_id, None)
+    later = [replace(record, listed_on=DAY + timedelta(days=9)) for record in both]
+    store(app, now, *later, kind=SourceKind.ARXIV)
+    assert papers(app)[0].withdrawn_at is None
+
+
+@pytest.mark.parametrize("withdrawn", [False, True])
+def test_undoing_a_merge_with_a_reinstated_paper(app: Application, now: datetime, withdrawn: bool) -> None:
+    """The other paper is withdrawn as before the merge, or when its source withdraws it later."""
+    store(
+        app, now, replace(PIGEONS, withdrawn=withdrawn), replace(OWLS, withdrawn=True), kind=SourceKind.ARXIV
+    )
+    merge_pair(app, now, OWLS.arxiv_id)
+    with app.db.write() as session:
+        merging.undo_merge(session, _merge_ids(session)[0], now)
+    own = now if withdrawn else None
+    assert _withdrawals(app) == {PIGEONS.arxiv_id: own, OWLS.arxiv_id: None}
+    for record in (PIGEONS, OWLS):
+        later = replace(record, withdrawn=True, listed_on=DAY + timedelta(days=9))
+        store(app, now, later, kind=SourceKind.ARXIV)
+    assert _withdrawals(app) == {PIGEONS.arxiv_id: now, OWLS.arxiv_id: None}
+
+
+def test_merged_papers_follow_the_newest_statement_on_withdrawal(app: Application, now: datetime) -> None:
+    """A source has reinstated one of them since the other was withdrawn. Undoing the merge restores both."""
+    store(app, now, *(replace(record, withdrawn=True) for record in (PIGEONS, OWLS)), kind=SourceKind.ARXIV)
+    reinstated = replace(OWLS, withdrawn=False, listed_on=DAY + timedelta(days=1))
+    store(app, now, reinstated, kind=SourceKind.ARXIV)
+    merge_pair(app, now)
+    assert _withdrawals(app) == {PIGEONS.arxiv_id: None}
+    with app.db.write() as session:
+        merging.undo_merge(session, _merge_ids(session)[0], now)
+    assert _withdrawals(app) == {PIGEONS.arxiv_id: now, OWLS.arxiv_id: None}
 
 
 def test_undoing_a_merge_keeps_newer_fields(app: Application, now: datetime) -> None:
