@@ -76,6 +76,9 @@ def _generic(payload: Any) -> Iterator[Notice]:
             raise InvalidPayload("kind must be bounce, complaint, unsubscribe or delivered")
 
 
+_SES_REPORTS = {"auth-failure", "not-spam"}  # types of feedback that are not complaints
+
+
 def _ses(payload: Any) -> Iterator[Notice]:
     if isinstance(payload, dict) and isinstance(payload.get("Message"), str):  # wrapped by SNS
         payload = json.loads(payload["Message"]) if payload["Message"].lstrip().startswith("{") else {}
@@ -95,10 +98,11 @@ def _ses(payload: Any) -> Iterator[Notice]:
                 address = _text(recipient, "emailAddress")
                 yield _bounce(address, diagnostic, status, permanent, paths, message_id)
         elif kind == "Complaint":
-            feedback_type = _text(details, "complaintFeedbackType") or "abuse"
+            reported = _text(details, "complaintFeedbackType") or "abuse"
+            feedback_type = reported if reported.lower() in _SES_REPORTS else "abuse"
             for recipient in _objects(details.get("complainedRecipients")):
                 address = _text(recipient, "emailAddress")
-                yield _feedback(feedback_type, address, feedback_type, paths, message_id)
+                yield _feedback(feedback_type, address, reported, paths, message_id)
         elif kind == "Delivery":
             for address in _list(details.get("recipients")):
                 yield _delivered(str(address), _text(details, "smtpResponse"), paths, message_id)

@@ -281,6 +281,10 @@ def test_complaint_suppresses_the_address_in_every_format(
         ({"complaintFeedbackType": "abuse"}, "complaints"),
         ({}, "complaints"),
         ({"complaintFeedbackType": None}, "complaints"),
+        ({"complaintFeedbackType": "fraud"}, "complaints"),
+        ({"complaintFeedbackType": "virus"}, "complaints"),
+        ({"complaintFeedbackType": "other"}, "complaints"),
+        ({"complaintFeedbackType": "Not-Spam"}, "reports"),
         ({"complaintFeedbackType": "not-spam"}, "reports"),
         ({"complaintFeedbackType": "auth-failure"}, "reports"),
     ],
@@ -288,7 +292,7 @@ def test_complaint_suppresses_the_address_in_every_format(
 def test_ses_complaint_in_raw_delivery(
     post_notice: PostNotice, sent_digest: dict[str, str], feedback_type: dict[str, str | None], count: str
 ) -> None:
-    """Raw delivery omits the SNS envelope. Some feedback, such as "not-spam", is not a complaint."""
+    """Raw delivery omits the SNS envelope. Only "not-spam" and "auth-failure" are not complaints."""
     complaint = {"complainedRecipients": [{"emailAddress": ALICE}], **feedback_type}
     payload = {"eventType": "Complaint", "complaint": complaint, "mail": {"source": sent_digest["path"]}}
     assert post_notice("ses", payload).json() == {"counts": {count: 1}}
