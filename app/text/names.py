@@ -17,6 +17,7 @@ _GENERATION_AT_END = re.compile(rf"(?<![^\s,]){_GENERATION}\s*(?=,|$)")
 _BETWEEN_NAMES = re.compile(rf",(?!\s*(?:{_COMPANY}|{_GENERATION})\s*(?:,|$))")
 _INITIALS = re.compile(rf"\s*(?:[^\W\d_]{{1,2}}\.[\s-]*)+(?:,?\s*{_GENERATION})?\s*")
 _AND = re.compile(r",?\s+and\s+")
+_FAMILY_NAME_FIRST = re.compile(r"[^,]+,\s*\w[^,]*")
 _OF_ORGANIZATIONS = re.compile(r"\b(?:of|for|in|the)\b")  # words in the names of organisations
 
 
@@ -46,10 +47,13 @@ def given_name_first(name: str) -> str:
 def split_names(text: str) -> list[str]:
     """Split a text at the commas between names, but not before initials or a suffix such as “Jr.” or “Inc.”.
 
-    Also split it at “and”, unless it seems to belong to the name of an organisation.
+    Also split it at “and”, unless it seems to belong to the name of an organisation. If each part is like
+    “Müller, Anna”, split it only there.
     """
     pieces = _AND.split(text)
     if all(len(piece.split()) > 1 for piece in pieces) and not _OF_ORGANIZATIONS.search(text):
+        if len(pieces) > 1 and all(map(_FAMILY_NAME_FIRST.fullmatch, pieces)):
+            return pieces
         text = ", ".join(pieces)
     names = list[str]()
     for part in _BETWEEN_NAMES.split(text):

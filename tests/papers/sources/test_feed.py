@@ -98,6 +98,11 @@ def test_only_markup_is_removed(markup: str, text: str) -> None:
         (["Mei Tanaka, Olu Adeyemi and Anna Lee"], ("Mei Tanaka", "Olu Adeyemi", "Anna Lee")),
         (["Mei Tanaka, Olu Adeyemi, and Anna Lee"], ("Mei Tanaka", "Olu Adeyemi", "Anna Lee")),
         (["Mei Tanaka and Anna Lee"], ("Mei Tanaka", "Anna Lee")),
+        (["Müller, Anna and Tanaka, Mei"], ("Anna Müller", "Mei Tanaka")),
+        (
+            ["García López, Juan Carlos, and Smith, J. and van der Berg, Anna"],
+            ("Juan Carlos García López", "J. Smith", "Anna van der Berg"),
+        ),
         (["Research and Development Group"], ("Research and Development Group",)),
         (["Institute of Physics and Data Science"], ("Institute of Physics and Data Science",)),
     ],
