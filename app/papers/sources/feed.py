@@ -23,10 +23,18 @@ from app.types import PaperRecord, ParseResult, Rejection
 NO_TITLE = "the entry has no title"
 BROKEN_ENTRY = "the entry cannot be read"
 SMALL = 4_000  # characters: larger feeds are parsed in a child process (30,000 hostile characters take 10 s)
+# Attributes of HTML that need no value, including obsolete ones.
+_FLAG = (
+    r"(?:allowfullscreen|async|autofocus|autoplay|checked|compact|controls|declare|default|defer|disabled|"
+    r"formnovalidate|hidden|inert|ismap|itemscope|loop|multiple|muted|nohref|nomodule|noresize|noshade|"
+    r"novalidate|nowrap|open|playsinline|readonly|required|reversed|selected|data-[\w-]{1,100})"
+)
 # A tag with its attributes, a comment or a declaration. Other text in angle brackets is kept, such as that
 # between “p < 0.05” and “d > 0.8”, or between “a<b” and “c>d”.
 _TAG = re.compile(
-    r"</?[a-z][\w:.-]{0,100}(?:\s[^<>=]{0,200}=[^<>]{0,2000}|\s{0,9}/?)>|<[!?][^<>]{0,2000}>", re.IGNORECASE
+    rf"</?[a-z][\w:.-]{{0,100}}(?:\s[^<>=]{{0,200}}=[^<>]{{0,2000}}|(?:\s{{1,9}}{_FLAG}){{0,9}}\s{{0,9}}/?)>|"
+    r"<[!?][^<>]{0,2000}>",
+    re.IGNORECASE,
 )
 _DECLARATION = re.compile(r"\A\s*<\?xml\s[^<>]*>")
 _FEED_END = re.compile(r"</(?:\w+:)?(?:feed|rss|rdf)\s*>\s*(?:<!--.*-->\s*)?$", re.IGNORECASE | re.DOTALL)

@@ -68,6 +68,13 @@ def test_markup_and_dates() -> None:
         ("of <|high|> and <1 reward>", "of <|high|> and <1 reward>"),
         ("H<sub>2</sub>O <i class='x'>in vivo</i>", "H2O in vivo"),
         ("<p>Owls.</p><p>Noon<br/>nap <a href='https://a.test/'>here</a></p>", "Owls. Noon nap here"),
+        ("<table><tr><td nowrap>Owls</td></tr></table><HR noshade>nap", "Owls nap"),
+        ("<select multiple disabled><option selected>Owls</select>", "Owls"),
+        ("<p data-v-7ba5bd90>Owls<input hidden />nap</p>", "Owls nap"),
+        (
+            "an <input text>, a <title of it>, if x<p is open>y",
+            "an <input text>, a <title of it>, if x<p is open>y",
+        ),
         ("<!-- ad --><?x?><mml:math><mml:mi>x</mml:mi></mml:math>", "x"),
     ],
 )
