@@ -298,6 +298,7 @@ def test_held_back_papers_are_in_the_next_digest(
     with app.db.write() as session:
         bob = factories.add_subscriber(session, "bob@example.org", ["pigeons"], NOW, min_papers=2, **rhythm)
     plan(app, NOW)
+    factories.record_sent(app)
     add_paper(app, "Pigeons that Remember", TODAY + timedelta(days=1))
     with app.db.read() as session:
         due = session.get_one(Subscriber, bob).next_due_at
