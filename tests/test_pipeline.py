@@ -228,7 +228,7 @@ def test_reader_who_cannot_be_planned_is_retried(app: Application) -> None:
     assert plan(app, NOW) == {"planned": 1, "not_planned": 1}
     with app.db.write() as session:
         row = session.get_one(Subscriber, bob)
-        assert row.next_due_at == NOW + timedelta(minutes=app.settings.compose_ahead_minutes, hours=1)
+        assert row.plan_after == NOW + timedelta(minutes=app.settings.compose_ahead_minutes, hours=1)
         row.zone = "UTC"
     assert plan(app, NOW + timedelta(hours=1)) == {"planned": 1}
 
