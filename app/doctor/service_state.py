@@ -102,7 +102,7 @@ def _check_pauses(session: Session) -> Iterator[Finding]:
 
 def _check_unsent(session: Session, now: datetime) -> Iterator[Finding]:
     """Check for recent digests that can be sent again, or whose outcome is unknown."""
-    for edition, count in ledger.count_retryable(session, now - RECENT_EDITIONS).items():
+    for edition, count in ledger.count_retryable(session, now - RECENT_EDITIONS, now).items():
         digests = f"{count_of(count, 'digest')} failed and can be sent again"
         fix = (
             f"look at the reasons (`paperboy deliveries --edition {edition} --state failed`), then run "

@@ -183,6 +183,23 @@ def test_late_digest_is_given_up_when_the_next_one_is_due_by_a_new_schedule(
     assert [row.state for row in deliveries(app)] == [DeliveryState.FAILED, DeliveryState.SENT]
 
 
+def test_retried_digest_never_arrives_after_the_next_one(app: Application, mail_server: MailServer) -> None:
+    """It is given up when the next one is composed, and is not retried if the next one is due."""
+    mail_server.reply("rcpt", "550 5.7.1 policy", times=1)
+    mail_server.reply("rcpt", "451 later", times=1)
+    assert pipeline.plan_and_send(app, HOUR)["failed"] == 1
+    with app.db.write() as session:
+        assert ledger.count_retryable(session, HOUR, HOUR + DAY) == {}
+        assert ledger.retry_failed(session, "2026-11-20", HOUR + DAY) == 0
+        assert ledger.count_retryable(session, HOUR, HOUR) == {"2026-11-20": 1}
+        assert ledger.retry_failed(session, "2026-11-20", HOUR + DAY - timedelta(minutes=30)) == 1
+    assert pipeline.send_now(app, HOUR + DAY - timedelta(minutes=30)) == {"deferred": 1}
+    pipeline.plan(app, AHEAD + DAY)
+    pipeline.plan_and_send(app, HOUR + DAY)
+    assert [row.state for row in deliveries(app)] == [DeliveryState.FAILED, DeliveryState.SENT]
+    assert titles(app)[1] == [AGENTS]
+
+
 def test_next_digest_waits_for_the_result_of_the_last_one(app: Application, mail_server: MailServer) -> None:
     """A sender has claimed the last one. Other subscribers do not wait."""
     planning.plan(app.digest_context, HOUR)

@@ -255,22 +255,30 @@ def retry_failed(session: Session, edition: str, now: datetime) -> int:
     """Send the failed digests of an edition again, as new emails. Return their number.
 
     A digest stays failed if it may have arrived, if its content is lost, if its subscriber no longer gets
-    digests, or if the subscriber was or will be sent a later digest, which may contain the same papers.
+    digests, or if a later digest, which may contain the same papers, is due or was or will be sent. A retried
+    digest is given up when the subscriber's next one is due, like any other.
     """
     failed = select(col(Delivery.subscriber_id)).where(_failed_digests(), col(Delivery.edition) == edition)
     # Planning locks the subscribers whose history it reads, so it cannot choose the same papers meanwhile.
-    active = session.exec(_active().where(col(Subscriber.id).in_(failed)).with_for_update()).all()
+    waiting = session.exec(_not_due(now).where(col(Subscriber.id).in_(failed)).with_for_update()).all()
     retried = _retryable(col(Delivery.id)).where(
-        col(Delivery.edition) == edition, in_array(session, col(Delivery.subscriber_id), active)
+        col(Delivery.edition) == edition, in_array(session, col(Delivery.subscriber_id), waiting)
     )
-    values = {"state": State.PENDING, "reason": "", "attempts": 0, "next_attempt_at": now, "give_up_at": None}
+    next_due_at = select(Subscriber.next_due_at).where(col(Subscriber.id) == Delivery.subscriber_id)
+    values = {
+        "state": State.PENDING,
+        "reason": "",
+        "attempts": 0,
+        "next_attempt_at": now,
+        "give_up_at": next_due_at.scalar_subquery(),
+    }
     return execute_and_count(session, update(Delivery).where(col(Delivery.id).in_(retried)).values(**values))
 
 
-def count_retryable(session: Session, since: datetime) -> dict[str, int]:
+def count_retryable(session: Session, since: datetime, now: datetime) -> dict[str, int]:
     """Count the digests created at or after `since` that `retry_failed` would send again, by edition."""
-    is_active = _active().where(col(Subscriber.id) == Delivery.subscriber_id).exists()
-    retryable = _retryable(col(Delivery.edition)).where(col(Delivery.created_at) >= since, is_active)
+    is_waiting = _not_due(now).where(col(Subscriber.id) == Delivery.subscriber_id).exists()
+    retryable = _retryable(col(Delivery.edition)).where(col(Delivery.created_at) >= since, is_waiting)
     return _count_by_edition(session, retryable)
 
 
@@ -279,8 +287,10 @@ def _count_by_edition(session: Session, mails: Select[Any]) -> dict[str, int]:
     return dict(sorted(Counter(session.execute(mails).scalars()).items()))
 
 
-def _active() -> SelectOfScalar[int | None]:
-    return select(col(Subscriber.id)).where(Subscriber.state == SubscriberState.ACTIVE)
+def _not_due(now: datetime) -> SelectOfScalar[int | None]:
+    """Select the active subscribers whose next digest is not due yet."""
+    is_active = Subscriber.state == SubscriberState.ACTIVE
+    return select(col(Subscriber.id)).where(is_active, col(Subscriber.next_due_at) > now)
 
 
 def _failed_digests() -> ColumnElement[bool]:

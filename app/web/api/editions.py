@@ -259,7 +259,7 @@ def retry_failed(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Retrie
     """Send the failed digests of an edition again, except to subscribers who have a later digest.
 
     A digest stays failed if it may have arrived, if its subscriber gets no more digests, or if a later digest
-    of the same subscriber was or will be sent. Therefore, nobody receives a paper twice.
+    of the same subscriber is due or was or will be sent. Therefore, nobody receives a paper twice.
     """
     with app.db.write() as session:
         retried = ledger.retry_failed(session, edition, now)

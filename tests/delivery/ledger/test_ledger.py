@@ -271,7 +271,7 @@ def test_failed_digests_are_retried_unless_a_later_one_may_have_their_papers(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
     """Nor if the failed one may have arrived, or its subscriber has left."""
-    enqueue_mails(app, now, "alice", "bob", "carol", "dave", "erin")
+    enqueue_mails(app, now, "alice", "bob", "carol", "dave", "erin", next_due_at=now + NEXT_DAY)
     mail_server.reply("end", "554 5.6.0 no")
     assert pipeline.send_now(app, now) == {"failed": 5}
     mail_server.clear_rules()

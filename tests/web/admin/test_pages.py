@@ -30,6 +30,7 @@ from app.storage.models import (
     DigestContent,
     Event,
     Source,
+    Subscriber,
     SubscriberState,
 )
 from app.subscribers import Preferences, event_log
@@ -113,6 +114,7 @@ def add_ills(session: Session, reader: int, now: datetime) -> None:
         ]
     )
     add_digest(session, 7, reader, DeliveryState.FAILED, now)
+    session.get_one(Subscriber, reader).next_due_at = now + timedelta(days=1)
     ledger.pause(session, "the relay is being moved", now)
     ledger.pause(session, "a wrong paper", now, "2026-11-18")
     ledger.hold_new(session, ["2026-11-20"], now)
@@ -318,6 +320,7 @@ def test_failed_digest_is_explained(
     reason = "given up because the next digest is due: never attempted"
     with app.db.write() as session:
         add_digest(session, 7, people[0], DeliveryState.FAILED, clock.utcnow(), reason=reason)
+        session.get_one(Subscriber, people[0]).next_due_at = clock.utcnow() + timedelta(days=1)
     desk = sign_in()
     page = html.unescape(desk.get("/admin/editions/2026-11-19").text)
     assert "or it was given up because the subscriber's next digest was due" in page
@@ -682,6 +685,7 @@ def test_all_failed_mails_of_an_edition_are_retried(
     now = clock.utcnow()
     with app.db.write() as session:
         add_digest(session, 7, people[0], DeliveryState.FAILED, now)
+        session.get_one(Subscriber, people[0]).next_due_at = now + timedelta(days=1)
     desk = sign_in()
     assert "Retry all failed emails" in desk.get("/admin/editions/2026-11-19").text
     desk.post("/admin/editions/2026-11-19/retry-failed")
