@@ -10,6 +10,8 @@ from sqlmodel import col, delete, select
 
 from app import pipeline, subscribers
 from app.application import Application
+from app.delivery import ledger
+from app.delivery.ledger import removal
 from app.digests import paper_updates, planning
 from app.digests.builder import DigestBuilder
 from app.digests.operator_changes import Editor
@@ -170,6 +172,28 @@ def test_hidden_paper_has_no_updates(app: Application, planned: bool) -> None:
             content = session.exec(select(DigestContent).where(col(DigestContent.has_updates))).one()
             assert content.digest["updates"] == [["exploded", 1]]
     assert factories.load_digest(app, send(app, HOUR + DAY)).updates == ()
+
+
+def test_claiming_reads_no_digest_for_a_paper_that_was_hidden_long_ago(app: Application) -> None:
+    """Digests composed since then cannot mention the paper, not even in their updates."""
+    send(app, HOUR)
+    like(app, HOUR + DAY / 4)
+    store(app, HOUR + DAY / 2, SourceKind.HUGGINGFACE, code_url=CODE)
+    add_paper_of(app, HOUR + DAY)
+    pipeline.plan(app, HOUR + DAY)
+    with app.db.write() as session:
+        before = HOUR - 2 * DAY
+        old = factories.add_paper(session, session.get_one(Source, 1), "Old", before.date(), before)
+        Editor(session, "desk", before).hide(old)
+    statements: list[str] = []
+    event.listen(app.db.engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
+    with app.db.write() as session:
+        claimed_ids = ledger.claim(session, owner="me", now=HOUR + DAY)
+        assert session.exec(select(DigestContent.has_updates).where(DigestContent.delivery_id == 2)).one()
+        statements.clear()
+        assert removal.leave_out_hidden(session, claimed_ids) == []
+    assert claimed_ids == [2]
+    assert not any("digest_content.digest" in statement for statement in statements)
 
 
 def test_updates_on_a_paper_hidden_during_a_planning_run_are_left_out(app: Application) -> None:

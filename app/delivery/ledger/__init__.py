@@ -23,7 +23,7 @@ transitions        change a row's state
 recovery           recover the emails of dead senders
 expiry             give up on emails that have waited too long
 controls           pause, resume, hold until approved, cancel, resend, confirm, retry
-removal            remove a paper from digests that have not been sent yet
+removal            remove hidden papers from digests that have not been sent yet
 paper_history      the digests that contain a paper
 signatures         DKIM signatures made before a digest is due
 queries            totals, editions, waiting emails

@@ -13,7 +13,7 @@ from app.delivery.ledger.snapshots import A_DAY, COLUMNS, is_readable, paper_ids
 from app.delivery.ledger.transitions import set_state
 from app.papers import canonical_rows
 from app.storage.database import in_array
-from app.storage.models import Delivery, DigestContent, PaperSnapshot
+from app.storage.models import Delivery, DigestContent, Paper, PaperSnapshot
 from app.storage.models import DeliveryState as State
 from app.types import MailKind
 
@@ -24,7 +24,7 @@ _UNSENT = (State.PENDING, State.DEFERRED)
 
 
 def leave_out(session: Session, papers: Collection[int]) -> int:
-    """Remove papers and updates on them from all unsent digests. Return the number of changed digests.
+    """Remove hidden papers and updates on them from all unsent digests, and return how many changed.
 
     A digest that contained no other paper is skipped. On PostgreSQL, digests that are being claimed do not
     change: see `leave_out_hidden`.
@@ -45,6 +45,8 @@ def leave_out_hidden(session: Session, claimed_ids: Collection[int]) -> list[int
     hidden = canonical_rows.hidden(session)
     claimed = in_array(session, col(Delivery.id), claimed_ids)
     ids = _find_candidates(session, hidden, claimed) if hidden else []
+    if not ids:
+        return []
     # Wait for a process that signs these digests ahead.
     changed = _leave_out(session, hidden, in_array(session, col(Delivery.id), ids), skip_locked=False)
     return [delivery.id or 0 for delivery in changed if delivery.state is State.SKIPPED]
@@ -53,16 +55,23 @@ def leave_out_hidden(session: Session, claimed_ids: Collection[int]) -> list[int
 def _find_candidates(
     session: Session, papers: Collection[int], condition: ColumnElement[bool]
 ) -> Sequence[int | None]:
-    """Return the ids of the digests that meet a condition, may contain one of the papers and may change."""
+    """Return the ids of the digests that meet a condition, may contain one of the papers and may change.
+
+    All `papers` must be hidden.
+    """
     digests = select(Delivery.id).where(
         condition, Delivery.kind == MailKind.DIGEST, col(Delivery.possibly_delivered).is_(False)
     )
     oldest = session.execute(digests.with_only_columns(func.min(col(Delivery.created_at)))).scalar()
     if oldest is None:
         return []
+    since = oldest - A_DAY  # the digests of a day share snapshots
+    # Digests composed after a paper was hidden, or merged into a hidden one, do not contain it.
+    changed = in_array(session, col(Paper.id), papers), col(Paper.updated_at) >= since
+    if session.exec(select(Paper.id).where(*changed).limit(1)).first() is None:
+        return []
     in_digests = select(PaperSnapshot.id).where(
-        in_array(session, col(PaperSnapshot.paper_id), papers),
-        col(PaperSnapshot.created_at) >= oldest - A_DAY,  # the digests of a day share snapshots
+        in_array(session, col(PaperSnapshot.paper_id), papers), col(PaperSnapshot.created_at) >= since
     )
     if session.exec(in_digests.limit(1)).first() is None:  # only updates can mention these papers
         with_updates = col(DigestContent.has_updates)
