@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, exists, func, literal, update
+from sqlalchemy import ColumnElement, Select, case, exists, literal, update
 from sqlalchemy import select as sql_select
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, delete, select
@@ -100,13 +100,16 @@ def hold_new(session: Session, editions: Collection[str], now: datetime) -> None
     this in the transaction that adds the digests of these editions, before adding them.
     """
     for edition in sorted(set(editions)):
-        digests = select(func.count()).select_from(Delivery).where(Delivery.edition == edition)
-        requested = digests.join(Event, col(Event.subscriber_id) == Delivery.subscriber_id).where(
+        is_requested = exists().where(
+            col(Event.subscriber_id) == Delivery.subscriber_id,
             col(Event.kind) == "first_asked",
             col(Event.at) == Delivery.due_at,  # a requested digest is due at once
             col(Event.at) > now - REQUESTED_WITHIN,
         )
-        if session.exec(digests).one() == session.exec(requested).one():
+        # A sorted range, because PostgreSQL reads the whole table for the first row of a large edition.
+        in_edition = col(Delivery.edition).between(edition, edition)
+        scheduled = select(Delivery.id).where(in_edition, ~is_requested).order_by(Delivery.edition)
+        if session.exec(scheduled.limit(1)).first() is None:
             pause(session, AWAITS_APPROVAL, now, edition)
 
 
