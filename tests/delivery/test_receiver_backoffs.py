@@ -139,9 +139,9 @@ def test_another_sender_stops_as_well(app: Application, now: datetime) -> None:
     others = enqueue_mails(app, now, "alice")
     with app.db.write() as session:
         ledger.claim(session, owner="me", now=now)
-        assert ledger.still_sendable(session, "me", now).keys() == {*ids, *others}
+        assert ledger.sendable_addresses(session, "me", now).keys() == {*ids, *others}
         receiver_backoffs.begin(session, "x@gmail.com", "421 4.7.28", now)
-        assert ledger.still_sendable(session, "me", now).keys() == {*others}
+        assert ledger.sendable_addresses(session, "me", now).keys() == {*others}
     assert set(states_by_name(app).values()) == {"claimed"}
 
 

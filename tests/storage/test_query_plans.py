@@ -118,7 +118,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "promised": lambda s: ledger.paper_ids_promised(s, BATCH, NOW - timedelta(days=7)),
     "claim": lambda s: ledger.claim(s, owner="me", now=NOW),
     "hidden papers in claimed digests": lambda s: removal.leave_out_hidden(s, NEWEST),
-    "may still leave": lambda s: ledger.still_sendable(s, "sender", NOW),
+    "may still leave": lambda s: ledger.sendable_addresses(s, "sender", NOW),
     "prolong": lambda s: claims.renew_lease(s, "sender", NOW),
     "record accepted": lambda s: ledger.record_results(
         s,

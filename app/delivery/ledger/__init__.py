@@ -38,7 +38,7 @@ from app.delivery.ledger.claims import (
     claim,
     exceeds_a_batch,
     mail_requests,
-    still_sendable,
+    sendable_addresses,
 )
 from app.delivery.ledger.controls import (
     AWAITS_APPROVAL,

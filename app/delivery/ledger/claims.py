@@ -226,7 +226,7 @@ def skip_claimed(session: Session, owner: str, skips: Mapping[int, SkipReason]) 
 # --- while a sender has the lease
 
 
-def still_sendable(session: Session, owner: str, now: datetime) -> dict[int, str]:
+def sendable_addresses(session: Session, owner: str, now: datetime) -> dict[int, str]:
     """Return the subscribers' current addresses for the claimed emails that a sender may still send, by id.
 
     Leave out emails that were paused or cancelled, emails that `skip_reason` rejects, and emails to receivers

@@ -37,8 +37,8 @@ from app.delivery.ledger.claims import (
     load_claimed,
     mark_committing,
     renew_lease,
+    sendable_addresses,
     skip_claimed,
-    still_sendable,
 )
 from app.delivery.ledger.outcomes import OnFailed, record_results
 from app.delivery.ledger.receiver_backoffs import FIRST_BACKOFF
@@ -348,7 +348,7 @@ class SenderLedger:
 
     def _query_sendable(self) -> dict[int, str]:
         with self._database.read() as session:
-            return still_sendable(session, self._owner, self._clock())
+            return sendable_addresses(session, self._owner, self._clock())
 
     def _mark_and_renew(self, long_in_flight: Collection[int], renewing: bool) -> None:
         if renewing:

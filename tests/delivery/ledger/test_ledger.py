@@ -546,12 +546,12 @@ def test_suppressed_address_gets_no_mail(app: Application, mail_server: MailServ
 
 
 @pytest.mark.parametrize("when", ["left", "suppressed", "paused", "cancelled", "taken over"])
-def test_still_sendable(app: Application, now: datetime, when: str) -> None:
+def test_sendable_addresses(app: Application, now: datetime, when: str) -> None:
     """It excludes claimed emails that must not be sent any more."""
     alice, bob = enqueue_mails(app, now, "alice", "bob")
     with app.db.write() as session:
         assert ledger.claim(session, owner="me", now=now)
-        assert ledger.still_sendable(session, "me", now).keys() == {alice, bob}
+        assert ledger.sendable_addresses(session, "me", now).keys() == {alice, bob}
         if when == "left":
             session.get_one(Subscriber, 1).state = SubscriberState.UNSUBSCRIBED
         elif when == "suppressed":
@@ -566,7 +566,7 @@ def test_still_sendable(app: Application, now: datetime, when: str) -> None:
         else:
             session.get_one(Delivery, alice).lease_owner = "another"
         session.flush()
-        assert ledger.still_sendable(session, "me", now).keys() == {bob}
+        assert ledger.sendable_addresses(session, "me", now).keys() == {bob}
 
 
 def test_invalid_mails_do_not_stop_others(app: Application, mail_server: MailServer, now: datetime) -> None:
