@@ -45,6 +45,7 @@ def sign_ahead(sender: Sender, now: datetime) -> int:
             with sender.db.write() if sender.db.locks_rows else sender.db.read() as session:
                 unsigned = ledger.lock_unsigned(session, now, limit=BATCH_SIZE)
                 waiting_ids = [delivery_id for delivery_id, waits in unsigned.items() if waits]
+                before = {} if sender.db.locks_rows else ledger.encoded_digests(session, waiting_ids)
                 requests = ledger.mail_requests(session, waiting_ids, sender.snapshots)
                 signatures = list(pool.map(partial(_sign, sender.composer), requests))
                 # Digests that are no longer waiting get an empty signature.
@@ -53,8 +54,12 @@ def sign_ahead(sender: Sender, now: datetime) -> int:
                     ledger.store_signatures(session, signatures)
             if not sender.db.locks_rows:
                 with sender.db.write() as session:
+                    # A digest from which a hidden paper was removed in the meantime is signed again.
+                    current = ledger.encoded_digests(session, waiting_ids)
+                    changed = {number for number in waiting_ids if current.get(number) != before.get(number)}
+                    signatures = [each for each in signatures if each.delivery_id not in changed]
                     ledger.store_signatures(session, signatures)
-            if not signatures:
+            if not unsigned:
                 break
             count += sum(bool(signature.lines) for signature in signatures)
     return count

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
+import dkim as verifier
 import pytest
 from sqlalchemy import update
 from sqlmodel import col, select
@@ -15,6 +17,7 @@ from app import main, maintenance, pipeline
 from app.application import Application
 from app.delivery import ledger, presigning
 from app.delivery.ledger import retention
+from app.digests.operator_changes import Editor
 from app.errors import DeliveryError
 from app.mail import dkim
 from app.mail.composer import Composer, Draft
@@ -23,6 +26,7 @@ from app.storage.models import Delivery, DigestContent, Subscriber
 from app.storage.models import DeliveryState as State
 from app.types import MailRequest
 from tests.delivery.ledger.test_ledger import enqueue_mails
+from tests.support import factories
 from tests.support.mail_server import MailServer
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -102,6 +106,37 @@ def test_a_changed_mail_is_signed_again(signer: Application, mail_server: MailSe
     (mail,) = mail_server.messages
     assert mail.recipient == "alice@elsewhere.org"
     assert ahead.splitlines()[-1] not in mail.data.decode()
+
+
+def test_digest_that_changes_while_it_is_signed_is_signed_again(
+    signer: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite cannot lock it. On PostgreSQL, a digest that is being signed changes when it is claimed."""
+    enqueue_mails(signer, now, "alice", "bob", due_at=now + HOUR)
+    with signer.db.write() as session:
+        paper = factories.add_paper(session, factories.add_source(session, now), "Read", now.date(), now)
+    signature = Composer.signature
+    signed_ids: list[int] = []
+
+    def hide_once(composer: Composer, draft: Draft) -> tuple[str, str]:
+        lines = signature(composer, draft)
+        if not signed_ids:
+            with signer.db.write() as session:
+                Editor(session, "desk", now).hide(paper)
+        signed_ids.append(draft.request.delivery_id)
+        return lines
+
+    monkeypatch.setattr(Composer, "signature", hide_once)
+    monkeypatch.setattr(presigning, "ThreadPoolExecutor", partial(ThreadPoolExecutor, 1))
+    assert presigning.sign_ahead(signer.sender, now) == 2
+    assert set(signed_ids) == {1, 2}
+    assert all(signatures(signer).values())
+    assert pipeline.send_now(signer, now + HOUR) == {"sent": 2}
+    (key,) = dkim.load(signer.settings.dkim_keys)
+    _, record = key.record(signer.settings.mail_domain)
+    for mail in mail_server.messages:
+        assert b"Read or Retrieve" not in mail.data
+        assert verifier.verify(mail.data, dnsfunc=lambda *_, **__: record.encode())
 
 
 def test_a_digest_that_cannot_be_composed_is_skipped(
