@@ -138,6 +138,9 @@ class Paper(Row, table=True):
     __table_args__ = (
         _partial_index("ix_paper_withdrawn_at", "withdrawn_at IS NOT NULL", "withdrawn_at"),
         _partial_index("ix_paper_code_found_at", "code_found_at IS NOT NULL", "code_found_at"),
+        # Partial, so that SQLite cannot use them for IS NULL, which is true of almost all papers.
+        _partial_index("ix_paper_hidden_at", "hidden_at IS NOT NULL", "hidden_at"),
+        _partial_index("ix_paper_merged_into_id", "merged_into_id IS NOT NULL", "merged_into_id"),
         # Small indexes: a paper with an arXiv id is merged only with one of the few rows without an id.
         _partial_index("ix_paper_title_key_without_id", "arxiv_id IS NULL", "title_key"),
         _partial_index("ix_paper_title_end_without_id", "arxiv_id IS NULL", "title_end"),
@@ -175,10 +178,10 @@ class Paper(Row, table=True):
     sourced: dict[str, Any] | None = Field(default=None, sa_type=JSON, nullable=True)
     edited_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     # The time at which an operator hid the paper. A hidden paper is neither sent nor shown.
-    hidden_at: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
+    hidden_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     pinned_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     pinned_until: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
-    merged_into_id: int | None = Field(default=None, foreign_key="paper.id", index=True)
+    merged_into_id: int | None = Field(default=None, foreign_key="paper.id")
     first_listed_on: date | None = Field(default=None, index=True)
     last_listed_on: date | None = Field(default=None, index=True)
     created_at: datetime = Field(sa_type=UtcDateTime)

@@ -24,7 +24,7 @@ from app.delivery.ledger import claims, daily_limits, expiry, recovery, removal
 from app.delivery.send_result import SendOutcome, SendResult
 from app.delivery.warm_up import WarmUp
 from app.digests import planning, reconciliation
-from app.papers import llm_summaries, picture_fetching, updated_papers
+from app.papers import canonical_rows, llm_summaries, picture_fetching, updated_papers
 from app.settings import UncertainPolicy
 from app.storage.database import Database
 from app.storage.models import Delivery, Paper, Subscriber
@@ -235,6 +235,9 @@ def check_recent_papers_are_found_by_day(big_ledger: Database) -> None:
             (_, plan) = plans.of[-1]
             assert "ix_paper_last_listed_on" in plan
             assert "ix_paper_hidden_at" not in plan
+        canonical_rows.hidden(session)
+        (_, plan) = plans.of[-1]
+        assert "ix_paper_hidden_at" in plan, "SQLite would rather find the papers that are not merged"
 
 
 def check_held_edition_is_not_counted(big_ledger: Database) -> None:
