@@ -7,7 +7,8 @@ from sqlmodel import SQLModel
 
 from app.settings import Settings
 from app.storage import models  # noqa: F401  (fills the metadata)
-from app.storage.database import Database, UtcDateTime
+from app.storage.column_types import UtcDateTime
+from app.storage.database import Database
 
 ONE_AT_A_TIME = 73_627_001  # the key of an advisory lock: any number that no other lock has
 

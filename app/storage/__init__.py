@@ -1,7 +1,8 @@
 """Tables, sessions, locks and the service's own records.
 
 models          SQLModel tables, in the order of the data flow
-database        engine, sessions, column types, bulk helpers
+column_types    column types that store the same values on both databases
+database        engine, sessions, bulk helpers
 compressed_json  compressed JSON
 schema          migrations, and a check that the database belongs to this release
 backup_file     write the tables and journals to a file, and restore them

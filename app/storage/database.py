@@ -1,4 +1,4 @@
-"""The database: engine, sessions, column types and bulk helpers."""
+"""The database: engine, sessions and bulk helpers."""
 
 from __future__ import annotations
 
@@ -9,20 +9,16 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from datetime import UTC, datetime, timedelta
-from enum import StrEnum
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
     JSON,
-    BigInteger,
     Column,
     ColumnElement,
     CursorResult,
     Dialect,
-    Enum,
-    Integer,
     LargeBinary,
     Table,
     Text,
@@ -37,20 +33,16 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy import DateTime as SqlDateTime
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import InterfaceError, OperationalError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.types import TypeDecorator
 from sqlmodel import Session, SQLModel
 
 from app import clock
 from app.storage import compressed_json
+from app.storage.column_types import CompressedJson
 from app.storage.live_processes import Presence
-
-# SQLite autoincrements only keys declared INTEGER, but PostgreSQL's INTEGER has only 32 bits.
-BigId = BigInteger().with_variant(Integer, "sqlite")
 
 BUSY_TIMEOUT_MS = 30_000
 WEB_BUSY_TIMEOUT_MS = 5_000  # shorter, because each request that waits for a lock occupies a thread
@@ -95,44 +87,6 @@ def is_unreachable(error: Exception) -> bool:
     return state is None or state.startswith(("08", "57P"))
 
 
-class UtcDateTime(TypeDecorator[datetime]):
-    """A column type for aware datetimes, in UTC on every backend. Naive datetimes raise ValueError."""
-
-    impl = SqlDateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError(f"the datetime {value} has no time zone: pass an aware datetime")
-        value = value.astimezone(UTC)
-        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-class CompressedJson(TypeDecorator[Any]):
-    """A column type for large JSON values. See `compressed_json`."""
-
-    impl = LargeBinary
-    cache_ok = True
-
-    def process_bind_param(self, value: Any, dialect: Dialect) -> bytes:
-        return compressed_json.dump(value)
-
-    def process_result_value(self, value: bytes | None, dialect: Dialect) -> Any:
-        return None if value is None else compressed_json.load(value)
-
-
-def sqlite_timestamp(moment: datetime) -> str:
-    """Return the text that SQLite stores for a datetime in UTC, for statements that bypass `UtcDateTime`."""
-    return moment.isoformat(" ", "microseconds")[:26]
-
-
 def storable(value: Any) -> Any:
     """Return a value with U+FFFD in place of the characters in its texts that a database cannot store."""
     if isinstance(value, str):
@@ -143,18 +97,6 @@ def storable(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: storable(item) for name, item in value.items()}
     return value
-
-
-def enum_type(kind: type[StrEnum]) -> Enum:
-    """Return a column type that stores the values of a StrEnum as text with a CHECK constraint."""
-    return Enum(
-        kind,
-        native_enum=False,
-        create_constraint=True,
-        name=kind.__name__.lower(),
-        length=20,
-        values_callable=lambda members: [member.value for member in members],
-    )
 
 
 class Database:

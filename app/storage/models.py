@@ -11,12 +11,11 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, Index, LargeBinary, String, Text, UniqueConstraint, false, text, true
+from sqlalchemy import JSON, Index, LargeBinary, Text, UniqueConstraint, false, text, true
 from sqlalchemy.orm import declared_attr
-from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, SQLModel
 
-from app.storage.database import BigId, CompressedJson, UtcDateTime, enum_type
+from app.storage.column_types import BigId, CompressedJson, UtcDateTime, bytewise_text, enum_type
 from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, MailKind, SourceKind
 
 SQLModel.metadata.naming_convention = {
@@ -36,11 +35,6 @@ def _empty_list() -> list[Any]:
 def _partial_index(name: str, condition: str, *columns: str) -> Index:
     """Return an index of only the rows that meet a condition."""
     return Index(name, *columns, sqlite_where=text(condition), postgresql_where=text(condition))
-
-
-def _bytewise(length: int) -> TypeEngine[str]:
-    """Return a text type that compares byte by byte, so that an index can find texts by prefix."""
-    return String(length).with_variant(String(length, collation="C"), "postgresql")
 
 
 class Row(SQLModel):
@@ -150,9 +144,9 @@ class Paper(Row, table=True):
     arxiv_id: str | None = Field(default=None, unique=True, max_length=40)  # without version
     doi: str | None = Field(default=None, unique=True, max_length=300)  # lower case
     title: str = Field(sa_type=Text)
-    title_key: str = Field(index=True, sa_type=_bytewise(1000))
+    title_key: str = Field(index=True, sa_type=bytewise_text(1000))
     # The last letters of `title_key`, in reverse (see papers.title_normalization).
-    title_end: str = Field(default="", index=True, sa_type=_bytewise(40))
+    title_end: str = Field(default="", index=True, sa_type=bytewise_text(40))
     abstract: str = Field(default="", sa_type=Text)
     authors: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     author_count: int = 0  # the true count: `authors` may be shorter

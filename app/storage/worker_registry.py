@@ -19,7 +19,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, select
 
 from app.storage import live_processes
-from app.storage.database import Database, UtcDateTime, insert_or_ignore
+from app.storage.column_types import UtcDateTime
+from app.storage.database import Database, insert_or_ignore
 from app.storage.models import WorkerRow
 
 HEARTBEAT_SECONDS = 10.0

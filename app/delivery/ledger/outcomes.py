@@ -16,7 +16,8 @@ from app.delivery.ledger import controls, receiver_backoffs, retry_delays, trans
 from app.delivery.ledger.claims import LEASE, LEASED_STATES, skip_reason
 from app.delivery.send_result import SendOutcome, SendResult
 from app.settings import UncertainPolicy
-from app.storage.database import in_array, sqlite_timestamp
+from app.storage.column_types import sqlite_timestamp
+from app.storage.database import in_array
 from app.storage.models import Delivery, Event, ReceiverBackoff, Subscriber, SubscriberState
 from app.storage.models import DeliveryState as State
 from app.text import sanitize
