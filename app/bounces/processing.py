@@ -66,14 +66,19 @@ def read(context: BounceContext, now: datetime) -> Counter[str]:
     """Process the messages in the configured mailbox and folder. Return the counts of messages and outcomes.
 
     Remove a message after committing its notices. Only one process at a time reads messages. Record the run
-    only if messages were waiting or a source could not be opened.
+    only if messages were waiting, a source could not be opened, or the last run failed.
     """
     if not (context.settings.bounce_mailbox or context.settings.bounce_folder):
         return Counter()
     with locks.hold(context.db, JOB, now, LEASE) as has_lock, ExitStack() as stack:
+        if not has_lock:
+            return Counter()
         errors: list[tuple[str, Exception]] = []
-        sources = list(_open_sources(context, now, stack, errors)) if has_lock else []
-        if not (errors or any(names for _, names in sources)):
+        sources = list(_open_sources(context, now, stack, errors))
+        with context.db.read() as session:
+            last_run_failed = JOB in job_runs.failed_jobs(session, now)
+        is_due = errors or last_run_failed or any(names for _, names in sources)
+        if context.stopping.is_set() or not is_due:
             return Counter()
         with job_runs.record(context.db, JOB, now) as run:
             for name, error in errors:

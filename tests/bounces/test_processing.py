@@ -30,7 +30,7 @@ from app.delivery.send_result import SendOutcome, SendResult
 from app.errors import MailboxError
 from app.links import Purpose
 from app.settings import Settings
-from app.storage import locks
+from app.storage import job_runs, locks
 from app.storage.models import Delivery, DeliveryState, Event, JobRun, Subscriber, SubscriberState
 from app.types import MailKind
 from tests.bounces.mails import PERSONAL_MAIL, complaint, dsn, vacation
@@ -310,6 +310,18 @@ def test_missing_folder_is_reported(app: Application, folder: Path) -> None:
     assert pipeline.read_bounces(app, NOW) == {}
     with app.db.read() as session:
         assert "No such file" in session.exec(select(JobRun.error)).one()
+
+
+def test_recovery_is_recorded(app: Application, folder: Path) -> None:
+    """Otherwise, the failure would still be reported, and the next one would cause no alert."""
+    folder.rmdir()
+    pipeline.read_bounces(app, NOW)
+    folder.mkdir()
+    for minutes in (5, 10):
+        assert pipeline.read_bounces(app, NOW + timedelta(minutes=minutes)) == {}
+    with app.db.read() as session:
+        assert job_runs.failed_jobs(session, NOW) == []
+        assert len(session.exec(select(JobRun)).all()) == 2
 
 
 def test_only_one_process_reads_at_a_time(app: Application, folder: Path) -> None:
