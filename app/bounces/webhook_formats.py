@@ -76,6 +76,9 @@ def _generic(payload: Any) -> Iterator[Notice]:
             raise InvalidPayload("kind must be bounce, complaint, unsubscribe or delivered")
 
 
+# Types and subtypes of bounces as which SES also reports automatic replies, such as "out of office". Unlike
+# bounces with a delivery status notice, these have neither a status nor a diagnostic.
+_SES_AUTOMATIC_REPLIES = {("Transient", "General"), ("Undetermined", "Undetermined")}
 _SES_REPORTS = {"auth-failure", "not-spam"}  # types of feedback that are not complaints
 
 
@@ -92,10 +95,14 @@ def _ses(payload: Any) -> Iterator[Notice]:
         kind = _text(event, "notificationType") or _text(event, "eventType")
         details = _object(event, kind[:1].lower() + kind[1:])
         if kind == "Bounce":
-            permanent = _text(details, "bounceType") == "Permanent"
+            bounce_type, subtype = _text(details, "bounceType"), _text(details, "bounceSubType")
             for recipient in _objects(details.get("bouncedRecipients")):
                 diagnostic, status = _text(recipient, "diagnosticCode"), _text(recipient, "status")
                 address = _text(recipient, "emailAddress")
+                if (bounce_type, subtype) in _SES_AUTOMATIC_REPLIES and not (diagnostic or status):
+                    yield _notice(Kind.VACATION, address, "", paths, message_id, reason=Reason.VACATION)
+                    continue
+                permanent = bounce_type == "Permanent"
                 yield _bounce(address, diagnostic, status, permanent, paths, message_id)
         elif kind == "Complaint":
             reported = _text(details, "complaintFeedbackType") or "abuse"

@@ -299,6 +299,32 @@ def test_ses_complaint_in_raw_delivery(
 
 
 @pytest.mark.parametrize(
+    ("bounce_type", "subtype", "notice_fields", "count"),
+    [
+        ("Transient", "General", {}, "automatic_answers"),
+        ("Undetermined", "Undetermined", {}, "automatic_answers"),
+        ("Transient", "General", {"status": "4.4.7", "diagnosticCode": "smtp; 450 expired"}, "soft"),
+        ("Transient", "General", {"status": "5.0.0"}, "soft"),
+        ("Transient", "MailboxFull", {}, "soft"),
+        ("Permanent", "General", {}, "hard"),
+    ],
+)
+def test_ses_reports_automatic_replies_as_bounces(
+    post_notice: PostNotice,
+    sent_digest: dict[str, str],
+    bounce_type: str,
+    subtype: str,
+    notice_fields: dict[str, str],
+    count: str,
+) -> None:
+    """Unlike other temporary bounces, automatic replies come without a delivery status notice."""
+    recipients = [{"emailAddress": ALICE, **notice_fields}]
+    bounce = {"bounceType": bounce_type, "bounceSubType": subtype, "bouncedRecipients": recipients}
+    payload = {"notificationType": "Bounce", "bounce": bounce, "mail": {"source": sent_digest["path"]}}
+    assert post_notice("ses", payload).json() == {"counts": {count: 1}}
+
+
+@pytest.mark.parametrize(
     ("reason", "suppresses", "counts", "state"),
     [
         ("HardBounce", True, {}, SubscriberState.BOUNCING),
