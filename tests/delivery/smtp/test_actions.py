@@ -78,6 +78,30 @@ def test_action_for_documented_refusal(action: Action, text: str) -> None:
     assert responses.diagnose(text).action is action
 
 
+UNVERIFIED = "450 4.1.1 <bob@example.com>: Recipient address rejected: unverified address: "
+
+
+@pytest.mark.parametrize(
+    ("text", "suppresses"),
+    [
+        ("451 4.1.1 <bob@example.com>: temporary lookup failure, try again later", False),
+        (UNVERIFIED + "Address verification in progress", False),
+        (UNVERIFIED + "connect to mx2.example.com[192.0.2.1]:25: Connection timed out", False),
+        (UNVERIFIED + "connect to mx2.example.com[192.0.2.1]:25: Connection refused", False),
+        (UNVERIFIED + "lost connection with mx2.example.com[192.0.2.1] while sending RCPT TO", False),
+        (UNVERIFIED + "host mx2.example.com[192.0.2.1] said: 451 4.3.0 queue file write error", False),
+        (UNVERIFIED + "host mx2.example.com[192.0.2.1] said: 550 5.1.1 user unknown", True),
+        (UNVERIFIED + 'unknown user: "bob"', True),
+        ("450 4.1.1 <bob@example.com>: User unknown in local recipient table", True),
+        ("550 5.1.1 <bob@example.com>: user unknown, do not try again", True),
+    ],
+)
+def test_only_a_verdict_on_the_user_suppresses(text: str, suppresses: bool) -> None:
+    """With 4.1.1, it depends on why a server could not verify the address, for example an outage."""
+    diagnosis = responses.diagnose(text, status=responses.status_in(text), field=True)
+    assert (diagnosis.action is Action.SUPPRESS, diagnosis.hard) == (suppresses, suppresses)
+
+
 def test_delay_never_suppresses() -> None:
     """The email may still arrive."""
     assert responses.diagnose("550 5.1.1 user unknown", delayed=True).action is Action.COUNT

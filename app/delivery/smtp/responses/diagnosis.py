@@ -55,9 +55,12 @@ _OVERRIDES_FROM_AROUND: dict[Reason | None, frozenset[Reason]] = {
     Reason.USER_UNKNOWN: frozenset({Reason.SUSPEND, Reason.MAILBOX_FULL, Reason.HAS_MOVED}),
     Reason.SYSTEM_ERROR: _OVERRIDES_USER_UNKNOWN | {Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN},
 }
-# Phrases of failures that may be temporary. They are ignored if the status is about the address.
+# Phrases of failures that may be temporary. They are ignored if a permanent status is about the address. With
+# 4.1.1, Postfix reports that it could not verify an address, for one of the reasons in the last two lines.
 _MAY_PASS = re.compile(
-    r"\btemporar|\btry again|\b(?:try|again) later\b|\bdeferred\b|\bname ?server (?:reply|error|fail|time)",
+    r"\btemporar|\btry again|\b(?:try|again) later\b|\bdeferred\b|\bname ?server (?:reply|error|fail|time)|"
+    r"\bverification in progress\b|\blost connection\b|\btimed out\b|\bno route to host\b|"
+    r"\bconnection (?:refused|reset)\b|\bunverified address: host .{1,200}(?:said|to me): 4",
     re.IGNORECASE,
 )
 # IronPort gateways wrap the reply that they received in one of their own.
@@ -88,8 +91,9 @@ def diagnose(
     reason = _reason(refusal, around, best, phase)
     if reason is Reason.HOST_UNKNOWN and best.startswith("4"):
         reason = Reason.NETWORK_ERROR  # a name server failed temporarily
-    transient = delayed or (best.startswith("4") and reason in HARD_BY_STATUS)
-    action = _action(reason, transient or (best[2:3] != "1" and bool(_MAY_PASS.search(refusal))))
+    may_pass = not best.startswith("5.1") and bool(_MAY_PASS.search(refusal))
+    transient = delayed or may_pass or (best.startswith("4") and reason in HARD_BY_STATUS)
+    action = _action(reason, transient)
     if reason is Reason.USER_UNKNOWN and not (own or _is_confirmed(refusal or around, best, phase, field)):
         reason = Reason.FILTERED
     return Diagnosis(reason, reason in HARD and not transient, action, best, refusal)
