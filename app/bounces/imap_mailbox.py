@@ -23,7 +23,8 @@ MAX_SESSION = 600  # seconds, for the whole connection
 POLL_INTERVAL = 0.2  # seconds between checks of whether the service is stopping
 Result = TypeVar("Result")
 Watch = Callable[[socket.socket], None]
-_ERRORS = (ImapToolsError, imaplib.IMAP4.error, OSError)
+# imaplib raises ValueError if it cannot encode or parse something, such as a host name or a reply.
+_ERRORS = (ImapToolsError, imaplib.IMAP4.error, OSError, ValueError)
 
 
 class _Plain(imaplib.IMAP4):
@@ -73,7 +74,9 @@ class Mailbox:
         folder = unquote(self._url.path.strip("/")) or "INBOX"
         try:
             self._box = self._connect()
-            self._box.login(user, password, initial_folder=folder)
+            # Only AUTHENTICATE takes UTF-8, but not every server has it.
+            login = self._box.login if (user + password).isascii() else self._box.login_utf8
+            login(user, password, initial_folder=folder)
         except _ERRORS as error:
             self._close()
             raise MailboxError(f"{self._url.hostname}: {_error_text(error)}") from None

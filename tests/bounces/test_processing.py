@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import time_machine
@@ -237,7 +238,22 @@ def test_mail_that_crashes_the_parser_does_not_stop_others(
     assert imap_server.subjects() == ["Hello"]
 
 
-@pytest.mark.parametrize("url", ["imap://bounces:wrong@127.0.0.1:{port}/INBOX", "imap://a:b@127.0.0.1:1/"])
+@pytest.mark.parametrize("password", ["p@ss/word", "pässwörd"])
+def test_password_of_the_mailbox(password: str) -> None:
+    """The command LOGIN takes only ASCII."""
+    with ImapServer(password) as server, bounces.Mailbox(server.url, 5) as mailbox:
+        assert mailbox.pending(1) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "imap://bounces:wrong@127.0.0.1:{port}/INBOX",
+        "imap://bounces:wr%C3%B6ng@127.0.0.1:{port}/INBOX",
+        "imap://a:b@127.0.0.1:1/",
+        "imap://bounces:wrong@" + 64 * "a" + ".example.org/INBOX",
+    ],
+)
 def test_unreadable_mailbox_is_reported(app: Application, folder: Path, url: str) -> None:
     """The error has no password, and the folder is read nevertheless."""
     (path,) = add_deliveries(app)
@@ -248,8 +264,9 @@ def test_unreadable_mailbox_is_reported(app: Application, folder: Path, url: str
         assert pipeline.read_bounces(new_settings, NOW) == {"mails": 1, "hard": 1}
     with app.db.read() as session:
         (run,) = session.exec(select(JobRun)).all()
-    assert run.error.startswith("the mailbox: 127.0.0.1: ")
+    assert run.error.startswith(f"the mailbox: {urlsplit(mailbox).hostname}: ")
     assert "wrong" not in run.error
+    assert "wröng" not in run.error
 
 
 def test_processed_files_are_removed_from_the_folder(app: Application, folder: Path) -> None:

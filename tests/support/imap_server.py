@@ -6,6 +6,7 @@ import asyncio
 import threading
 from argparse import Namespace
 from types import TracebackType
+from urllib.parse import quote
 
 from imap_tools import AND, MailBoxUnencrypted
 from proxyprotocol.reader import ProxyProtocolReader
@@ -19,7 +20,8 @@ USER, PASSWORD = "bounces", "p@ss/word"  # with characters that must be percent-
 class ImapServer:
     """Use as a context manager. `deliver` and `subjects` access the mailbox as another client does."""
 
-    def __init__(self) -> None:
+    def __init__(self, password: str = PASSWORD) -> None:
+        self._password = password
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -27,7 +29,7 @@ class ImapServer:
 
     @property
     def url(self) -> str:
-        return f"imap://{USER}:p%40ss%2Fword@127.0.0.1:{self.port}/INBOX"
+        return f"imap://{USER}:{quote(self._password, safe='')}@127.0.0.1:{self.port}/INBOX"
 
     def __enter__(self) -> ImapServer:
         self._thread.start()
@@ -54,7 +56,7 @@ class ImapServer:
 
     def _client(self) -> MailBoxUnencrypted:
         box = MailBoxUnencrypted("127.0.0.1", self.port, timeout=30)
-        box.login(USER, PASSWORD)
+        box.login_utf8(USER, self._password)
         return box
 
     def _run(self) -> None:
@@ -67,7 +69,8 @@ class ImapServer:
         self._end = asyncio.Event()
         arguments = Namespace(
             host="127.0.0.1", port="0", debug=False, tls=False, cert=None, key=None, proxy_protocol=None,
-            passlib_cfg=None, inherited_sockets=None, demo_data=False, demo_user=USER, demo_password=PASSWORD,
+            passlib_cfg=None, inherited_sockets=None, demo_data=False, demo_user=USER,
+            demo_password=self._password,
         )  # fmt: skip
         fast_hash = BuiltinHash(rounds=1)  # the server hashes the password whenever a client signs in
         backend, config = await DictBackend.init(arguments, hash_context=fast_hash)
