@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
+import structlog
 from imap_tools import AND, BaseMailBox, ImapToolsError
 
 from app.bounces.mime_parser import MAX_BYTES
@@ -19,12 +20,15 @@ from app.bounces.notices import printable_line
 from app.errors import MailboxError
 
 REPLY_TIMEOUT = 30  # seconds, for each reply
-MAX_SESSION = 600  # seconds, for the whole connection
+MAX_SESSION = 600  # seconds, for all connections of a mailbox
+MAX_FAILURES = 10  # messages that cannot be fetched, before the mailbox counts as unreadable
 POLL_INTERVAL = 0.2  # seconds between checks of whether the service is stopping
 Result = TypeVar("Result")
 Watch = Callable[[socket.socket], None]
 # imaplib raises ValueError if it cannot encode or parse something, such as a host name or a reply.
 _ERRORS = (ImapToolsError, imaplib.IMAP4.error, OSError, ValueError)
+
+log = structlog.get_logger(__name__)
 
 
 class _Plain(imaplib.IMAP4):
@@ -57,7 +61,7 @@ class _MailBox(BaseMailBox):
 class Mailbox:
     """A source of notices. Processed messages are deleted, and those that cannot be processed are flagged.
 
-    Flagged messages are skipped. The connection is closed when `stopping` is set or after `MAX_SESSION`
+    Flagged messages are skipped. The connection is closed when `stopping` is set or after MAX_SESSION
     seconds, because a socket timeout does not end a connection on which a byte arrives now and then. Entering
     the context, and all methods, raise MailboxError if the server refuses a command or the connection breaks.
     """
@@ -68,8 +72,14 @@ class Mailbox:
         self._url, self._timeout = urlsplit(url), timeout
         self._box: BaseMailBox | None = None
         self._stopping, self._closed = stopping or Event(), Event()
+        self._deadline, self._failures = monotonic() + MAX_SESSION, 0
+        self._uid_validity: object = None  # identifies the assignment of UIDs (RFC 9051, 2.3.1.1)
 
     def __enter__(self) -> Mailbox:
+        self._open()
+        return self
+
+    def _open(self) -> None:
         user, password = unquote(self._url.username or ""), unquote(self._url.password or "")
         folder = unquote(self._url.path.strip("/")) or "INBOX"
         try:
@@ -80,7 +90,10 @@ class Mailbox:
         except _ERRORS as error:
             self._close()
             raise MailboxError(f"{self._url.hostname}: {_error_text(error)}") from None
-        return self
+        uid_validity = self._box.client.response("UIDVALIDITY")[1]
+        if self._uid_validity not in (None, uid_validity):
+            raise MailboxError(f"{self._url.hostname}: the server has numbered its emails anew")
+        self._uid_validity = uid_validity
 
     def __exit__(self, *_: object) -> None:
         with suppress(MailboxError):  # a failed logout does no harm
@@ -89,12 +102,15 @@ class Mailbox:
 
     def _watch(self, connection: socket.socket) -> None:
         """Close a connection when the service stops, or after MAX_SESSION. This runs in its own thread."""
-        deadline = monotonic() + MAX_SESSION
-        while not self._closed.wait(POLL_INTERVAL):
-            if self._stopping.is_set() or monotonic() > deadline:
+        closed = self._closed  # of this connection
+        while not closed.wait(POLL_INTERVAL):
+            if self._must_end():
                 with suppress(OSError):  # shut down the socket, because closing TLS would wait for the peer
                     socket.socket.shutdown(connection, socket.SHUT_RDWR)
                 return
+
+    def _must_end(self) -> bool:
+        return self._stopping.is_set() or monotonic() > self._deadline
 
     def _close(self) -> None:
         self._closed.set()
@@ -107,8 +123,21 @@ class Mailbox:
         return self._do(lambda box: box.uids(AND(flagged=False, deleted=False)))[:limit]
 
     def fetch(self, name: str) -> bytes | None:
-        """Return at most MAX_BYTES of a message, or None if it no longer exists. Do not mark it as read."""
-        _, parts = self._do(lambda box: box.client.uid("FETCH", name, f"(BODY.PEEK[]<0.{MAX_BYTES}>)"))
+        """Return at most MAX_BYTES of a message, or None if it cannot be fetched. Do not mark it as read.
+
+        Servers may close the connection if a message is corrupt. Then connect again, so that other messages
+        can be fetched.
+        """
+        try:
+            _, parts = self._do(lambda box: box.client.uid("FETCH", name, f"(BODY.PEEK[]<0.{MAX_BYTES}>)"))
+        except MailboxError as error:
+            self._failures += 1
+            if self._must_end() or self._failures > MAX_FAILURES:
+                raise
+            log.warning("an email could not be fetched", uid=name, error=str(error))
+            self._close()
+            self._open()
+            return None
         return next((bytes(part[1]) for part in parts if isinstance(part, tuple)), None)
 
     def remove(self, names: Sequence[str]) -> None:
@@ -127,6 +156,7 @@ class Mailbox:
             self._command("STORE", ",".join(names), "+FLAGS.SILENT", r"(\Flagged)")
 
     def _connect(self) -> BaseMailBox:
+        self._closed = Event()
         host, timeout = self._url.hostname or "", self._timeout
         if self._url.scheme == "imaps":
             context = ssl.create_default_context()  # imaplib's default context does not verify certificates

@@ -115,8 +115,9 @@ def _process_source(
 ) -> None:
     """Process messages in batches. After each batch, remove recognised messages and set the others aside.
 
-    Leave messages that could not be fetched for the next run.
+    Leave messages that could not be fetched for the next run. The run fails if that applies to all of them.
     """
+    is_readable = not names
     try:
         for start in range(0, len(names), BATCH_SIZE):
             if context.stopping.is_set():
@@ -129,12 +130,15 @@ def _process_source(
                     run.add({"unread": 1})
                     run.reject([Rejection("the email could not be fetched", detail=f"{source.name}: {name}")])
                     continue
+                is_readable = True
                 counts = _process_mail(context, raw, now, run)
                 recognized = not counts.keys() & {UNKNOWN, UNCLAIMED, "broken"}
                 (processed if recognized else unprocessed).append(name)
                 run.add({"mails": 1, **counts})
             source.remove(processed)
             source.set_aside(unprocessed)
+        if not is_readable:
+            run.fail(source.name, "none of the waiting emails could be fetched")
     except (MailboxError, OSError) as error:
         if not context.stopping.is_set():
             run.fail(source.name, error)

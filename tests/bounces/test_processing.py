@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import imaplib
 import os
 import re
 import socket
@@ -12,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -192,6 +194,66 @@ def test_mail_that_cannot_be_fetched_is_retried(
         assert pipeline.read_bounces(app, NOW) == {"unread": 1, "mails": 1, "hard": 1}
     assert imap_server.subjects(flagged=False) == ["Hello"]
     assert pipeline.read_bounces(app, NOW) == {"mails": 1, "unknown": 1}
+
+
+@pytest.mark.parametrize("error", [imaplib.IMAP4.error("BAD"), imaplib.IMAP4.abort("socket error: EOF")])
+def test_mail_that_breaks_the_connection_does_not_block_others(
+    app: Application, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Some servers close the connection if a message is corrupt."""
+    paths = add_deliveries(app, 2)
+    imap_server.deliver(dsn(paths[0]), PERSONAL_MAIL, dsn(paths[1]))
+    run_command = imaplib.IMAP4.uid
+
+    def uid(client: imaplib.IMAP4, command: str, *arguments: str) -> Any:
+        if command == "FETCH" and arguments[0] == "102":
+            client.shutdown()
+            raise error
+        return run_command(client, command, *arguments)
+
+    monkeypatch.setattr(imaplib.IMAP4, "uid", uid)
+    assert pipeline.read_bounces(app, NOW) == {"unread": 1, "mails": 2, "hard": 2}
+    assert imap_server.subjects() == ["Hello"]
+    with app.db.read() as session:
+        (run,) = session.exec(select(JobRun)).all()
+    assert (run.error, run.rejections[0]["detail"]) == ("", "the mailbox: 102")
+
+
+@pytest.mark.parametrize(
+    ("count", "unread", "error"), [(1, 1, "none of the waiting emails"), (12, 10, "127.0.0.1: BAD")]
+)
+def test_mailbox_without_readable_mails_is_reported(
+    app: Application,
+    imap_server: ImapServer,
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+    unread: int,
+    error: str,
+) -> None:
+    """After many failures, the server is left alone until the next run."""
+    imap_server.deliver(*count * [PERSONAL_MAIL])
+    run_command = imaplib.IMAP4.uid
+
+    def uid(client: imaplib.IMAP4, command: str, *arguments: str) -> Any:
+        if command == "FETCH":
+            raise imaplib.IMAP4.error("BAD")
+        return run_command(client, command, *arguments)
+
+    monkeypatch.setattr(imaplib.IMAP4, "uid", uid)
+    assert pipeline.read_bounces(app, NOW) == {"unread": unread}
+    with app.db.read() as session:
+        assert error in session.exec(select(JobRun.error)).one()
+
+
+def test_uids_of_another_numbering_are_not_used(
+    imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would name other messages, which would be deleted."""
+    with bounces.Mailbox(imap_server.url) as mailbox:
+        monkeypatch.setattr(mailbox, "_uid_validity", [b"1"])
+        mailbox._box.client.shutdown()  # type: ignore[union-attr]
+        with pytest.raises(MailboxError, match="numbered its emails anew"):
+            mailbox.fetch("101")
 
 
 def test_only_processed_mails_are_expunged(app: Application, imap_server: ImapServer) -> None:
