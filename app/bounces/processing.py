@@ -23,13 +23,14 @@ from app.settings import Settings
 from app.storage import job_runs, locks
 from app.storage.database import Database
 from app.text import sanitize
-from app.types import Rejection
+from app.types import MailKind, Rejection
 
 JOB = "bounces"
 LEASE = timedelta(minutes=30)  # much longer than it takes to process MAX_MAILS
 MAX_MAILS, BATCH_SIZE = 1000, 50  # messages per run and per batch
 # Messages with these outcomes are set aside for an operator.
-UNCLAIMED, UNKNOWN = "unclaimed", "unknown"
+UNCLAIMED, UNKNOWN, BROKEN = "unclaimed", "unknown", "broken"
+UNANSWERED = "unsubscribe_unanswered"  # the links may not be sent
 _WITHOUT_CONSEQUENCES = {
     Kind.DELAYED: "delayed",
     Kind.DELIVERED: "delivered",
@@ -132,7 +133,7 @@ def _process_source(
                     continue
                 is_readable = True
                 counts = _process_mail(context, raw, now, run)
-                recognized = not counts.keys() & {UNKNOWN, UNCLAIMED, "broken"}
+                recognized = not counts.keys() & {UNKNOWN, UNCLAIMED, BROKEN, UNANSWERED}
                 (processed if recognized else unprocessed).append(name)
                 run.add({"mails": 1, **counts})
             source.remove(processed)
@@ -163,7 +164,7 @@ def _process_mail(
     except Exception as error:
         log.exception("a bounce notice could not be processed")
         detail = sanitize.redact_addresses(f"{error!r:.300}")
-        counts, rejections = Counter(broken=1), [Rejection("the email could not be processed", detail=detail)]
+        counts, rejections = Counter([BROKEN]), [Rejection("the email could not be processed", detail=detail)]
     run.reject(rejections)
     return counts
 
@@ -174,7 +175,8 @@ def _unsubscribe(
     """Unsubscribe the subscriber to whom the first valid token belongs.
 
     If no token is valid but the sender is a subscriber, send them the email with their preferences and
-    unsubscribe links. Return the outcome, or None if neither a token nor the sender belongs to a subscriber.
+    unsubscribe links, unless they got one less than an hour ago. Return the outcome, or None if neither a
+    token nor the sender belongs to a subscriber.
     """
     with context.db.write() as session:
         for token in request.tokens:
@@ -187,8 +189,9 @@ def _unsubscribe(
         with suppress(NotFound, InvalidInput):
             subscriber = subscribers.find(session, request.sender)
             confirmable = context.signer.lifetimes[Purpose.CONFIRM]
-            subscribers.send_link(session, subscriber.email, "", now, confirmable)
-            return "unsubscribe_links"
+            sent = subscribers.send_link(session, subscriber.email, "", now, confirmable)
+            has_links = sent or subscribers.was_mailed_recently(session, subscriber, MailKind.MANAGE, now)
+            return "unsubscribe_links" if has_links else UNANSWERED
     return None
 
 

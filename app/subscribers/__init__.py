@@ -62,6 +62,7 @@ from app.subscribers.first_digest import first_digest, request_first_digest
 from app.subscribers.form_submissions import Choices, SignUp, mailbox_hash
 from app.subscribers.form_submissions import prune as prune_form_submissions
 from app.subscribers.form_submissions import unprocessed as unprocessed_form_submissions
+from app.subscribers.mailbox_limits import was_mailed_recently
 from app.subscribers.pausing import end_expired_pauses, pause, pause_date_range, resume
 from app.subscribers.preferences import (
     ABSOLUTE_MAX_INTERESTS,

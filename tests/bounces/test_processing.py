@@ -689,6 +689,25 @@ def test_plain_request_from_end_to_end(app: Application, mail_server: MailServer
     assert alice(app).state is SubscriberState.UNSUBSCRIBED
 
 
+def test_request_that_cannot_be_answered_is_kept(app: Application, folder: Path) -> None:
+    """Strangers can use up the limit on emails with links, so a person must see the owner's request."""
+    counts = []
+    for number in range(4):
+        write_mail(folder, str(number), unsubscribe_mail("digest@paperboy.test"))
+        counts.append(pipeline.read_bounces(app, NOW + number * timedelta(hours=2)))
+    assert counts == 3 * [{"mails": 1, "unsubscribe_links": 1}] + [{"mails": 1, "unsubscribe_unanswered": 1}]
+    assert [file.name for file in (folder / "kept").iterdir()] == ["3"]
+
+
+def test_request_from_a_suppressed_address_is_kept(app: Application, folder: Path) -> None:
+    """If an operator lifts the suppression, the subscription would continue."""
+    with app.db.write() as session:
+        suppression.suppress(session, ALICE, "bounced: mailbox full", NOW)
+    write_mail(folder, "1", unsubscribe_mail("digest@paperboy.test"))
+    assert pipeline.read_bounces(app, NOW) == {"mails": 1, "unsubscribe_unanswered": 1}
+    assert [file.name for file in (folder / "kept").iterdir()] == ["1"]
+
+
 def test_forged_token_or_sender_does_not_unsubscribe(app: Application, folder: Path) -> None:
     """The reader gets the links by email, once an hour at most. A stranger's email is set aside."""
     forged = f"unsubscribe+{'x' * 51}@paperboy.test"
