@@ -50,6 +50,12 @@ def test_plain_request(raw: bytes) -> None:
     assert unsubscribe_mails.parse(raw) == UnsubscribeMail((), ALICE)
 
 
+def test_sender_with_an_apostrophe() -> None:
+    """The rest of the address, brien@example.org, is another person's."""
+    raw = mail(subject="unsubscribe").replace(ALICE.encode(), b"o'brien@example.org")
+    assert unsubscribe_mails.parse(raw) == UnsubscribeMail((), "o'brien@example.org")
+
+
 @pytest.mark.parametrize(
     "raw",
     [

@@ -113,6 +113,21 @@ def test_unsafe_urls_are_dropped(value: str) -> None:
     assert sanitize.url(value) == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("Pat O'Brien <o'brien@example.org>", "o'brien@example.org"),
+        ("the user 'alice@example.org' is unknown", "alice@example.org"),
+        ("to=alice@example.org", "alice@example.org"),
+        ('"alice"@example.org', '"alice"@example.org'),
+        ("'@example.org", ""),
+    ],
+)
+def test_addresses_are_redacted(text: str, address: str) -> None:
+    """An apostrophe belongs to an address, a quote before it does not."""
+    assert sanitize.redact_addresses(text) == (text.replace(address, "…") if address else text)
+
+
 def test_days() -> None:
     """Days that do not exist are rejected."""
     assert dates.day("2026-02-30") is None
