@@ -196,8 +196,9 @@ def _record_event(
     """Record an event and return True, or return False if it has already been recorded.
 
     Remove addresses from the diagnostic, because it may name other people and outlives the subscriber's
-    erasure.
+    erasure. Omit it if they have been erased, because it may name them.
     """
+    erased = session.get_one(Subscriber, subscriber_id).state is State.ERASED
     row = insert_or_ignore(
         session,
         Event,
@@ -206,7 +207,7 @@ def _record_event(
         kind=kind,
         subscriber_id=subscriber_id,
         delivery_id=delivery_id,
-        detail=sanitize.redact_addresses(diagnostic),
+        detail="" if erased else sanitize.redact_addresses(diagnostic),
         key=f"{kind}:{delivery_id}",
     )
     if row is not None and kind in _WEBHOOK_EVENTS:
