@@ -226,12 +226,12 @@ def apply(
 def _one_notice_per_delivery(
     session: Session, signer: LinkSigner, notices: Sequence[Notice]
 ) -> Iterator[tuple[Notice, BouncedDelivery | None]]:
-    """Yield all notices that match no delivery, then one notice for each delivery.
+    """Yield all notices that match no delivery, then one notice of each kind for each delivery.
 
-    A subscriber's address that forwards to several others can cause several notices for one message. Prefer
+    A subscriber's address that forwards to several others can cause several bounces of one message. Prefer
     a notice about the subscriber's own address, and then a notice that does not suppress the address.
     """
-    preferred: dict[int, tuple[tuple[bool, bool], Notice, BouncedDelivery]] = {}
+    preferred: dict[tuple[int, Kind], tuple[tuple[bool, bool], Notice, BouncedDelivery]] = {}
     for notice in notices:
         has_consequences = notice.kind not in _WITHOUT_CONSEQUENCES
         delivery = bounces.find_delivery(session, signer, notice) if has_consequences else None
@@ -239,9 +239,10 @@ def _one_notice_per_delivery(
             yield notice, None
             continue
         order = (notice.recipient.lower() != delivery.email.lower(), notice.action is Action.SUPPRESS)
-        other = preferred.get(delivery.delivery_id)
+        key = (delivery.delivery_id, notice.kind)
+        other = preferred.get(key)
         if other is None or order < other[0]:
-            preferred[delivery.delivery_id] = (order, notice, delivery)
+            preferred[key] = (order, notice, delivery)
     for _, notice, delivery in preferred.values():
         yield notice, delivery
 

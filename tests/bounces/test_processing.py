@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import imaplib
+import json
 import os
 import re
 import socket
@@ -526,6 +527,18 @@ def test_mildest_of_several_notices_counts(app: Application) -> None:
         b"\r\n\r\n--=_b--", b"\r\n\r\n" + full + b"\r\n\r\n--=_b--"
     )
     assert apply_mail(app, mail) == {"soft": 1}
+
+
+def test_complaint_counts_beside_other_notices(app: Application) -> None:
+    """Relays report several events of one message in one request, in any order."""
+    (path,) = add_deliveries(app)
+    token = path.partition("+")[2].partition("@")[0]
+    kinds = ("bounce", "unsubscribe", "spamreport", "spamreport")
+    payload = [{"event": kind, "email": ALICE, "paperboy": token, "reason": "552 full"} for kind in kinds]
+    notices = bounces.parse_webhook("sendgrid", json.dumps(payload).encode())
+    counts, _ = processing.apply(app.bounce_context, notices, NOW)
+    assert counts == {"soft": 1, "opt_outs": 1, "complaints": 1}
+    assert suppression_reason(app) == "the subscriber marked an email as spam"
 
 
 def test_notice_for_an_erased_reader(app: Application) -> None:
