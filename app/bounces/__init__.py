@@ -22,6 +22,7 @@ from app.bounces.recording import (
     TRUSTED,
     BouncedDelivery,
     find_delivery,
+    lock_subscribers,
     record_complaint,
     record_hard,
     record_opt_out,

@@ -205,7 +205,9 @@ def apply(
     counts: Counter[str] = Counter()
     rejections = []
     with context.db.write() as session:
-        for notice, delivery in _one_notice_per_delivery(session, context.signer, notices):
+        matched = list(_one_notice_per_delivery(session, context.signer, notices))
+        bounces.lock_subscribers(session, [delivery for _, delivery in matched if delivery])
+        for notice, delivery in matched:
             outcome = _apply_notice(session, notice, delivery, now)
             counts[outcome] += 1
             if delivery is not None:

@@ -10,6 +10,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -539,6 +540,32 @@ def test_complaint_counts_beside_other_notices(app: Application) -> None:
     counts, _ = processing.apply(app.bounce_context, notices, NOW)
     assert counts == {"soft": 1, "opt_outs": 1, "complaints": 1}
     assert suppression_reason(app) == "the subscriber marked an email as spam"
+
+
+@pytest.mark.postgres
+def test_concurrent_requests_do_not_deadlock(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They name the same subscribers in different orders."""
+    add_deliveries(app, 2)
+    with app.db.write() as session:
+        identity = factories.add_subscriber(session, "bob@example.org", ["agents"], NOW)
+        for delivery in session.exec(select(Delivery)).all():
+            session.add(Delivery(**delivery.model_dump(exclude={"id"}) | {"subscriber_id": identity}))
+    with app.db.read() as session:
+        ids = session.exec(select(Delivery.id).order_by(col(Delivery.edition), col(Delivery.id))).all()
+    notices = [bounces.parse_mail(dsn(app.signer.return_path(each or 0, "paperboy.test")))[0] for each in ids]
+    both_began, apply_notice = threading.Barrier(2), processing._apply_notice
+
+    def apply_one(*arguments: Any) -> str:
+        outcome = apply_notice(*arguments)
+        with suppress(threading.BrokenBarrierError):
+            both_began.wait(0.5)  # without the lock, each has changed a row that the other needs
+        return outcome
+
+    monkeypatch.setattr(processing, "_apply_notice", apply_one)
+    with ThreadPoolExecutor() as pool:
+        batches = (notices[:2], notices[:1:-1])
+        results = pool.map(lambda batch: processing.apply(app.bounce_context, batch, NOW)[0], batches)
+    assert list(results) == [{"hard": 2}, {"hard": 2}]
 
 
 def test_notice_for_an_erased_reader(app: Application) -> None:
