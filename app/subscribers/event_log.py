@@ -42,6 +42,7 @@ _STATE_AFTER = {
     "bounce": SubscriberState.BOUNCING,
     **dict.fromkeys(("erased", "signup_replaced", "change_ended"), SubscriberState.ERASED),
 }
+_ENDED = (SubscriberState.UNSUBSCRIBED, SubscriberState.ERASED)
 
 
 def record_event(
@@ -89,11 +90,15 @@ def state_at(session: Session, subscriber: Subscriber, at: datetime) -> Subscrib
     events = select(Event.at, Event.kind).where(Event.subscriber_id == subscriber.id)
     events = events.where(col(Event.kind).in_(_STATE_AFTER)).order_by(col(Event.at), col(Event.id))
     changes = session.exec(events).all()
-    before = [_STATE_AFTER[kind] for moment, kind in changes if moment <= at]
+    before = [kind for moment, kind in changes if moment <= at]
     if len(before) == len(changes):
         return subscriber.state
+    state = None
+    for kind in before:
+        if not (kind == "bounce" and state in _ENDED):  # such a bounce only suppresses the address
+            state = _STATE_AFTER[kind]
     if before or subscriber.created_at > at:
-        return before[-1] if before else None
+        return state
     is_confirmed = subscriber.confirmed_at is not None and subscriber.confirmed_at <= at
     return SubscriberState.ACTIVE if is_confirmed else SubscriberState.PENDING
 

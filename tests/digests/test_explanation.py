@@ -23,6 +23,7 @@ from app.relevance.cut_offs import FLOOR
 from app.storage.models import (
     Delivery,
     DeliveryState,
+    Event,
     InterestRow,
     Listing,
     Merge,
@@ -439,6 +440,20 @@ def test_state_without_events_uses_the_confirmation(app: Application, papers: di
         assert subscribers.state_at(session, alice, NOW) is SubscriberState.ACTIVE
         assert subscribers.state_at(session, alice, NOW - 0.7 * day) is SubscriberState.PENDING
         assert subscribers.state_at(session, alice, NOW + day) is SubscriberState.UNSUBSCRIBED
+
+
+def test_bounce_after_an_unsubscription_does_not_change_the_state(
+    app: Application, papers: dict[str, int]
+) -> None:
+    """The notice may come late."""
+    hour = timedelta(hours=1)
+    with app.db.write() as session:
+        alice = session.exec(select(Subscriber)).one()
+        subscribers.unsubscribe(session, alice.id or 0, NOW)
+        session.add(Event(at=NOW + hour, kind="bounce", subscriber_id=alice.id))
+        subscribers.resubscribe(session, alice.id or 0, "", NOW + 3 * hour)
+        assert subscribers.state_at(session, alice, NOW + 2 * hour) is SubscriberState.UNSUBSCRIBED
+        assert subscribers.state_at(session, alice, NOW + 3 * hour) is SubscriberState.ACTIVE
 
 
 def test_reasons_for_not_being_a_candidate(app: Application, papers: dict[str, int]) -> None:
