@@ -74,8 +74,9 @@ def list_suppressions(
     """
     with app.db.read() as session:
         if email is not None:
-            row = suppression.get(session, email)
-            return Page(items=[_to_out(row, email.strip())] if row else [])
+            address = subscribers.normalize_address(email)
+            row = suppression.get(session, address)
+            return Page(items=[_to_out(row, address)] if row else [])
         after = window.after_id or 0
         rows = suppression.list_page(session, limit=window.limit + 1, after=after, text=reason)
         page, cursor = cut(rows, window, lambda row: row.id)

@@ -243,6 +243,15 @@ def test_suppression_lookup_and_removal(
     assert [action for _, action, _ in audit_log()] == ["suppression.add"] * 2 + ["suppression.lift"]
 
 
+def test_suppression_lookup_normalizes_the_address(call: Call) -> None:
+    """A domain in Unicode is the one in punycode."""
+    email = "oscar@bücher.example"
+    assert call("POST", "/suppressions", json={"email": email, "reason": "asked"}).status_code == 201
+    (item,) = call("GET", "/suppressions", params={"email": email}).json()["items"]
+    assert item["email"] == "oscar@xn--bcher-kva.example"
+    assert call("GET", "/suppressions?email=oscar").status_code == 422
+
+
 def test_suppressions_are_paginated(app: Application, call: Call) -> None:
     """They are sorted by the time at which they were added."""
     with app.db.write() as session:
