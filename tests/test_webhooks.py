@@ -274,11 +274,22 @@ def test_others_wait_after_a_failure(
     add()
     emit(app, now, 5)
     receiver.status = 503
-    receiver.headers = {"Retry-After": "7200"}
     assert webhooks.send_events(app, now) == {"failed": 1}
     first, second, *_ = messages(app)
-    assert first.next_attempt_at == now + 2 * HOUR
-    assert (second.attempts, second.next_attempt_at) == (0, now)
+    assert (first.attempts, second.attempts, second.next_attempt_at) == (1, 0, now)
+
+
+def test_all_events_wait_if_the_endpoint_asks_for_a_pause(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    """It gets no requests until the pause ends."""
+    add()
+    emit(app, now, 3)
+    receiver.status = 429
+    receiver.headers = {"Retry-After": "7200"}
+    assert webhooks.send_events(app, now) == {"failed": 1}
+    assert [row.next_attempt_at for row in messages(app)] == 3 * [now + 2 * HOUR]
+    assert [row.attempts for row in messages(app)] == [1, 0, 0]
 
 
 def test_endpoint_is_disabled_after_three_days(

@@ -80,6 +80,8 @@ def due(session: Session, endpoint_id: int, now: datetime, limit: int) -> Sequen
 def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, now: datetime) -> None:
     """Record the outcome of an attempt, and schedule the next attempt or give up on the event.
 
+    If the endpoint asks for a pause (`Retry-After`), its other events also wait until it ends.
+
     Disable the endpoint if it responds with GONE, or if the event has failed and the endpoint has accepted
     nothing since the event was created. Do neither if the endpoint was disabled during the attempt.
     """
@@ -99,6 +101,10 @@ def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, n
             row.state, row.next_attempt_at = WebhookState.FAILED, None
     session.add_all([row, endpoint])
     session.flush()
+    if attempt.wait:  # the endpoint wants no requests until then, whatever the event
+        until = now + attempt.wait
+        earlier = col(WebhookMessage.endpoint_id) == endpoint.id, col(WebhookMessage.next_attempt_at) < until
+        session.execute(update(WebhookMessage).where(*earlier).values(next_attempt_at=until))
     unused = endpoint.accepted_at is None or endpoint.accepted_at < row.at
     if was_waiting and (attempt.status == GONE or (row.state is WebhookState.FAILED and unused)):
         webhook_endpoints.disable(session, endpoint, now)
