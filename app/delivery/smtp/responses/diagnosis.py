@@ -135,8 +135,8 @@ def _is_confirmed(refusal: str, status: str, phase: Phase, field: bool) -> bool:
 
     A status, a refusal of RCPT, or a server that reports on its own users can confirm it. A refusal after
     DATA often comes from a filter, because the recipient had already been accepted. A refusal that does not
-    name its command may also come from a filter. Such a bounce is soft and only adds to the address's bounce
-    score.
+    name its command may also come from a filter. Such a refusal is reported as filtered and not as hard, but
+    because its text says that the user is unknown, it suppresses the address, too.
     """
     if status.split(".")[1:2] in (["1"], ["5"]) or status[1:] == ".2.1" or phase is Phase.RCPT:
         return True
