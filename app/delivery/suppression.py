@@ -54,9 +54,11 @@ def get(session: Session, email: str) -> Suppression | None:
 
 def reasons_for(session: Session, emails: Collection[str]) -> dict[str, str]:
     """Return the reasons for the listed addresses among `emails`, by address."""
-    hashes = {address_hash(email): email for email in emails}
-    entries = select(Suppression).where(in_array(session, col(Suppression.address_hash), hashes))
-    return {hashes[entry.address_hash]: entry.reason for entry in session.exec(entries)}
+    hashes = {email: address_hash(email) for email in emails}
+    columns = select(Suppression.address_hash, Suppression.reason)
+    entries = columns.where(in_array(session, col(Suppression.address_hash), hashes.values()))
+    reasons = dict(session.exec(entries).all())
+    return {email: reasons[hashed] for email, hashed in hashes.items() if hashed in reasons}
 
 
 def with_reason(text: str = "") -> SelectOfScalar[Suppression]:

@@ -19,6 +19,14 @@ def test_lookup_ignores_case_and_spaces(app: Application, now: datetime, spellin
         assert suppression.reasons_for(session, [spelling, "bob@example.org"]) == {spelling: "bounced"}
 
 
+def test_every_spelling_is_reported(app: Application, now: datetime) -> None:
+    """ß and ss have the same hash."""
+    spellings = ["straße@example.org", "strasse@example.org"]
+    with app.db.write() as session:
+        suppression.suppress(session, "strasse@example.org", "bounced", now)
+        assert suppression.reasons_for(session, spellings) == dict.fromkeys(spellings, "bounced")
+
+
 def test_only_a_hash_is_stored(app: Application, now: datetime) -> None:
     """The list outlives an erasure, so it must not contain addresses."""
     with app.db.write() as session:
