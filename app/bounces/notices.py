@@ -279,7 +279,9 @@ def _parse_free_text(mail: Part) -> tuple[Notice, ...]:
     if len(failed) == 1 or not diagnostics:
         recipients = failed or [diagnostic.recipient for diagnostic in diagnostics] or [""]
         diagnostics = [free_text.RecipientDiagnostic(recipients[0], text)]
-    delayed = bool(_DELAYED.search(mail.header("subject")) or _ONLY_DELAYED.search(text))
+    # The subject may quote the title of a paper, so a permanent refusal outweighs it.
+    subject_delays = _DELAYED.search(mail.header("subject")) and free_text.quoted_smtp_reply(text)[:1] != "5"
+    delayed = bool(subject_delays or _ONLY_DELAYED.search(text))
     context = text if len(diagnostics) == 1 else ""  # otherwise, the text is about other recipients, too
     limit = _diagnostic_limit(len(diagnostics))
     notices = []

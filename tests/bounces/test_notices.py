@@ -178,6 +178,15 @@ def test_warning_is_not_a_bounce() -> None:
     assert parse_one(plain_notice(text)).kind is Kind.DELAYED
 
 
+def test_title_in_the_subject_is_not_a_warning() -> None:
+    """The subject quotes that of the digest."""
+    text = "Your message could not be delivered.\n\n<alice@example.org>: 550 5.1.1 User unknown\n"
+    notice = parse_one(plain_notice(text, "Undeliverable: Sensor Scheduling for Delay-Aware Control"))
+    assert (notice.kind, notice.action) == (Kind.BOUNCE, Action.SUPPRESS)
+    text = text.replace("550 5.1.1 User unknown", "451 4.4.1 Connection timed out")
+    assert parse_one(plain_notice(text, "Delivery delayed")).kind is Kind.DELAYED
+
+
 def test_several_recipients_in_plain_text() -> None:
     """Each has the text up to the next one."""
     text = "<alice@example.org>:\nUser unknown\n\n<bob@example.org>:\nMailbox is full\n"
