@@ -52,6 +52,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # PostgreSQL rejects NUL in text, and lone surrogates cannot be encoded in UTF-8.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_WITHOUT_TEXT = {type(None), bool, int, float, bytes, datetime}
 
 _busy_timeout_ms = ContextVar("busy_timeout_ms", default=BUSY_TIMEOUT_MS)
 
@@ -92,8 +93,8 @@ def storable(value: Any) -> Any:
     if isinstance(value, str):
         is_plain = value.isascii() and "\0" not in value  # much faster than the pattern
         return value if is_plain else _UNSTORABLE.sub("\ufffd", value)
-    if isinstance(value, list | tuple):
-        return type(value)(map(storable, value))
+    if isinstance(value, list | tuple):  # almost all are rows, so it is worth calling this for texts only
+        return type(value)([item if type(item) in _WITHOUT_TEXT else storable(item) for item in value])
     if isinstance(value, dict):
         return {name: storable(item) for name, item in value.items()}
     return value
