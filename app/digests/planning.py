@@ -298,7 +298,7 @@ def _plan_batch(
 
 def _load(session: Session, rows: Select[Any]) -> list[DueSubscriber]:
     """Return the subscribers that a query of _COLUMNS selects."""
-    return [*map(DueSubscriber._make, session.connection().execute(rows))]
+    return [*map(DueSubscriber._make, session.connection().execute(rows).all())]
 
 
 def _compose(

@@ -31,7 +31,7 @@ def interests_of(session: Session, ids: Collection[int]) -> dict[int, tuple[Inte
         .where(in_array(session, _ROWS.c.subscriber_id, ids))
         .order_by(_ROWS.c.subscriber_id, _ROWS.c.position)
     )
-    for subscriber_id, text, weight, quota in session.connection().execute(interests):
+    for subscriber_id, text, weight, quota in session.connection().execute(interests).all():
         by_subscriber[subscriber_id].append(_interest(text, weight, quota))
     return {subscriber_id: tuple(own) for subscriber_id, own in by_subscriber.items()}
 
