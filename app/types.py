@@ -301,6 +301,9 @@ class DigestItem:
     submitted_by: str = ""
     marks: Marks | None = None  # None if the reason is given in words
 
+    def __hash__(self) -> int:  # only the fields that differ most, because items are cache keys
+        return hash((self.paper_id, self.reason, self.votes))
+
 
 @dataclass(frozen=True, slots=True)
 class Section:

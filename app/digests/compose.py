@@ -19,7 +19,7 @@ from app.relevance import reasons
 from app.text import summarizer
 from app.types import CardReason, Digest, DigestItem, EmptyDigestPolicy, PaperView, Section, Skip
 
-MAX_SHARED_ITEMS = 20_000  # per run; about 20 megabytes
+MAX_SHARED_ITEMS = 60_000  # per run; about 20 megabytes
 
 
 def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = None) -> Digest | Skip:

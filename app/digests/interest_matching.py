@@ -26,7 +26,7 @@ from app.types import CardReason, Interest, PaperView
 MAX_CACHED_MUTED = 5_000  # muted texts, shared by all subscribers who mute them; four bytes per paper
 MAX_READ_AS = 20_000  # interests whose corrections are cached
 MAX_FREQUENT_CATEGORIES = 4  # in a hint
-MAX_MATCHED = 1_000  # interests, besides those of a batch; each takes twelve bytes per paper
+MAX_MATCHED_BYTES = 40_000_000  # for matched interests, besides those of a batch
 _NO_PAPERS = np.array([], np.int32)
 
 
@@ -42,8 +42,8 @@ class InterestMatcher:
         self._muted = FIFOCache[query_language.Query, ranking.Vector](MAX_CACHED_MUTED)
 
     def clear_if_full(self) -> None:
-        """Clear all matches if there are more than MAX_MATCHED. Earlier row numbers are then invalid."""
-        if len(self.evidence.row_of) > MAX_MATCHED:
+        """Clear all matches if they exceed MAX_MATCHED_BYTES. Earlier row numbers are then invalid."""
+        if self.evidence.size > MAX_MATCHED_BYTES:
             self.evidence.clear()
             self._matched_as_read.clear()
 

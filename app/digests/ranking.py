@@ -89,6 +89,12 @@ class EvidenceMatrix:
             matrix[row, columns] = evidence_of(values)
         self._excluded[text] = excluded
 
+    @property
+    def size(self) -> int:
+        """Return the size in memory, in bytes, of the rows in use."""
+        rows = self.evidence[: len(self.row_of)], self.strengths[: len(self.row_of)]
+        return sum(matrix.nbytes for matrix in rows)
+
     def clear(self) -> None:
         """Forget all interests, so that their rows can be reused."""
         self.row_of, self._excluded = {}, {}

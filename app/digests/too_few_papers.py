@@ -14,5 +14,6 @@ def must_wait(ranked: Ranked, selected: Sequence[SelectedPaper]) -> bool:
     A small digest is sent anyway if one of its papers will be too old for the next digest.
     """
     request, today = ranked.request, ranked.pool.today
-    expires = any((each.paper.last_listed_on or today) < request.expires_on for each in selected)
-    return len(selected) < request.min_papers and not expires
+    if len(selected) >= request.min_papers:
+        return False
+    return all((each.paper.last_listed_on or today) >= request.expires_on for each in selected)

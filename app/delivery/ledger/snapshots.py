@@ -44,7 +44,7 @@ _DEFAULTS = {field.name: field.default for field in fields(DigestItem)}
 MIN_SHARING = 5  # subscribers in a batch; for fewer, copies in their digests take less space than a snapshot
 A_DAY = timedelta(days=1)
 MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 15_000, 25_000  # for reading
-MAX_ENCODED_ITEMS = 20_000  # for storing
+MAX_ENCODED_ITEMS = 60_000  # for storing
 
 # The content of a snapshot: the paper's id, then the values of SHARED_FIELDS.
 SnapshotValues = tuple[Any, ...]
@@ -80,30 +80,23 @@ def _store_items(session: Session, digests: Sequence[Digest], now: datetime) -> 
     Digests share these objects, so each is encoded only once.
     """
     day, uses = f"{now:%Y%m%d}", [item for digest in digests for own in digest.sections for item in own.picks]
-    items = {id(item): item for item in uses}
-    encoded = {number: _encode(day, item) for number, item in items.items()}
-    readers = Counter[str]()
-    for number, count in Counter(map(id, uses)).items():
-        readers[encoded[number].reason_key] += count
-    by_key: dict[str, DigestItem | _ReasonText] = {
-        own.card_key: items[number] for number, own in encoded.items()
-    }
-    # A reason that few subscribers share may be personal, so it is stored in the digest and deleted with it.
-    by_key |= {
-        own.reason_key: own.text
-        for own in encoded.values()
-        if own.reason_key and readers[own.reason_key] >= MIN_SHARING
-    }
+    items, counts = {id(item): item for item in uses}, Counter(map(id, uses))
+    encoded = dict[int, _EncodedItem]()
+    readers, by_key = defaultdict[str, int](int), dict[str, DigestItem | _ReasonText]()
+    for number, item in items.items():
+        own = encoded[number] = _encode(day, item)
+        by_key[own.card_key] = item
+        # A reason that few subscribers share may be personal. It stays in the digest and is deleted with it.
+        if own.reason_key:
+            readers[own.reason_key] += counts[number]
+            if readers[own.reason_key] >= MIN_SHARING:
+                by_key[own.reason_key] = own.text
     ids = _store_snapshots(session, by_key, now)
-    columns = {}
-    for number, own in encoded.items():
-        paper_id, *reason_and_marks = own.text
-        shared = ids.get(own.reason_key)
-        columns[number] = (
-            ids[own.card_key],
-            paper_id,
-            *((shared, "") if shared is not None else reason_and_marks),
-        )
+    columns = dict[int, _ItemColumns]()
+    for number, (card_key, (paper_id, reason, marks), reason_key) in encoded.items():
+        shared = ids.get(reason_key)
+        why = (reason, marks) if shared is None else (shared, "")
+        columns[number] = ids[card_key], paper_id, *why
     return columns
 
 
@@ -176,12 +169,9 @@ def _decode_marks(text: str) -> Marks | None:
 
 
 def _ids_by_key(session: Session, keys: Collection[str]) -> dict[str, int]:
-    rows = session.execute(
-        select(col(PaperSnapshot.key), col(PaperSnapshot.id)).where(
-            in_array(session, col(PaperSnapshot.key), keys)
-        )
-    )
-    return {row[0]: row[1] for row in rows}
+    key_and_id = select(col(PaperSnapshot.key), col(PaperSnapshot.id))
+    existing = key_and_id.where(in_array(session, col(PaperSnapshot.key), keys))
+    return {row[0]: row[1] for row in session.execute(existing).all()}
 
 
 def _new_key(day: str, values: SnapshotValues) -> str:
