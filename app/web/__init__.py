@@ -18,6 +18,7 @@ request_bodies     parse large forms in a thread
 forms              form values, as typed
 pasted_papers      parse pasted references, in a child process if they are long
 preview            today's digest for some interests, and the number of papers a day that match them
+digest_history     a subscriber's latest digests as the preferences page shows them
 feedback_overview  a subscriber's feedback as the preferences pages show it
 paper_cards        papers as pages show them
 vote_chart         the chart of votes on a paper's page

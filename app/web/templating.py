@@ -28,7 +28,6 @@ from app.papers import bibliography
 from app.relevance import query_language
 from app.settings import Settings
 from app.storage.database import ROOT
-from app.storage.models import Delivery, DeliveryState
 from app.subscribers import event_labels
 from app.text.in_words import count_of, count_of_recent, format_counts, sentence
 from app.types import DigestItem
@@ -72,7 +71,6 @@ def environment(settings: Settings) -> Environment:
         sentence=sentence,
         local_time=local_time,
         local_day=local_day,
-        describe_outcome=describe_outcome,
         unicode_domain=subscribers.unicode_domain,
         name_event=event_labels.name_event,
         name_detail=event_labels.name_detail,
@@ -119,26 +117,6 @@ def local_day(at: datetime, zone: str) -> str:
     """Format the date of a time in a zone, such as "Sat 21 Nov 2026"."""
     local = at.astimezone(ZoneInfo(zone))
     return f"{local:%a}\N{NO-BREAK SPACE}{local.day}\N{NO-BREAK SPACE}{local:%b %Y}"
-
-
-def describe_outcome(delivery: Delivery) -> str:
-    """Describe the outcome of a delivery in words for its subscriber."""
-    words = _OUTCOMES[delivery.state]
-    # Subscribers see why a digest was skipped. Only the operator sees the relay's response.
-    return f"{words}: {delivery.reason}" if delivery.state is DeliveryState.SKIPPED else words
-
-
-_OUTCOMES = {
-    DeliveryState.PENDING: "about to be sent",
-    DeliveryState.CLAIMED: "being sent",
-    DeliveryState.COMMITTING: "being sent",
-    DeliveryState.SENT: "sent",
-    DeliveryState.DEFERRED: "delayed by your mail server",
-    DeliveryState.FAILED: "could not be delivered",
-    DeliveryState.SUPPRESSED: "not sent: mail to this address is blocked",
-    DeliveryState.UNCERTAIN: "sent, but your mail server did not confirm it",
-    DeliveryState.SKIPPED: "skipped",
-}
 
 
 class Static(StaticFiles):

@@ -56,6 +56,7 @@ from app.delivery.ledger.controls import (
     hold_new,
     hold_reason,
     is_paused,
+    is_released,
     pause,
     pause_edition,
     pauses,

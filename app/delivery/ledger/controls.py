@@ -348,3 +348,13 @@ def hold_reason(current: Collection[SendingPause], delivery: Delivery) -> str:
     if delivery.state not in UNSENT:
         return ""
     return next((pause.reason for pause in current if pause.edition in scopes), "")
+
+
+def is_released(current: Collection[SendingPause], delivery: Delivery, now: datetime) -> bool:
+    """Return whether a subscriber may read a digest. `current` is the result of `pauses`.
+
+    That is not the case before it is due, while it is held back, or if it was cancelled or given up before
+    the first attempt to send it.
+    """
+    never_sent = delivery.state is State.SKIPPED or (delivery.state in UNDELIVERED and not delivery.attempts)
+    return delivery.due_at <= now and not never_sent and not hold_reason(current, delivery)

@@ -108,9 +108,7 @@ def own_feed(request: Request, grant: Own) -> Response:
         delivered = [  # papers of undelivered digests appear in later digests
             delivery
             for delivery in subscribers.history(session, subscriber.id or 0, MAX_DIGESTS)
-            if delivery.due_at <= now
-            and delivery.state not in ledger.UNDELIVERED
-            and not ledger.hold_reason(pauses, delivery)  # nobody sees a digest before it is approved
+            if delivery.state not in ledger.UNDELIVERED and ledger.is_released(pauses, delivery, now)
         ]
         digests = ledger.restored_digests(session, [delivery.id for delivery in delivered], app.snapshots)
         hidden = canonical_rows.hidden(session)

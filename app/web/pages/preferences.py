@@ -21,7 +21,7 @@ from app.errors import InvalidAddress, InvalidPreference
 from app.links import LIFETIMES, Grant, Purpose, lifetime_in_words
 from app.relevance.suggestions import InterestReader
 from app.storage.models import DeliveryState, Subscriber
-from app.web import background, feedback_overview, forms, preview
+from app.web import background, digest_history, feedback_overview, forms, preview
 from app.web.capacity import Capacity
 from app.web.forms import PreferencesForm, Text, Texts
 from app.web.link_access import (
@@ -29,7 +29,6 @@ from app.web.link_access import (
     db,
     private_page,
     redirect_to_preferences,
-    signed_path,
     subscriber_links,
 )
 from app.web.preview import Preview
@@ -310,19 +309,13 @@ def _preferences_page(
     with app.db.read() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
         form = form or _stored_form(request, session, subscriber)
-        history = subscribers.history(session, grant.subscriber_id)
+        history = digest_history.latest(session, app, subscriber, now)
         is_first = subscribers.first_digest(session, subscriber, now) is None
-        stored = ledger.stored_digests(session, [delivery.id for delivery in history])
         overview = feedback_overview.overview(session, grant.subscriber_id)
         new_address = subscribers.new_address(session, grant.subscriber_id, now)
         interest_reader = InterestReader(app.models.current(session))
         # The number of parts for which there is room if one interest is split.
         max_parts = form.max_interests - len(form.rows) + 1
-        links = {
-            delivery.id: signed_path(app, Purpose.VIEW, subscriber, delivery.created_at, delivery.id or 0)
-            for delivery in history
-            if delivery.id in stored
-        }
     return private_page(
         request, "preferences.html", status=digest_preview.status if digest_preview else status,
         headers=digest_preview.headers if digest_preview else None, preview=digest_preview,
@@ -334,6 +327,6 @@ def _preferences_page(
         links=subscriber_links(request, subscriber, now), zones=forms.zones(),
         token=request.path_params["token"],
         amounts=[(f"{weight:g}", name) for weight, name in subscribers.AMOUNTS.items()],
-        history=[(delivery, links.get(delivery.id or 0, "")) for delivery in history],
+        history=history,
         suggestions=request.app.state.suggestions.matching("", now, 40),
     )  # fmt: skip

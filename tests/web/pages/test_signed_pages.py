@@ -579,6 +579,52 @@ def test_history_explains_missing_digests(
     assert "relay talk" not in page
 
 
+def test_history_links_only_digests_that_were_released(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """Digests that wait for approval or were cancelled cannot be read, not even after they are given up."""
+    now = clock.utcnow()
+    path = link(Purpose.PREFERENCES, alice)
+    with app.db.write() as session:
+        number = add_digest(session, alice)
+        edition = session.get_one(Delivery, number).edition
+    assert "/view/" in client.get(path).text
+    with app.db.write() as session:
+        ledger.pause(session, ledger.AWAITS_APPROVAL, now, edition)
+    held = client.get(path).text
+    assert "waits until the operator of this service releases it" in held
+    assert "about to be sent" not in held
+    assert "/view/" not in held
+    with app.db.write() as session:
+        delivery = session.get_one(Delivery, number)
+        delivery.state, delivery.next_attempt_at = DeliveryState.FAILED, None  # by `expiry`
+    assert "/view/" not in client.get(path).text
+    with app.db.write() as session:
+        delivery = session.get_one(Delivery, number)
+        delivery.state, delivery.next_attempt_at = DeliveryState.PENDING, now
+        ledger.cancel(session, edition)
+        ledger.resume(session, edition)
+    cancelled = client.get(path).text
+    assert "No digest" in cancelled
+    assert "skipped: cancelled by an operator" in cancelled
+    assert "/view/" not in cancelled
+
+
+def test_history_links_a_digest_only_when_it_is_due(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """A digest that failed after an attempt can be read."""
+    with app.db.write() as session:
+        delivery = session.get_one(Delivery, add_digest(session, alice))
+        delivery.due_at = clock.utcnow() + timedelta(minutes=5)
+        number = delivery.id
+    assert "/view/" not in client.get(link(Purpose.PREFERENCES, alice)).text
+    with app.db.write() as session:
+        delivery = session.get_one(Delivery, number)
+        delivery.due_at, delivery.attempts, delivery.state = clock.utcnow(), 1, DeliveryState.FAILED
+    assert "/view/" in client.get(link(Purpose.PREFERENCES, alice)).text
+
+
 # --- reading
 
 
