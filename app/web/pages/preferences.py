@@ -117,15 +117,19 @@ def preferences_form(
 def change(
     request: Request, grant: Change, form: Annotated[PreferencesForm, Depends(preferences_form)]
 ) -> Response:
-    with db(request).read() as session:
-        stored = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
-    merged = forms.merge_concurrent_changes(form, stored)
-    most = max(form.max_interests, len(stored.interests))
-    texts = [*(interest.text for interest in stored.interests), *stored.muted]
-    if problems := subscribers.problems(merged, most, texts):
-        return _preferences_page(request, grant, form=replace(form, problems=problems), status=422)
+    # Lock the row, so that no word muted or author followed meanwhile is lost.
     with db(request).write() as session:
-        subscribers.change(session, grant.subscriber_id, merged, clock.utcnow())
+        stored = subscribers.preferences_of(
+            session, subscribers.get_for_update(session, grant.subscriber_id)
+        )
+        merged = forms.merge_concurrent_changes(form, stored)
+        most = max(form.max_interests, len(stored.interests))
+        texts = [*(interest.text for interest in stored.interests), *stored.muted]
+        problems = subscribers.problems(merged, most, texts)
+        if not problems:
+            subscribers.change(session, grant.subscriber_id, merged, clock.utcnow())
+    if problems:
+        return _preferences_page(request, grant, form=replace(form, problems=problems), status=422)
     return redirect_to_preferences(request, "saved")
 
 

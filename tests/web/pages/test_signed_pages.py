@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from threading import Thread
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -32,8 +33,10 @@ from app.storage.models import (
     SubscriberState,
     Suppression,
 )
-from app.subscribers import repository
+from app.subscribers import Preferences, repository
 from app.types import EmptyDigestPolicy, Interest, MailKind, Skip
+from app.web import forms
+from app.web.forms import PreferencesForm
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
 from tests.web.conftest import ALICE, BOB, WANTED, Link
@@ -475,6 +478,31 @@ def test_changes_since_the_form_was_opened_are_merged(
         preferences = subscribers.preferences_of(session, subscribers.get(session, alice))
     assert [interest.text for interest in preferences.interests] == ["robots", "robotics", "author:Ada"]
     assert preferences.muted == ("games", "blockchain")
+
+
+def test_word_muted_while_preferences_are_saved_is_kept(
+    app: Application, client: TestClient, alice: int, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Saving locks the subscriber, so that a link in an email takes effect before or after it."""
+    merge = forms.merge_concurrent_changes
+    muting: list[Thread] = []
+
+    def mute() -> None:
+        with app.db.write() as session:
+            subscribers.mute(session, alice, ["blockchain"], clock.utcnow())
+
+    def merge_while_muting(form: PreferencesForm, stored: Preferences) -> Preferences:
+        muting.append(Thread(target=mute))
+        muting[0].start()
+        muting[0].join(0.3)  # it ends only if the subscriber is not locked
+        return merge(form, stored)
+
+    monkeypatch.setattr(forms, "merge_concurrent_changes", merge_while_muting)
+    form = PREFERENCES | {"had": ["diffusion models", "robotics"]}
+    assert "Saved." in client.post(link(Purpose.PREFERENCES, alice), data=form).text
+    muting[0].join()
+    with app.db.read() as session:
+        assert subscribers.preferences_of(session, subscribers.get(session, alice)).muted == ("blockchain",)
 
 
 def test_missing_weights_get_the_default(
