@@ -103,8 +103,8 @@ def unmute(session: Session, subscriber_id: int, texts: Sequence[str], now: date
 def resubscribe(session: Session, subscriber_id: int, ip: str, now: datetime) -> Subscriber:
     """Reactivate a subscriber who unsubscribed, with their former preferences, and record their new consent.
 
-    Resume a subscriber who is paused. Raise AddressSuppressed if they unsubscribed and their address is
-    suppressed.
+    Resume a subscriber who is paused, and do nothing if they are active. Raise AddressSuppressed if they
+    unsubscribed and their address is suppressed, and Conflict in any other state.
     """
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is not State.UNSUBSCRIBED:

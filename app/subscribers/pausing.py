@@ -55,8 +55,10 @@ def _day(day: date) -> str:
 
 
 def resume(session: Session, subscriber_id: int, now: datetime) -> Subscriber:
-    """End a pause. Do nothing if the subscriber is not paused."""
+    """End a pause. Do nothing if the subscriber is active. Raise Conflict if they are neither."""
     subscriber = get_for_update(session, subscriber_id)
+    if subscriber.state not in (State.ACTIVE, State.PAUSED):
+        raise Conflict(f"Only a paused subscription can be resumed, and this one is {subscriber.state}.")
     if subscriber.state is State.PAUSED:
         _end_pause(session, subscriber, now)
     return subscriber

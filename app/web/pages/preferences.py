@@ -119,9 +119,7 @@ def change(
 ) -> Response:
     # Lock the row, so that no word muted or author followed meanwhile is lost.
     with db(request).write() as session:
-        stored = subscribers.preferences_of(
-            session, subscribers.get_for_update(session, grant.subscriber_id)
-        )
+        stored = subscribers.preferences_of(session, subscribers.get_for_update(session, grant.subscriber_id))
         merged = forms.merge_concurrent_changes(form, stored)
         most = max(form.max_interests, len(stored.interests))
         texts = [*(interest.text for interest in stored.interests), *stored.muted]

@@ -123,6 +123,7 @@ def test_pause_resume_unsubscribe_and_erase(
     assert (paused["state"], paused["next_due_at"]) == ("paused", None)
     assert call("POST", f"/subscribers/{alice}/resume", scope=Scope.SEND).json()["state"] == "active"
     assert call("POST", f"/subscribers/{alice}/unsubscribe").json()["state"] == "unsubscribed"
+    assert call("POST", f"/subscribers/{alice}/resume", scope=Scope.SEND).status_code == 409
     assert call("DELETE", f"/subscribers/{alice}").status_code == 204
     erased = call("GET", f"/subscribers/{alice}").json()
     assert (erased["state"], erased["interests"]) == ("erased", [])

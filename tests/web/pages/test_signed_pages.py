@@ -584,6 +584,23 @@ def test_resubscribing_restores_the_preferences(
     assert "nothing to pause" not in client.get(link(Purpose.PAUSE, alice)).text
 
 
+@pytest.mark.parametrize("state", [SubscriberState.UNSUBSCRIBED, SubscriberState.BOUNCING])
+def test_resuming_a_subscription_that_ended_is_a_conflict(
+    app: Application, client: TestClient, alice: int, link: Link, state: SubscriberState
+) -> None:
+    """A page that was opened before says so instead of reporting success."""
+    with app.db.write() as session:
+        session.get_one(Subscriber, alice).state = state
+    paths = [(link(Purpose.PREFERENCES, alice) + "/pause", {"action": "resume"})]
+    if state is SubscriberState.BOUNCING:
+        paths.append((link(Purpose.PREFERENCES, alice) + "/return", {}))
+    for path, form in paths:
+        answer = client.post(path, data=form)
+        assert answer.status_code == 409
+        assert f"Only a paused subscription can be resumed, and this one is {state}." in answer.text
+    assert state_of(app, alice) is state
+
+
 def test_message_parameter_is_not_echoed(client: TestClient, alice: int, link: Link) -> None:
     """Only known messages are shown."""
     page = client.get(link(Purpose.PREFERENCES, alice), params={"done": "<b>your password</b>"}).text
