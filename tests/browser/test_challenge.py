@@ -27,6 +27,7 @@ def test_challenge_with_and_without_scripts(
     page.get_by_label("Interest 2").fill('"world models" & more')
     page.get_by_role("button", name="Send me the digest").click()
     expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()
+    check_back_button(page)
 
     context = browser.new_context(java_script_enabled=False, viewport={"width": 375, "height": 812})
     quiet = context.new_page()
@@ -43,5 +44,16 @@ def test_challenge_with_and_without_scripts(
 
     with app.db.read() as session:
         stored = session.exec(select(FormSubmission).order_by(FormSubmission.id)).all()  # type: ignore[arg-type]
-    assert len(stored) == 2
+    assert len(stored) == 3, "two from the first page: the visitor sent it again on purpose"
     assert [interest["text"] for interest in stored[0].preferences["interests"]] == ['"world models" & more']
+
+
+def check_back_button(page: Page) -> None:
+    """Check that going back sends nothing until the visitor presses the button."""
+    forms: list[str] = []
+    page.on("request", lambda request: forms.append(request.url) if request.method == "POST" else None)
+    page.go_back()
+    expect(page.get_by_text("the form was not sent again")).to_be_visible()
+    assert len(forms) <= 1, "the browser repeats the request for the page, and the script sends no other"
+    page.get_by_role("button", name="Send", exact=True).click()
+    expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()

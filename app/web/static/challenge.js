@@ -29,15 +29,27 @@ const solve = async (progress) => {
   }
 };
 
-// Browsers offer WebCrypto only to pages from HTTPS or localhost. Without it, visitors have to wait.
-if (globalThis.crypto?.subtle) {
-  const show = (working) => {
-    form.querySelector("[data-working]").hidden = !working;
-    for (const waiting of form.querySelectorAll("[data-waiting]")) waiting.hidden = working;
-  };
-  show(true);
+const show = (state) => {
+  for (const part of form.querySelectorAll("[data-in]")) part.hidden = !part.dataset.in.split(" ").includes(state);
+};
+let isSent = false;
+const solveAndSend = () => {
+  show("working");
   solve(form.querySelector("progress")).then((solution) => {
     form.elements.proof.value = btoa(JSON.stringify({ challenge: { parameters, signature }, solution }));
+    isSent = true;
     form.submit();
-  }).catch(() => show(false));
+  }).catch(() => show("waiting"));
+};
+// Whoever goes back to this page does not want to send the form again.
+const askFirst = () => {
+  show("back");
+  form.onsubmit = (event) => { event.preventDefault(); form.onsubmit = null; solveAndSend(); };
+};
+
+// Browsers offer WebCrypto only to pages from HTTPS or localhost. Without it, visitors have to wait.
+if (globalThis.crypto?.subtle) {
+  if (performance.getEntriesByType("navigation")[0]?.type === "back_forward") askFirst();
+  else solveAndSend();
+  addEventListener("pageshow", (event) => { if (event.persisted && isSent) askFirst(); });
 }
