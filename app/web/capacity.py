@@ -16,13 +16,14 @@ from app.web.rate_limits import KeyLimits, VisitorLimits
 
 API_REQUESTS = 8  # at once, for all keys together
 ANALYSES = 2  # at once: a backtest takes a second of CPU time and about 40 MB
+FEEDS, FEEDS_WAITING = 1, 2  # of interests, at once: with 20,000 recent papers, one takes 2 to 5 seconds
 JOBS = 2  # at once: polls, trials, training and imports that operators request
 MAILS = 4  # at once: background tasks that send email
-PASTES = 3  # at once: parsing pasted papers or building the feed of an interest may take seconds
+PASTES = 3  # at once: parsing pasted papers may take seconds
 PREVIEWS = 3  # at once: one preview is built at a time, and the others wait
 SEARCHES, SEARCHES_WAITING = 2, 2
 PAGES, PAGES_WAITING = 2, 3  # at once: more pages would only share the same CPU
-PATIENCE = 5.0  # seconds that a search or a page waits for a slot
+PATIENCE = 5.0  # seconds that a search, a feed or a page waits for a slot
 RETRY_AFTER = 2  # seconds
 
 
@@ -65,6 +66,7 @@ class Capacity:
     def __init__(self, settings: Settings) -> None:
         self.api = WorkSlots(API_REQUESTS)
         self.analyses = WorkSlots(ANALYSES)
+        self.feeds = WorkSlots(FEEDS, FEEDS_WAITING, PATIENCE)
         self.jobs = WorkSlots(JOBS)
         self.mails = WorkSlots(MAILS)
         self.pastes = WorkSlots(PASTES)

@@ -23,9 +23,10 @@ from app.web.capacity import PAGES, PAGES_WAITING, Capacity, WorkSlots
 from app.web.security import PUBLIC_REFERRER
 from app.web.visitors import visitor
 
-KEEP = timedelta(minutes=5)  # feeds and the sitemap
+KEEP = timedelta(minutes=15)  # feeds and the sitemap
+STALE = timedelta(hours=1)  # how much longer they are served while they are rebuilt or no slot is free
 KEEP_PAGES = timedelta(minutes=1)
-STALE_PAGES = timedelta(minutes=5)  # how much longer a page is served while it is rebuilt
+STALE_PAGES = timedelta(minutes=5)  # the same for pages
 MAX_RESPONSES = 200  # most have a few tens of kilobytes
 AT_ONCE = PAGES + PAGES_WAITING  # threads that may build or wait at once; others stay free for requests
 

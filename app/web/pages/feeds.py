@@ -36,7 +36,7 @@ MAX_ENTRIES = 100
 TRENDING_DAYS, PAPERS_PER_DAY = 7, 20  # in the feed of trending papers
 INTEREST_DAYS = preview.DAYS - 1  # in the feed for an interest, as in a preview
 MAX_DIGESTS = 60  # in a subscriber's own feed
-PUBLIC = {"Cache-Control": "public, max-age=900"}
+PUBLIC = {"Cache-Control": f"public, max-age={http_cache.KEEP.seconds}"}
 
 Own = Annotated[Grant, allows(Purpose.FEED)]
 
@@ -139,7 +139,7 @@ def _build_interest(request: Request, text: str, now: datetime) -> CachedRespons
     limits: Capacity = request.app.state.capacity
     limits.visitors.feeds.hit(visitor(request))
     try:
-        with limits.pastes.take():
+        with limits.feeds.take():
             first_day = now.date() - timedelta(days=INTEREST_DAYS)
             editions = pipeline.backtest(app, now, [Interest(text)], INTEREST_DAYS, first_day=first_day)
     except InvalidInterest as error:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -25,9 +25,9 @@ from app.relevance import matching
 from app.storage.models import Delivery, DeliveryState, Listing, Paper, Source, VoteCount
 from app.subscribers import Preferences
 from app.types import Digest, DigestItem, Interest, MailKind, Section
-from app.web import link_access, preview
-from app.web.capacity import PASTES, Capacity
-from app.web.http_cache import KEEP
+from app.web import capacity, link_access, preview
+from app.web.capacity import Capacity
+from app.web.http_cache import KEEP, STALE
 from app.web.pages import feeds
 from tests.conftest import NOW
 from tests.support import factories, sample_digest
@@ -378,32 +378,41 @@ def test_interest_feeds_are_rate_limited(app: Application, client: TestClient) -
         limits.visitors.previews.hit("testclient")
 
 
-def test_concurrent_interest_feeds_are_limited(app: Application, client: TestClient) -> None:
-    """Feed readers retry, and sign-ups must not wait for them."""
+@contextmanager
+def busy_slots(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Occupy all slots for feeds of interests. Requests do not wait for a slot."""
     limits: Capacity = client.app.state.capacity  # type: ignore[attr-defined]
+    monkeypatch.setattr(limits.feeds, "_patience", 0)
     with ExitStack() as busy:
-        for _ in range(PASTES):
-            busy.enter_context(limits.pastes.take())
+        for _ in range(capacity.FEEDS):
+            busy.enter_context(limits.feeds.take())
+        yield
+
+
+def test_concurrent_interest_feeds_are_limited(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Feed readers retry, and sign-ups with pasted papers do not need the same slots."""
+    with busy_slots(client, monkeypatch):
         answer = client.get("/feed.atom", params={"interest": "agents"})
         assert answer.status_code == 429
         assert int(answer.headers["retry-after"]) > 0
         assert client.get("/feed.atom").status_code == 200
+        limits: Capacity = client.app.state.capacity  # type: ignore[attr-defined]
+        limits.pastes.check()
     assert client.get("/feed.atom", params={"interest": "agents"}).status_code == 200
 
 
 def test_cached_interest_feed_needs_no_matching(
     app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is served under load, and for any spacing of the interest."""
+    """It is served under load, for any spacing of the interest, and for another hour after it expires."""
     add_paper(app, "Agents that Plan")
     response = client.get("/feed.atom", params={"interest": "agents plan"})
-    limits: Capacity = client.app.state.capacity  # type: ignore[attr-defined]
-    with ExitStack() as busy:
-        for _ in range(PASTES):
-            busy.enter_context(limits.pastes.take())
+    with busy_slots(client, monkeypatch):
         for text in ["agents plan", "  agents  plan "] * 40:
             assert client.get("/feed.atom", params={"interest": text}).content == response.content
         expire_cache(monkeypatch)
+        assert client.get("/feed.atom", params={"interest": "agents plan"}).content == response.content
+        expire_cache(monkeypatch, KEEP + STALE)
         assert client.get("/feed.atom", params={"interest": "agents plan"}).status_code == 429
 
 
