@@ -133,7 +133,7 @@ def _paper(session: Session, reference: str) -> tuple[PaperNow, PaperView]:
     """Return the paper with this id, arXiv id, DOI or URL, as it is stored now."""
     reference = sanitize.one_line(reference, 2000)
     requested_id = None
-    if reference.isascii() and reference.isdigit() and len(reference) < 19:
+    if reference.isascii() and reference.isdigit() and len(reference) < 10:
         requested_id = session.exec(select(Paper.id).where(col(Paper.id) == int(reference))).first()
     requested_id = requested_id or canonical_rows.find_by_reference(session, reference)
     if requested_id is None:

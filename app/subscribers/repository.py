@@ -42,7 +42,7 @@ def find(session: Session, name: str) -> Subscriber:
 
     Raise NotFound if there is no such subscriber, InvalidAddress if `name` is neither an address nor an id.
     """
-    if name.isascii() and name.isdigit() and len(name) < 19:
+    if name.isascii() and name.isdigit() and len(name) < 10:
         return get(session, int(name))
     if row := _with_address(session, name.strip().lower()):
         return row  # even an erased subscriber, whose placeholder address is not valid

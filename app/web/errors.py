@@ -11,7 +11,7 @@ import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DataError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
@@ -170,7 +170,7 @@ def headers_of(request: Request, error: HTTPException) -> Mapping[str, str]:
 
 def install(site: FastAPI) -> None:
     """Register the error pages."""
-    for kind in (PaperboyError, HTTPException, RequestValidationError):
+    for kind in (PaperboyError, HTTPException, RequestValidationError, DataError):
         site.add_exception_handler(kind, _request_error)
     for unavailable in UNAVAILABLE:
         site.add_exception_handler(unavailable, _database_error)
@@ -195,7 +195,7 @@ def _request_error(request: Request, error: Exception) -> Response:
             is_default = error.detail == HTTPStatus(error.status_code).phrase
             detail = "" if is_default else str(error.detail)
             return _respond(request, error.status_code, detail, headers_of(request, error))
-    return _respond(request, 422)  # a RequestValidationError
+    return _respond(request, 422)  # a RequestValidationError, or a DataError: PostgreSQL cannot store a value
 
 
 def _database_error(request: Request, error: Exception) -> Response:

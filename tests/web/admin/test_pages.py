@@ -620,6 +620,24 @@ def uncertain_mails(app: Application, people: list[int]) -> None:
         add_digest(session, 8, people[1], DeliveryState.UNCERTAIN, now, reason="lost", has_content=False)
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "/{reader}?paper=2147483648",
+        "/{reader}?paper=999999999999999999",
+        "?cursor=OTk5OTk5OTk5OTk5OTk5OTk5",  # 999999999999999999
+        "/next?cursor=OTk5OTk5OTk5OTk5OTk5OTk5",
+    ],
+)
+def test_numbers_beyond_the_range_of_ids_are_no_internal_error(
+    sign_in: Callable[..., Desk], people: list[int], query: str
+) -> None:
+    """PostgreSQL refuses them. A page without such a row is as good an answer."""
+    answer = sign_in(Scope.READ).get("/admin/subscribers" + query.format(reader=people[0]))
+    assert answer.status_code in (200, 422)
+    assert "paper=" not in query or "There is no paper" in answer.text
+
+
 @pytest.mark.usefixtures("uncertain_mails")
 def test_uncertain_mail_is_sent_again(app: Application, sign_in: Callable[..., Desk]) -> None:
     """The page of its edition lists it with a button."""
