@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO
 
 import structlog
-from fastapi import APIRouter, BackgroundTasks, Request, Response
+from fastapi import APIRouter, BackgroundTasks, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from starlette.datastructures import UploadFile
@@ -36,6 +37,7 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 PATH = "/admin/subscribers"
 SKIPPED_SHOWN = 200
+TOO_LARGE = "The file is too large. Split it into several files."
 HOLDS = {"": None, "yes": True, "no": False}  # None: see `maintenance.import_subscribers`
 
 log = structlog.get_logger(__name__)
@@ -59,16 +61,21 @@ async def upload_file(request: Request, operator: Importer) -> Response:
     app: Application = request.app.state.paperboy
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         return _upload_page(request, operator, "Choose a file.")
-    async with request.form(max_files=1, max_fields=5) as form:
-        token, file = form.get("form_token"), form.get("file")
-        check_form_token(operator, token if isinstance(token, str) else "")
-        if not isinstance(file, UploadFile) or not file.filename:
-            return _upload_page(request, operator, "Choose a file.")
-        if (file.size or 0) > app.settings.max_import_bytes:
-            return _upload_page(request, operator, "The file is too large. Split it into several files.")
-        name = await run_in_threadpool(
-            uploads.store, _folder(request), file.file, operator.form_token, clock.utcnow()
-        )
+    try:
+        async with request.form(max_files=1, max_fields=5) as form:
+            token, file = form.get("form_token"), form.get("file")
+            check_form_token(operator, token if isinstance(token, str) else "")
+            if not isinstance(file, UploadFile) or not file.filename:
+                return _upload_page(request, operator, "Choose a file.")
+            if (file.size or 0) > app.settings.max_import_bytes:
+                return _upload_page(request, operator, TOO_LARGE)
+            name = await run_in_threadpool(
+                uploads.store, _folder(request), file.file, operator.form_token, clock.utcnow()
+            )
+    except HTTPException as error:
+        if error.status_code != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            raise
+        return _upload_page(request, operator, TOO_LARGE)
     return back_to(f"{PATH}/import/{name}")
 
 

@@ -5,22 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import httpx2
 import pytest
+from fastapi.testclient import TestClient
 from sqlmodel import Session, col, select
 
-from app import clock, maintenance, subscribers
+from app import clock, main, maintenance, subscribers
 from app.application import Application
 from app.delivery import ledger
 from app.errors import NotFound
-from app.storage import uploads
+from app.settings import Settings
+from app.storage import admin_sessions, api_keys, uploads
 from app.storage.api_keys import Scope
 from app.storage.models import AuditEntry, JobRun, Subscriber
 from app.web import capacity
-from tests.web.admin.conftest import Desk
+from app.web.admin.sign_in import COOKIE
+from tests.web.admin.conftest import ALL, Desk
 
 PATH = "/admin/subscribers/import"
 FILE = b"""email,interests,weights,hour,colour
@@ -206,6 +210,21 @@ def test_form_without_a_file_is_refused(sign_in: Callable[..., Desk]) -> None:
         desk.browser.post(PATH, data={"form_token": desk.form_token}, files={"file": ("", b"")}),
     ):
         assert (answer.status_code, "Choose a file." in answer.text) == (422, True)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("size", [2000, 2_000_000])
+def test_file_that_is_too_large(app: Application, settings: Settings, size: int) -> None:
+    """The form says so, even if the server stops reading before the end of the file."""
+    limited = replace(app, settings=settings.model_copy(update={"max_import_bytes": 1000}))
+    with app.db.write() as session:
+        key = api_keys.create(session, "desk", ALL, clock.utcnow())[1]
+    with TestClient(main.create_app(limited), base_url="https://paperboy.test") as browser:
+        browser.post("/admin/sign-in", data={"key": key})
+        desk = Desk(browser, admin_sessions.form_token(browser.cookies[COOKIE]))
+        answer = upload(desk, b"x" * size)
+    assert answer.status_code == 422
+    assert "The file is too large. Split it into several files." in answer.text
 
 
 def test_unconfirmed_files_are_deleted(app: Application, sign_in: Callable[..., Desk]) -> None:
