@@ -94,16 +94,14 @@ def list_interests(
     q: Annotated[str, Param(max_length=300, description="Part of the text.")] = "",
 ) -> Page[InterestCount]:
     """List the distinct interests, newest first, including those that no longer have subscribers."""
-    statement = (
-        select(InterestQuery.id, InterestQuery.text, func.count(col(Subscriber.id)))
-        .join(InterestRow, col(InterestRow.query_id) == InterestQuery.id, isouter=True)
-        .join(
-            Subscriber,
-            (col(Subscriber.id) == InterestRow.subscriber_id) & (Subscriber.state == SubscriberState.ACTIVE),
-            isouter=True,
-        )
-        .where(col(InterestQuery.text).icontains(q, autoescape=True))
-        .group_by(col(InterestQuery.id), col(InterestQuery.text))
+    is_active = (col(Subscriber.id) == InterestRow.subscriber_id) & (
+        Subscriber.state == SubscriberState.ACTIVE
+    )
+    # A subquery is evaluated only for the rows of the page. Grouping would count all interests.
+    count = select(func.count()).select_from(InterestRow).join(Subscriber, is_active)
+    active = count.where(col(InterestRow.query_id) == InterestQuery.id).scalar_subquery()
+    statement = select(InterestQuery.id, InterestQuery.text, active).where(
+        col(InterestQuery.text).icontains(q, autoescape=True)
     )
     if window.after_id is not None:
         statement = statement.where(col(InterestQuery.id) < window.after_id)
