@@ -1,7 +1,8 @@
 """Sign in to the admin pages with a key or an emailed link; check the scope and form token of each request.
 
 The cookie has SameSite=Strict, so browsers never send it with requests that other sites cause. Other sites
-can therefore neither submit forms nor measure the compressed size of pages.
+can therefore neither submit forms nor measure the compressed size of pages that contain a text of theirs.
+Whoever follows a link on another site gets a page that opens the same address again, from our site.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import structlog
 from fastapi import APIRouter, BackgroundTasks, Depends, FastAPI, HTTPException, Request, Response
@@ -286,10 +288,21 @@ def _local(path: str) -> str:
 
 
 def install(site: FastAPI) -> None:
-    """Redirect requests that need a session to the sign-in page."""
+    """Answer requests that need a session and have none."""
     site.add_exception_handler(SignInNeeded, _to_sign_in)
 
 
 def _to_sign_in(request: Request, _error: Exception) -> Response:
-    path = request.url.path if request.method == "GET" else HOME
-    return RedirectResponse(f"{HOME}/sign-in?to={path}", status_code=303, headers=HEADERS)
+    """Redirect to the sign-in page, unless a link on another site is why there is no cookie.
+
+    A page whose address has a query does not open at once, because the other site may have chosen its text.
+    """
+    query = request.url.query
+    address = request.url.path + (f"?{query}" if query else "")
+    if request.method != "GET":
+        address = HOME
+    elif request.headers.get("sec-fetch-site") == "cross-site":
+        return admin_page(
+            request, "admin/from_elsewhere.html", None, status=403, address=address, opens_at_once=not query
+        )
+    return RedirectResponse(f"{HOME}/sign-in?{urlencode({'to': address})}", status_code=303, headers=HEADERS)

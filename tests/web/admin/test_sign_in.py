@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -97,6 +98,31 @@ def test_every_route_is_protected(
         assert all(f"{HOME}/sign-in" in answer.headers["location"] for answer in answers), path
     with app.db.read() as session:
         assert subscribers.get(session, alice).email == "alice@example.org"
+
+
+@pytest.mark.once
+def test_sign_in_returns_to_the_same_filters(app: Application, visitor: TestClient) -> None:
+    """The address is kept with its query, exactly as it was."""
+    with app.db.write() as session:
+        key = api_keys.create(session, "desk", [Scope.READ], clock.utcnow())[1]
+    for path in (f"{HOME}/subscribers?search=a%26b%23c&state=active", f"{HOME}/runs?failed=yes", HOME):
+        page = visitor.get(path)
+        (to,) = re.findall(r'name="to" value="([^"]*)"', page.text)
+        answer = visitor.post(
+            f"{HOME}/sign-in", data={"key": key, "to": html.unescape(to)}, follow_redirects=False
+        )
+        assert answer.headers["location"] == path
+        visitor.cookies.clear()
+
+
+@pytest.mark.once
+def test_link_on_another_site_leads_to_the_page(visitor: TestClient) -> None:
+    """It opens again at once, or on a click if the other site may have chosen the text that it contains."""
+    for query, opens_at_once in (("", True), ("?search=%22guess", False)):
+        answer = visitor.get(f"{HOME}/subscribers{query}", headers={"sec-fetch-site": "cross-site"})
+        assert f'<a class="button" href="{HOME}/subscribers{query}">' in answer.text
+        assert ('<meta http-equiv="refresh" content="0; url=' in answer.text) == opens_at_once
+        assert answer.headers["cache-control"] == "no-store"
 
 
 @pytest.mark.once
