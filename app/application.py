@@ -37,6 +37,7 @@ class Application:
     renderer: render.Renderer
     composer: composer.Composer
     snapshots: ledger.SnapshotStore = field(default_factory=ledger.SnapshotStore)
+    edition_totals: ledger.EditionTotals = field(default_factory=ledger.EditionTotals)
     models: ModelStore = field(default_factory=ModelStore)
     indexes: IndexCache = field(default_factory=IndexCache)
     http: http_client.HttpTransport = field(default_factory=http_client.HttpTransport)

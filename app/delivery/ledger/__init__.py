@@ -27,6 +27,7 @@ removal            remove hidden papers from digests that have not been sent yet
 paper_history      the digests that contain a paper
 signatures         DKIM signatures made before a digest is due
 queries            totals, editions, waiting emails
+edition_totals     cache the totals of past editions
 held_after_restore  hold emails that may have been sent since the backup was made; skip their ids
 retention          delete old deliveries and events; drop the signatures and senders of sent emails
 """
@@ -67,6 +68,7 @@ from app.delivery.ledger.controls import (
     retry_failed,
 )
 from app.delivery.ledger.daily_limits import is_limited, warm_up_of, warm_up_status
+from app.delivery.ledger.edition_totals import EditionTotals
 from app.delivery.ledger.entries import (
     UNDELIVERED,
     Entry,

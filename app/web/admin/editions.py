@@ -70,7 +70,7 @@ def _editions_page(
     status: int = 200,
 ) -> Response:
     app: Application = request.app.state.paperboy
-    listed = editions.list_editions(app, operator.key, window_of(EDITIONS_SHOWN, cursor))
+    listed = editions.list_editions(app, operator.key, clock.utcnow(), window_of(EDITIONS_SHOWN, cursor))
     sending = editions.get_sending(app, operator.key, clock.utcnow())
     paused = {pause.edition for pause in sending.pauses} - {ledger.ALL_EDITIONS, ledger.FIRST_DIGESTS}
     first = editions.draw_first_digests(app, operator.key)

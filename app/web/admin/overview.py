@@ -169,7 +169,7 @@ def _page(
         days = [(now - timedelta(days=back)).date().isoformat() for back in (0, 1)]
         results = {day: reconciliation.reconcile(session, now, day) for day in days}
         reasons = {day: ledger.commonest_reasons(session, day) for day in days}
-        digests = _digests_chart(ledger.digest_totals_by_edition(session, _editions(now)))
+        digests = _digests_chart(app.edition_totals.count(session, _editions(now), now))
     others = statistics.get_days(app, operator.key, now, DAYS_CHARTED)
     return admin_page(
         request, "admin/overview.html", operator, status=status, message=message, problem=problem,

@@ -151,12 +151,15 @@ class PauseRequest(BaseModel):
 
 
 @router.get("/editions")
-def list_editions(app: Paperboy, _key: CanRead, window: Paging) -> Page[EditionOut]:
-    """List the editions, newest first, with the number of digests in each state."""
+def list_editions(app: Paperboy, _key: CanRead, now: Now, window: Paging) -> Page[EditionOut]:
+    """List the editions, newest first, with the number of digests in each state.
+
+    The numbers of editions that are more than three days old may be an hour old.
+    """
     with app.db.read() as session:
         names = ledger.editions(session, window.limit + 1, window.after)
         page, cursor = cut(names, window, str)
-        counted = ledger.digest_totals_by_edition(session, page)
+        counted = app.edition_totals.count(session, page, now)
         pauses = {pause.edition: _pause_out(pause) for pause in ledger.pauses(session)}
     items = [
         EditionOut(edition=name, digests=_states(counted[name]), paused=pauses.get(name)) for name in page

@@ -1,0 +1,56 @@
+"""Test the cached totals of past editions."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from sqlmodel import select
+
+from app.application import Application
+from app.delivery import ledger
+from app.delivery.ledger.edition_totals import LIFETIME, PAST_AFTER
+from app.storage.models import Delivery
+from app.storage.models import DeliveryState as State
+from app.types import Skip
+from tests.support import factories
+
+OLD, RECENT = "2026-11-10", "2026-11-19"
+
+
+@pytest.fixture
+def app(app: Application, now: datetime) -> Application:
+    """Return the application with a sent digest in an old and in a recent edition."""
+    with app.db.write() as session:
+        reader = factories.add_subscriber(session, "alice@example.org", [], now)
+        entries = [ledger.Entry(reader, edition, now, Skip("no papers")) for edition in (OLD, RECENT)]
+        ledger.add_entries(session, entries, now)
+    return app
+
+
+def count(app: Application, edition: str, state: State, now: datetime) -> int:
+    with app.db.read() as session:
+        return app.edition_totals.count(session, [OLD, RECENT, "2026-11-01"], now)[edition][state]
+
+
+def change(app: Application, edition: str, state: State) -> None:
+    with app.db.write() as session:
+        session.exec(select(Delivery).where(Delivery.edition == edition)).one().state = state
+
+
+def test_past_editions_are_counted_once_an_hour(app: Application, now: datetime) -> None:
+    """Recent editions are counted each time."""
+    assert now - PAST_AFTER < datetime.fromisoformat(f"{RECENT}T00:00+00:00")
+    for edition, expected in ((OLD, [1, 1, 0]), (RECENT, [1, 0, 0])):
+        counts = [count(app, edition, State.SKIPPED, now)]
+        change(app, edition, State.SENT)
+        counts += [count(app, edition, State.SKIPPED, now + wait) for wait in (timedelta(), LIFETIME)]
+        assert counts == expected
+
+
+def test_editions_that_may_change_are_not_cached(app: Application, now: datetime) -> None:
+    """An uncertain digest may be resent or recorded as sent at any time."""
+    change(app, OLD, State.UNCERTAIN)
+    assert count(app, OLD, State.UNCERTAIN, now) == 1
+    change(app, OLD, State.SENT)
+    assert count(app, OLD, State.SENT, now) == 1
