@@ -276,10 +276,11 @@ class MatchIndex:
 
     def reason(self, query: Query, paper_id: int) -> CardReason:
         """Return why a paper matches an interest. Raise KeyError if the paper is not in the index."""
-        [matches] = self.matches([query])
-        if paper_id not in matches.reasons:
-            matches.reasons[paper_id] = self._new_reason(query, paper_id, matches)
-        return matches.reasons[paper_id]
+        matches = self._cache.get(self._key, query) or self.matches([query])[0]
+        reason = matches.reasons.get(paper_id)
+        if reason is None:
+            reason = matches.reasons[paper_id] = self._new_reason(query, paper_id, matches)
+        return reason
 
     def _new_reason(self, query: Query, paper_id: int, matches: InterestMatches) -> CardReason:
         """Return why a paper matches: its matching words as it spells them, their fields, and the filters.
