@@ -95,7 +95,11 @@ class Query:
     required: FilterValues = field(default_factory=lambda: _NO_VALUES)  # papers need one value of each field
     excluded: FilterValues = field(default_factory=lambda: _NO_VALUES)
 
-    def __hash__(self) -> int:  # only the fields that differ most, because queries are cache keys
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:  # of the fields that differ most, and cached, because queries are cache keys
         return hash((self.text, self.words, self.excluded_phrases, *self.excluded.values()))
 
     @property
