@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
 
 from app import main, maintenance
 from app.application import Application
 from app.storage.models import Source
-from tests.storage.test_migrations import config_of
 from tests.support import factories
 from tests.support.mail_server import MailServer
+from tests.support.postgres_server import PostgresServer
 
 DAY = timedelta(days=1)
 READERS = 8
 
 
 @pytest.fixture
-def empty_url(new_database_url: Callable[[], str]) -> str:
-    """Return the URL of a database without tables."""
-    url = new_database_url()
-    command.downgrade(config_of(url), "base")
-    return url
+def empty_url(request: pytest.FixtureRequest, database_kind: str, tmp_path: Path) -> str:
+    """Return the URL of a database without tables. On SQLite, its file does not exist yet."""
+    if database_kind == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        return server.create_empty_database()
+    return f"sqlite:///{tmp_path / 'empty.db'}"
 
 
 @pytest.fixture
