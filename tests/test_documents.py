@@ -243,6 +243,13 @@ def test_container_image_copies_existing_files() -> None:
     assert all((ROOT / source).exists() for source in sources)
 
 
+def test_containers_use_the_relay_of_env_file() -> None:
+    """Only its host has another default, so port and encryption of a relay have those of `.env.example`."""
+    shared = COMPOSE.partition("services:")[0]
+    assert re.findall(r"^    (PAPERBOY_SMTP_\w+):", shared, re.MULTILINE) == ["PAPERBOY_SMTP_HOST"]
+    assert f'MP_SMTP_BIND_ADDR: "[::]:{Settings.model_fields["smtp_port"].default}"' in COMPOSE
+
+
 def test_containers_that_send_have_a_journal_volume_and_stop_time() -> None:
     """Without a volume the journal is lost with its container, and emails in flight are uncertain."""
     text = "\n".join(line for line in COMPOSE.splitlines() if not line.startswith("#"))
