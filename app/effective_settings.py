@@ -32,7 +32,7 @@ def list_effective(settings: Settings) -> list[EffectiveSetting]:
     listed = []
     for name, field in Settings.model_fields.items():
         value, default = getattr(settings, name), field.default
-        visible = _without_credentials(plain[name]) if field.repr else (HIDDEN if value else "")
+        visible = _readable(plain[name]) if field.repr else (HIDDEN if value else "")
         visible = "" if visible is None else visible
         default_value = "" if default is None else list(default) if isinstance(default, tuple) else default
         listed.append(
@@ -43,9 +43,17 @@ def list_effective(settings: Settings) -> list[EffectiveSetting]:
     return listed
 
 
-def _without_credentials(value: Any) -> Any:
+def _readable(value: Any) -> Any:
     if isinstance(value, list):
-        return [_without_credentials(each) for each in value]
-    if not isinstance(value, str) or "://" not in value:
-        return value
-    return re.sub(r"([?&][^=&#]*=)[^&#]+", rf"\1{HIDDEN}", re.sub(r"://.*@", f"://{HIDDEN}@", value))
+        return [_readable(each) for each in value]
+    return hide_credentials(value) if isinstance(value, str) else value
+
+
+def hide_credentials(text: str) -> str:
+    """Hide the user name, the password and all parameters if a text is a URL. Return other texts unchanged.
+
+    A parameter may be a password: postgresql+psycopg://host/name?password=…
+    """
+    if "://" not in text:
+        return text
+    return re.sub(r"([?&][^=&#]*=)[^&#]+", rf"\1{HIDDEN}", re.sub(r"://.*@", f"://{HIDDEN}@", text))

@@ -17,6 +17,7 @@ from app.bounces import rates
 from app.delivery import ledger
 from app.digests import clock_check, planning, reconciliation
 from app.doctor.findings import Finding, Remedy, RemedyAction, error, ok, warning
+from app.effective_settings import hide_credentials
 from app.errors import ClockError
 from app.papers import picture_fetching, polling, silent_sources, source_registry
 from app.relevance import model_store
@@ -35,7 +36,7 @@ STALE = timedelta(days=3)  # longer than a weekend, when sources publish nothing
 
 def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterator[Finding]:
     """Check the database. Check its records only if the database is reachable and up to date."""
-    url = db.url.render_as_string(hide_password=True)
+    url = hide_credentials(db.url.render_as_string(hide_password=False))
     try:
         schema_fault = schema.revision_fault(db) or schema.table_fault(db)
     except SQLAlchemyError as fault:

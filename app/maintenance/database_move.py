@@ -14,6 +14,7 @@ from sqlmodel import col, delete, func, select
 from app.application import Application
 from app.clock import Timeline
 from app.delivery import ledger
+from app.effective_settings import hide_credentials
 from app.errors import Conflict
 from app.storage import backup_file, job_runs, live_processes, webhook_endpoints
 from app.storage.backup_file import Manifest
@@ -138,4 +139,4 @@ def _finish_move(old: Database, new: Database, paused_before: str, now: datetime
 
 def _moved_to(target: Database) -> str:
     """Return the pause reason of a database that was moved to `target`."""
-    return f"{ledger.MOVED} to {target.url.render_as_string(hide_password=True)}"
+    return f"{ledger.MOVED} to {hide_credentials(target.url.render_as_string(hide_password=False))}"

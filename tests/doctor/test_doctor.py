@@ -190,9 +190,17 @@ def test_web_app_is_requested_only_on_demand(
     assert findings[-1].check == "online"
 
 
-def test_findings_contain_no_passwords(app: Application, now: datetime, name_server: NameServer) -> None:
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg://paperboy:hunter2hunter2@127.0.0.1:1/none",
+        "postgresql+psycopg://paperboy@127.0.0.1:1/none?password=hunter2hunter2",
+    ],
+)
+def test_findings_contain_no_passwords(
+    app: Application, now: datetime, name_server: NameServer, url: str
+) -> None:
     """Findings are pasted into issues."""
-    url = "postgresql+psycopg://paperboy:hunter2hunter2@127.0.0.1:1/none"
     findings = run_doctor(
         app, now, name_server, database_url=url, smtp_username="me", smtp_password="hunter2hunter2"
     )

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text, update
+from sqlalchemy import make_url, text, update
 from sqlalchemy.exc import OperationalError
 from sqlmodel import col, func, select
 
@@ -162,6 +162,19 @@ def test_finished_move_is_not_repeated(
     ):
         maintenance.move(service, empty_url, tmp_path / "2.zip", now + DAY)
     assert not (tmp_path / "2.zip").exists()
+
+
+@pytest.mark.postgres
+def test_reason_for_the_pause_contains_no_password(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime
+) -> None:
+    """It is stored in the old database, and sent to the operators in an alert."""
+    url = make_url(empty_url).update_query_dict({"password": "hunter2"}).render_as_string(hide_password=False)
+    maintenance.move(service, url, tmp_path / "1.zip", now)
+    with service.db.read() as session:
+        reason = ledger.pauses(session)[0].reason
+    assert f"/{make_url(empty_url).database}?" in reason
+    assert "hunter2" not in reason
 
 
 def test_move_to_the_database_in_use_is_refused(service: Application, tmp_path: Path, now: datetime) -> None:
