@@ -70,6 +70,7 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
         ("base_url", "https://paperboy.test/a b"),
         ("default_zone", "Mars/Olympus"),
         ("default_zone", "America"),
+        ("default_zone", "CET"),
         ("default_hour", "24"),
         ("from_address", "Paperboy <digest@paperboy.test>"),
         ("from_address", "digest@paperboy..test"),

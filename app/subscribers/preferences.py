@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from app.errors import InvalidInterest, InvalidPreference
 from app.relevance import query_language
 from app.settings import Settings
-from app.subscribers import schedule
+from app.text import dates
 from app.text.in_words import count_of
 from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest
 
@@ -60,7 +60,7 @@ def problems(
         ("hour", 0 <= preferences.hour <= 23, "Choose an hour from 0 to 23."),
         (
             "zone",
-            schedule.valid_zone(preferences.zone),
+            dates.valid_zone(preferences.zone),
             f"“{preferences.zone[:64]}” is not a known time zone. Use a name such as Europe/Berlin.",
         ),
         ("max_papers", 1 <= most <= MAX_PAPERS, bounds),

@@ -7,18 +7,12 @@ at the first moment after the gap; if the hour occurs twice, the digest is due a
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
-from functools import lru_cache
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from app.types import Cadence
 
 WEEKEND = (5, 6)
 _LONGEST_GAP = timedelta(days=8)
-
-
-def valid_zone(name: str) -> bool:
-    """Return True if this is the name of an IANA time zone that a subscriber may choose."""
-    return name in _zones()
 
 
 def next_due(cadence: Cadence, weekday: int, hour: int, zone: str, after: datetime) -> datetime:
@@ -81,9 +75,3 @@ def _falls_on(cadence: Cadence, weekday: int, day: date) -> bool:
 def _local_moment(day: date, hour: int, zone: ZoneInfo) -> datetime:
     # fold=0 selects the first of two 02:00s. In UTC, a skipped 02:00 is the first moment after the gap.
     return datetime.combine(day, time(hour), tzinfo=zone).astimezone(UTC)
-
-
-@lru_cache(maxsize=1)
-def _zones() -> frozenset[str]:
-    # Leave out names without a slash, because some of them, such as "localtime", mean this machine's zone.
-    return frozenset(name for name in available_timezones() if "/" in name or name == "UTC")

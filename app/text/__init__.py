@@ -3,7 +3,7 @@
 characters     normal form C; single lines without invisible and direction-changing characters
 sanitize       untrusted values → clean text, numbers, URLs
 identifiers    untrusted values → arXiv ids and DOIs
-dates          untrusted values → dates
+dates          untrusted values → dates; names of time zones
 domains        international domains in ASCII
 latex          LaTeX → Unicode
 tokenizer      split texts into tokens with their stems; stop words

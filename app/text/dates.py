@@ -1,9 +1,11 @@
-"""PURE. Read dates from untrusted values and file names. Return None for unusable values."""
+"""PURE. Read dates from untrusted values and file names, or None if there is none. Check time zones."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime
+from functools import cache
+from zoneinfo import available_timezones
 
 _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 
@@ -37,3 +39,14 @@ def _date(text: str) -> date | None:
     except ValueError:
         return None
     return parsed if 1900 <= parsed.year <= 2200 else None
+
+
+def valid_zone(name: str) -> bool:
+    """Return whether this is the name of an IANA time zone that a setting or a subscriber may have."""
+    return name in _zones()
+
+
+@cache
+def _zones() -> frozenset[str]:
+    # Leave out names without a slash, because some of them, such as "localtime", mean this machine's zone.
+    return frozenset(name for name in available_timezones() if "/" in name or name == "UTC")

@@ -20,7 +20,8 @@ from app import subscribers
 from app.errors import InvalidInput, InvalidInterest
 from app.relevance import query_language
 from app.relevance.query_language import MAX_INTEREST_CHARS
-from app.subscribers import ABSOLUTE_MAX_INTERESTS, MAX_MUTED, Preferences, schedule
+from app.subscribers import ABSOLUTE_MAX_INTERESTS, MAX_MUTED, Preferences
+from app.text import dates
 from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest
 
 SPARE_ROWS = 3
@@ -264,7 +265,7 @@ def zones() -> list[tuple[str, list[str]]]:
     """Return the current names of the available time zones, grouped by region."""
     table = files("tzdata").joinpath("zoneinfo/zone.tab").read_text("ascii")
     listed = (line.split("\t")[2] for line in table.splitlines() if not line.startswith("#"))
-    regions = groupby(sorted(filter(schedule.valid_zone, listed)), lambda name: name.split("/")[0])
+    regions = groupby(sorted(filter(dates.valid_zone, listed)), lambda name: name.split("/")[0])
     return [(region, list(names)) for region, names in regions]
 
 
