@@ -22,11 +22,14 @@ from pydantic_settings import (
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
 
 from app.errors import InvalidSettings
 from app.text import dates, domains, in_words
 
 MIN_SECRET_CHARS = 32
+ENCODING = "utf-8-sig"  # of .env: UTF-8, with or without a byte order mark
 IGNORE_ENVIRONMENT = "IGNORE_ENVIRONMENT"  # in the demo's .env, which is then the only source of settings
 _logged_warnings = set[str]()
 _PLACEHOLDERS = ("change", "placeholder", "secret", "example", "password", "xxxx")
@@ -61,7 +64,9 @@ class LogLevel(StrEnum):
 class Settings(BaseSettings):
     """The settings of an installation. Sources, subscribers and API keys are stored in the database."""
 
-    model_config = SettingsConfigDict(env_prefix="PAPERBOY_", env_file=".env", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="PAPERBOY_", env_file=".env", env_file_encoding=ENCODING, extra="ignore", frozen=True
+    )
 
     @classmethod
     def settings_customise_sources(
@@ -373,9 +378,21 @@ def _has_a_login(url: str) -> bool:
 
 
 def check_database_url(url: str) -> str:
-    """Return a database URL. Raise ValueError if it is neither a SQLite nor a PostgreSQL URL."""
+    """Return a database URL. Raise ValueError if it is not a valid SQLite or PostgreSQL URL.
+
+    The message does not quote the URL, which may contain a password.
+    """
     if not url.startswith(("sqlite:", "postgresql:", "postgresql+psycopg:")):
         raise ValueError("must begin with sqlite:/// or postgresql+psycopg://")
+    try:
+        parts = make_url(url)
+    except (ArgumentError, ValueError):
+        parts = None
+    if parts is None or (parts.get_backend_name() == "sqlite" and parts.host):
+        raise ValueError(
+            "must be sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST:PORT/NAME, where @, : and / "
+            "in the user and password are written as %40, %3A and %2F"
+        )
     return url
 
 
@@ -403,6 +420,8 @@ def load(**overrides: object) -> Settings:
             message = in_words.describe_invalid(problem)
             lines.append(f"{name}: {message}" if problem["loc"] else message)
         raise InvalidSettings("\n".join(lines)) from None
+    except UnicodeDecodeError:
+        raise InvalidSettings(".env is not encoded in UTF-8: save it as UTF-8") from None
     if not settings.secret_keys:
         raise InvalidSettings(
             "PAPERBOY_SECRET_KEYS is not set: run `make .env`, which writes a new secret to .env, "

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app import main, settings
+from app.doctor import configuration
 from app.errors import InvalidSettings, TooManyRequests
 from app.settings import Settings
 from app.storage.database import ROOT
@@ -79,6 +80,9 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
         ("contact_address", "help desk"),
         ("database_url", "mysql://localhost/paperboy"),
         ("database_url", "rubbish"),
+        ("database_url", "sqlite:paperboy.db"),
+        ("database_url", "sqlite://paperboy.db"),
+        ("database_url", "postgresql+psycopg://me@db:abc/paperboy"),
         ("trusted_proxies", "10.0.0.0/8,proxy.local"),
         ("log_level", "verbose"),
         ("smtp_port", "0"),
@@ -156,6 +160,21 @@ def test_comma_separated_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = settings.load()
     assert loaded.arxiv_categories == ("cs.CL", "stat.ML")
     assert loaded.secret_keys == (GOOD, GOOD[::-1])
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_file_in_another_encoding(encoding: str, tmp_path: Path) -> None:
+    """Older editors for Windows save such files."""
+    (tmp_path / ".env").write_text("PAPERBOY_SITE_NAME=Zürich\n", encoding=encoding)
+    with pytest.raises(InvalidSettings, match=r"^\.env is not encoded in UTF-8: save it as UTF-8$"):
+        settings.load(secret_keys=(GOOD,))
+
+
+def test_byte_order_mark(tmp_path: Path) -> None:
+    """Editors for Windows may write one at the beginning of UTF-8. It is not a part of the first name."""
+    (tmp_path / ".env").write_text("PAPERBOY_SITE_NAME=Zürich\n", encoding="utf-8-sig")
+    assert settings.load(secret_keys=(GOOD,)).site_name == "Zürich"
+    assert not list(configuration.unknown_settings({}, tmp_path / ".env"))
 
 
 @pytest.mark.parametrize("password", ["hunter2", "p%40ss%2Fword%23"])

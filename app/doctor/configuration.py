@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from dotenv import dotenv_values
 
 from app.doctor import dkim_keys, file_permissions
 from app.doctor.findings import Finding, ok, warning
-from app.settings import Settings
+from app.settings import ENCODING, Settings
 from app.text.in_words import count_of
 
 PREFIX = "PAPERBOY_"
@@ -21,8 +22,9 @@ RESERVED_DOMAINS = (".localdomain", ".local", ".invalid", ".test", ".example", "
 def unknown_settings(environ: Mapping[str, str], env_file: Path) -> Iterator[Finding]:
     """Warn about variables that begin with PAPERBOY_ but are not settings, such as misspelt names."""
     names_by_origin: dict[str, Iterable[str]] = {"the environment": environ}
-    if env_file.is_file():
-        names_by_origin[str(env_file)] = dotenv_values(env_file)
+    with suppress(UnicodeDecodeError):  # the settings cannot be loaded, which is reported then
+        if env_file.is_file():
+            names_by_origin[str(env_file)] = dotenv_values(env_file, encoding=ENCODING)
     for origin, names in names_by_origin.items():
         for name in sorted(names):
             if name.upper().startswith(PREFIX) and name.upper() not in SETTING_NAMES:

@@ -1494,6 +1494,14 @@ def test_doctor_reports_what_to_fix(run: Run, monkeypatch: pytest.MonkeyPatch) -
     assert "PAPERBOY_SMTP_PORT" in run("doctor", code=1).stdout
 
 
+def test_env_file_that_is_not_utf8(run: Run, tmp_path: Path) -> None:
+    """Every command names the file instead of a traceback."""
+    (tmp_path / ".env").write_text("PAPERBOY_SITE_NAME=Zürich\n", encoding="latin-1")
+    problem = ".env is not encoded in UTF-8: save it as UTF-8"
+    assert problem in run("doctor", code=1).stdout
+    assert problem in run("settings", code=1).stderr
+
+
 def test_doctor_creates_no_database(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "new folder #1" / "paperboy.db"
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{file}")
