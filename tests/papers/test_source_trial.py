@@ -77,6 +77,16 @@ def test_trial_recognizes_papers_as_a_poll_would(
     assert poll.error == ""
 
 
+def test_feed_with_its_encoding_in_the_header(
+    live: Application, now: datetime, upstreams: FakeUpstreams
+) -> None:
+    body = responses.RSS.replace("<title>", "<title>É", 2).encode("latin-1")
+    headers = {"content-type": "text/xml; charset=ISO-8859-1"}
+    upstreams.broken["93.184.215.14"] = httpx.Response(200, content=body, headers=headers)
+    titles = [paper.record.title for paper in pipeline.try_source(live, SourceKind.FEED, FEED, now).papers]
+    assert "É" in "".join(titles)
+
+
 @pytest.mark.parametrize("address", ["10.0.0.7", "127.0.0.1", "169.254.169.254"])
 def test_trial_refuses_private_addresses(app: Application, now: datetime, address: str) -> None:
     """Otherwise the admin pages could read the operator's network."""

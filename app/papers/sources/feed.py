@@ -43,14 +43,16 @@ _ENTRY = re.compile(r"<(?:\w+:)?(?:entry|item)\b", re.IGNORECASE)
 _ROOT = re.compile(r"<(?:\w+:)?(?:feed|rss|rdf)\b", re.IGNORECASE)
 
 
-def parse(data: bytes | str, day: date | None = None) -> ParseResult:
+def parse(data: bytes | str, day: date | None = None, content_type: str = "") -> ParseResult:
     """Return the papers in a feed. An entry without a date counts as listed on `day`.
+
+    `content_type` is the header of the response. It may name the encoding.
 
     feedparser takes time quadratic in the number of attributes of a tag, and it can fail in many ways.
     Therefore large feeds are parsed in a child process with limited time and memory. Raise UnreadableResponse
     if the feed cannot be parsed.
     """
-    text = json_rows.text_of(data)
+    text = json_rows.text_of(data, content_type)
     try:
         return _parse(text, day) if len(text) <= SMALL else sandbox.run(_parse, text, day)
     except SourceError:
@@ -182,7 +184,7 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
         public_only=True,
     )
     # In a thread, parsing does not block other sources, and the service can stop without waiting for it.
-    parse_response = partial(parse, response.body, now.date())
+    parse_response = partial(parse, response.body, now.date(), response.headers.get("content-type", ""))
     parsed = await deadlines.in_thread(parse_response) if response.changed else ParseResult()
     if any(rejection.reason == json_rows.CUT_OFF for rejection in parsed.rejections):
         yield FetchedPage(parsed, now.date())

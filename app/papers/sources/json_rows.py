@@ -32,20 +32,21 @@ _DECODER = json.JSONDecoder()
 _KEY = re.compile(r'\s*[{,]\s*"([^"\\]*)"\s*:\s*')  # with what precedes it in an object
 _BETWEEN = re.compile(r"[\s,]*")
 # Only the usual families: Python also has encodings that are no character sets, such as "unicode_escape".
-_XML_ENCODING = re.compile(
-    rb"\s*<\?xml\s[^<>]{0,100}?\bencoding\s*=\s*[\"']"
-    rb"((?:big5|cp|euc|gb|iso|koi8|latin|mac|shift|us-ascii|windows)[\w.-]{0,30})[\"']",
-    re.IGNORECASE,
+_CHARSET = r"(?:big5|cp|euc|gb|iso|koi8|latin|mac|shift|us-ascii|windows)[\w.-]{0,30}"
+_XML_CHARSET = re.compile(
+    rf"\s*<\?xml\s[^<>]{{0,100}}?\bencoding\s*=\s*[\"']({_CHARSET})[\"']".encode(), re.IGNORECASE
 )
+_HEADER_CHARSET = re.compile(rf";\s*charset\s*=\s*[\"']?({_CHARSET})", re.IGNORECASE)
 
 Row = tuple[int, Any]  # number, counted from 1, and value
 
 
-def text_of(data: bytes | str) -> str:
+def text_of(data: bytes | str, content_type: str = "") -> str:
     """Return a response as text, without a byte order mark.
 
     Bytes in UTF-16 must begin with this mark. Other bytes are decoded as UTF-8 or, if they are not valid
-    UTF-8, as their XML declaration says. Invalid bytes become replacement characters.
+    UTF-8, as their XML declaration or the Content-Type header says. Invalid bytes become replacement
+    characters.
     """
     if isinstance(data, str):
         return data.removeprefix("\ufeff")
@@ -53,15 +54,23 @@ def text_of(data: bytes | str) -> str:
         return data.decode("utf-16", "replace")
     with suppress(UnicodeDecodeError):
         return data.decode("utf-8-sig")
-    return data.decode(_declared_encoding(data), "replace")
+    return data.decode(_declared_encoding(data, content_type), "replace")
 
 
-def _declared_encoding(data: bytes) -> str:
-    """Return the encoding in an XML declaration. Latin 1 is read as Windows-1252, as browsers do."""
-    if declared := _XML_ENCODING.match(data):
-        with suppress(LookupError):
-            name = codecs.lookup(declared[1].decode()).name
-            return "cp1252" if name == "iso8859-1" else name
+def _declared_encoding(data: bytes, content_type: str) -> str:
+    """Return the encoding in an XML declaration, else in the header. Latin 1 is read as Windows-1252.
+
+    Browsers do the latter, too. The declaration is by the author of the feed, while many servers send their
+    default in the header.
+    """
+    if declared := _XML_CHARSET.match(data):
+        charset = declared[1].decode()
+    else:
+        header = _HEADER_CHARSET.search(content_type)
+        charset = header[1] if header else "utf-8"
+    with suppress(LookupError):
+        name = codecs.lookup(charset).name
+        return {"iso8859-1": "cp1252", "utf-8": "utf-8-sig"}.get(name, name)
     return "utf-8-sig"
 
 

@@ -43,6 +43,24 @@ def test_encodings(declared: str, actual: str) -> None:
     assert record.title == title
 
 
+@pytest.mark.parametrize(
+    ("declaration", "content_type", "actual"),
+    [
+        ("", "application/rss+xml; charset=ISO-8859-1", "cp1252"),
+        ("", 'text/xml;charset="windows-1252"', "cp1252"),
+        ("", "text/xml; charset=utf-16", "utf-8"),
+        ("", "text/xml; charset=ISO-8859-1", "utf-8"),  # wrong
+        ('<?xml version="1.0" encoding="windows-1252"?>', "text/xml; charset=windows-1251", "cp1252"),
+    ],
+)
+def test_encoding_in_the_header(declaration: str, content_type: str, actual: str) -> None:
+    """It applies to a feed that is not UTF-8 and declares no encoding itself."""
+    entry = "<item><title>Étude des réseaux</title><link>https://a.test/1</link></item>"
+    answer = f'{declaration}<rss version="2.0"><channel>{entry}</channel></rss>'
+    [record] = feed.parse(answer.encode(actual), DAY, content_type).records
+    assert record.title == "Étude des réseaux"
+
+
 def test_invalid_bytes_are_replaced() -> None:
     answer = responses.RSS.encode().replace(b"Owls.", b"Owls\xff.")
     assert feed.parse(answer, DAY).records[1].abstract == "Owls\N{REPLACEMENT CHARACTER}."
