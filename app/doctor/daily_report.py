@@ -55,17 +55,18 @@ def send_daily_report(app: Application, now: datetime) -> None:
 
 
 def build(app: Application, now: datetime, day: date | None = None) -> OperatorReport:
-    """Return the report about a UTC day; the default is yesterday. Raise InvalidInput for a future day.
+    """Return the report about a day; the default is yesterday. Raise InvalidInput for a future day.
 
-    The findings and the states of subscribers and sources are as of `now`. Warnings about settings have a
+    Days are those of the default time zone, because an edition is named after the subscriber's local day. The
+    findings and the states of subscribers and sources are as of `now`. Warnings about settings have a
     section of their own. The subject does not count them, because operators may accept some permanently.
     """
-    today = now.astimezone(UTC).date()
-    day = day or today - DAY
-    if not FIRST_DAY <= day <= today:
-        raise InvalidInput(f"the day must be from {FIRST_DAY} to {today}, which is today in UTC", "day")
-    begin = datetime.combine(day, time(), UTC)
-    end = begin + DAY
+    zone = ZoneInfo(app.settings.default_zone)
+    today = now.astimezone(zone).date()
+    day, latest = day or today - DAY, max(today, now.date())  # a caller's today may be that in UTC
+    if not FIRST_DAY <= day <= latest:
+        raise InvalidInput(f"the day must be from {FIRST_DAY} to {latest}, which is today", "day")
+    begin, end = (datetime.combine(each, time(), zone).astimezone(UTC) for each in (day, day + DAY))
     settings = _not_ok(local_checks.settings_findings(app, now))
     urgent = [finding for finding in settings if finding.urgent]
     findings = [*_not_ok(local_checks.service_findings(app, now)), *urgent]
@@ -87,7 +88,7 @@ def build(app: Application, now: datetime, day: date | None = None) -> OperatorR
             ),
             ReportSection("Mail", tuple(_rates(rates.between(session, begin, end)))),
             ReportSection("Subscribers", tuple(_subscribers(session, begin, end))),
-            ReportSection("Sources", tuple(_sources(session, begin))),
+            ReportSection("Sources", tuple(_sources(session, day))),
         )
     attention = ""
     if findings and day >= today - DAY:  # current findings do not belong in the subject of an older report
@@ -117,8 +118,8 @@ def _subscribers(session: Session, since: datetime, until: datetime) -> Iterable
     yield f"Changes: {', '.join(happened) or 'none'}."
 
 
-def _sources(session: Session, begin: datetime) -> Iterable[str]:
-    listed = listing_days.count_by_source(session, begin.date())
+def _sources(session: Session, day: date) -> Iterable[str]:
+    listed = listing_days.count_by_source(session, day)
     for source in source_registry.all_sources(session):
         number = listed.get(source.id or 0, 0)
         state = f", failed {source.failures} times" if source.failures > 1 else ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from email.message import EmailMessage
 from pathlib import Path
@@ -15,7 +17,7 @@ from app import main, pipeline
 from app.application import Application
 from app.delivery import ledger
 from app.doctor import alerts, daily_report, disk_space, operator_mail, service_state
-from app.errors import DeliveryError
+from app.errors import DeliveryError, InvalidInput
 from app.papers import silent_sources, source_registry
 from app.settings import Settings
 from app.storage import job_runs
@@ -44,7 +46,10 @@ def text_of(mail: EmailMessage) -> str:
 
 
 def test_daily_report(service: Application, mail_server: MailServer, now: datetime) -> None:
-    """It comes once a day, also while sending is paused, and says what was sent and why not."""
+    """It comes once a day, also while sending is paused, and says what was sent and why not.
+
+    It is about yesterday in Tokyo, although this day has not ended in UTC.
+    """
     with service.db.write() as session:
         source = factories.add_source(session, now, name="The lab")
         factories.add_paper(session, source, "Language Agents that Plan", now.date(), now)
@@ -60,7 +65,6 @@ def test_daily_report(service: Application, mail_server: MailServer, now: dateti
     for minutes in (1, 2, 60):
         daily_report.send_daily_report(service, night + minutes * MINUTE)
     assert sorted(mail.recipient for mail in mail_server.messages) == sorted(OPERATORS)
-    mail_server.messages.clear()
     daily_report.send_daily_report(service, night + DAY + MINUTE)
     mail = mail_server.messages[0].parsed()
     text = text_of(mail)
@@ -78,6 +82,26 @@ def test_daily_report(service: Application, mail_server: MailServer, now: dateti
     with service.db.read() as session:
         runs = session.exec(select(JobRun.counts).where(JobRun.job == "report")).all()
     assert runs == [{"mails": 2}, {"mails": 2}]
+
+
+@pytest.mark.parametrize(
+    ("zone", "sent"), [("Asia/Tokyo", 1), ("Australia/Sydney", 0), ("America/Los_Angeles", 1)]
+)
+def test_report_counts_the_emails_of_a_local_day(
+    service: Application, now: datetime, zone: str, sent: int
+) -> None:
+    """An email at 14:00 UTC is sent on the next day in Sydney."""
+    with service.db.write() as session:
+        source = factories.add_source(session, now)
+        factories.add_paper(session, source, "Language Agents that Plan", now.date(), now)
+        due = now.replace(hour=14, minute=0)
+        factories.add_subscriber(session, "alice@example.org", ["language agents"], due, hour=14)
+    pipeline.plan_and_send(service, due)
+    app = replace(service, settings=service.settings.model_copy(update={"default_zone": zone}))
+    sections = {each.heading: each.lines for each in daily_report.build(app, now + DAY, now.date()).sections}
+    assert len(re.findall("1 sent, 0 bounces", str(sections["Mail"]))) == sent
+    with pytest.raises(InvalidInput, match=r"to 2026-11-2[01], which is today"):
+        daily_report.build(app, now, now.date() + 2 * DAY)
 
 
 def test_report_about_sources_read_from_files(service: Application, now: datetime) -> None:

@@ -23,7 +23,7 @@ class SectionOut(BaseModel):
 
 
 class ReportOut(BaseModel):
-    """The report about a UTC day, as it is sent to the operators."""
+    """The report about a day, as it is sent to the operators."""
 
     model_config = ConfigDict(from_attributes=True)
     subject: str = Field(examples=["Paperboy, 2026-11-20: 78 digests sent"])
@@ -37,8 +37,9 @@ def get_report(
     now: Now,
     day: Annotated[Day | None, Query(description="Default: yesterday.", examples=["2026-11-20"])] = None,
 ) -> ReportOut:
-    """Return the report about a UTC day: digests, reasons for unsent digests, mail, subscribers, sources.
+    """Return the report about a day: digests, reasons for unsent digests, mail, subscribers, sources.
 
-    The findings and the states of subscribers and sources are the current ones.
+    Days are those of PAPERBOY_DEFAULT_ZONE. The findings and the states of subscribers and sources are the
+    current ones.
     """
     return ReportOut.model_validate(daily_report.build(app, now, day))
