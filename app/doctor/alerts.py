@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, select
@@ -21,7 +22,8 @@ REPEAT_AFTER = timedelta(days=1)  # a cause that was absent for longer is report
 def send_alerts(app: Application, now: datetime) -> None:
     """Send the operators one alert about all new causes. Do not repeat an alert while its cause persists.
 
-    Raise DeliveryError if the relay accepts none of the emails. A later run tries again.
+    Raise DeliveryError if the relay accepts none of the emails. Later runs try again to send the emails that
+    were not accepted.
     """
     if not app.settings.admin_addresses:
         return
@@ -31,22 +33,27 @@ def send_alerts(app: Application, now: datetime) -> None:
         findings = local_checks.all_findings(app, now)
         urgent = {finding.check[:MAX_CAUSE]: finding for finding in findings if finding.urgent}
         with app.db.write() as session:
-            causes = _new_causes(session, urgent, now)
-        if not causes:
+            new = _new_alerts(session, urgent, now)
+        if not new:
             return
+        causes = [alert.cause for alert in new]
         section_lines = operator_mail.lines_of([urgent[cause] for cause in causes])
         subject = f"{app.settings.site_name} needs attention: {', '.join(causes):.200}"
-        section = ReportSection("Needs attention", tuple(section_lines))
+        report = OperatorReport(subject, (ReportSection("Needs attention", tuple(section_lines)),))
+        content = repr([(alert.cause, alert.since) for alert in new])
+        issue = operator_mail.Issue("alert", hashlib.sha256(content.encode()).hexdigest()[:40])
         with job_runs.record(app.db, "alert", now) as run:
-            run.add({"mails": operator_mail.send(app, OperatorReport(subject, (section,)), now)})
+            run.add({"mails": operator_mail.send(app, report, now, issue=issue)})
+        if operator_mail.addresses_left(app, issue):
+            return
         with app.db.write() as session:
             for alert in session.exec(select(OperatorAlert).where(col(OperatorAlert.cause).in_(causes))):
                 alert.mailed_at = now
                 session.add(alert)
 
 
-def _new_causes(session: Session, urgent: dict[str, Finding], now: datetime) -> list[str]:
-    """Store the causes of the `urgent` findings. Return those that have not been sent yet."""
+def _new_alerts(session: Session, urgent: dict[str, Finding], now: datetime) -> list[OperatorAlert]:
+    """Store the causes of the `urgent` findings. Return those that not all operators have got yet."""
     for alert in session.exec(select(OperatorAlert)):
         if alert.cause in urgent:
             alert.seen_at = now
@@ -63,9 +70,6 @@ def _new_causes(session: Session, urgent: dict[str, Finding], now: datetime) -> 
             since=now,
             seen_at=now,
         )
-    unmailed = select(OperatorAlert.cause).where(col(OperatorAlert.mailed_at).is_(None))
-    return [
-        cause
-        for cause in session.exec(unmailed.order_by(col(OperatorAlert.since), OperatorAlert.cause))
-        if cause in urgent
-    ]
+    unmailed = select(OperatorAlert).where(col(OperatorAlert.mailed_at).is_(None))
+    unmailed = unmailed.order_by(col(OperatorAlert.since), OperatorAlert.cause)
+    return [alert for alert in session.exec(unmailed) if alert.cause in urgent]

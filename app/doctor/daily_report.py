@@ -24,6 +24,7 @@ from app.text.in_words import count_of
 from app.types import OperatorReport, ReportSection
 
 DAY = timedelta(days=1)
+RETRY_HOURS = 18
 FIRST_DAY = date(1970, 1, 1)  # the time zone database is unreliable before this day
 _STATES = (
     "sent",
@@ -39,19 +40,21 @@ _STATES = (
 
 
 def send_daily_report(app: Application, now: datetime) -> None:
-    """Send the report about yesterday once a day, at the configured hour or later.
+    """Send each operator the report about yesterday once, at the configured hour or later.
 
-    Raise DeliveryError if the relay accepts none of the emails. A later run tries again.
+    Raise DeliveryError if the relay accepts none of the emails. For RETRY_HOURS, later runs try again to send
+    the emails that were not accepted.
     """
     local = now.astimezone(ZoneInfo(app.settings.default_zone))
-    if not app.settings.admin_addresses or local.hour < app.settings.report_hour:
+    hours_late = (local.hour - app.settings.report_hour) % 24
+    if not app.settings.admin_addresses or hours_late >= RETRY_HOURS:
         return
-    with locks.hold(
-        app.db, "daily report", now, operator_mail.LEASE, edition=local.date().isoformat()
-    ) as acquired:
-        if acquired:
+    today = (local - timedelta(hours=hours_late)).date()
+    issue = operator_mail.Issue("report", today.isoformat())
+    with locks.hold(app.db, "daily report", now, operator_mail.LEASE) as acquired:
+        if acquired and operator_mail.addresses_left(app, issue):
             with job_runs.record(app.db, "report", now) as run:
-                run.add({"mails": operator_mail.send(app, build(app, now), now)})
+                run.add({"mails": operator_mail.send(app, build(app, now, today - DAY), now, issue=issue)})
 
 
 def build(app: Application, now: datetime, day: date | None = None) -> OperatorReport:

@@ -8,7 +8,7 @@ renewed while the job is running.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from threading import Event, Thread
@@ -115,3 +115,13 @@ def release(session: Session, name: str, holder: str, edition: str = "") -> None
     else:
         session.connection().execute(delete(Lock).where(*own, col(Lock.edition) == ""))
         session.connection().execute(update(Lock).where(*own).values(holder=""))
+
+
+def complete(session: Session, name: str, edition: str, now: datetime) -> None:
+    """Store the completed edition of a lock that nobody holds."""
+    session.merge(Lock(name=name, holder="", until=now, edition=edition))
+
+
+def completed(session: Session, names: Iterable[str], edition: str) -> set[str]:
+    """Return the names of the locks whose last completed edition is `edition`."""
+    return {*session.exec(select(Lock.name).where(col(Lock.name).in_(names), Lock.edition == edition))}

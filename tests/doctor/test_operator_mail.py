@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import structlog
-from sqlmodel import select
+from sqlmodel import col, select
 
 from app import main, pipeline
 from app.application import Application
@@ -27,7 +27,7 @@ from tests.support import factories
 from tests.support.mail_server import MailServer
 
 OPERATORS = ("ada@example.org", "grace@example.org")
-DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
+DAY, HOUR, MINUTE = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
 
 
 @pytest.fixture
@@ -229,6 +229,67 @@ def test_alert_that_the_relay_refuses_is_sent_later(
     mail_server.clear_rules()
     alerts.send_alerts(service, now + 5 * MINUTE)
     assert len(mail_server.messages) == 2
+
+
+@pytest.mark.parametrize("stage", ["rcpt", "end"])
+def test_operator_whose_server_defers_mail_gets_it_later(
+    service: Application, mail_server: MailServer, now: datetime, stage: str
+) -> None:
+    """The others get each alert and report once."""
+    late = OPERATORS[1]
+    with service.db.write() as session:
+        ledger.pause(session, "a trial", now)
+    for number, send in enumerate((alerts.send_alerts, daily_report.send_daily_report), start=1):
+        mail_server.reply(stage, "451 4.7.1 greylisted", to=late, times=2)
+        for hours in range(4):
+            send(service, now + hours * HOUR)
+        received = [mail.recipient for mail in mail_server.messages]
+        assert received[-2:] == [*OPERATORS]
+        assert len(received) == 2 * number
+    with service.db.read() as session:
+        runs = session.exec(select(JobRun).where(col(JobRun.job).in_(("alert", "report")))).all()
+    assert [(run.counts, run.error) for run in runs] == [({"mails": n}, "") for n in (1, 0, 1)] * 2
+
+
+def test_cause_that_recurs_is_sent_again_after_a_deferral(
+    service: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """It is another alert, although its text is the same."""
+    for day in (0, 3):
+        with service.db.write() as session:
+            ledger.pause(session, "a trial", now)
+        mail_server.reply("rcpt", "451 4.7.1 greylisted", to=OPERATORS[1], times=1)
+        for minutes in (0, 5, 10):
+            alerts.send_alerts(service, now + day * DAY + minutes * MINUTE)
+        with service.db.write() as session:
+            ledger.resume(session)
+        alerts.send_alerts(service, now + (day + 2) * DAY)
+    assert [mail.recipient for mail in mail_server.messages] == [*OPERATORS] * 2
+
+
+def test_operator_without_a_mailbox(service: Application, mail_server: MailServer, now: datetime) -> None:
+    """A refusal for good is not tried again."""
+    mail_server.reply("rcpt", "550 5.1.1 no such user", to=OPERATORS[1])
+    for hours in range(3):
+        daily_report.send_daily_report(service, now + hours * HOUR)
+    with service.db.read() as session:
+        assert session.exec(select(JobRun.counts).where(JobRun.job == "report")).all() == [{"mails": 1}]
+
+
+def test_report_that_is_refused_before_midnight(
+    service: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """It is sent after midnight, and the next one at its hour."""
+    app = replace(service, settings=service.settings.model_copy(update={"report_hour": 23}))
+    evening = now.replace(hour=14, minute=10)  # 23:10 in Tokyo
+    mail_server.reply("rcpt", "421 4.3.2 later")
+    with pytest.raises(DeliveryError):
+        daily_report.send_daily_report(app, evening)
+    mail_server.clear_rules()
+    for hours in range(1, 25):
+        daily_report.send_daily_report(app, evening + hours * HOUR)
+    days = [mail.parsed()["Subject"][10:20] for mail in mail_server.messages]
+    assert days == ["2026-11-19"] * 2 + ["2026-11-20"] * 2
 
 
 def test_nothing_is_sent_without_operators(app: Application, mail_server: MailServer, now: datetime) -> None:
