@@ -30,7 +30,7 @@ from app.papers.sources.host_rate_limits import ARXIV, TOO_MANY, Pacing, Sleep, 
 from app.text import characters
 
 PRODUCT = "Paperboy/0.1"
-TIMEOUT = httpx.Timeout(30, connect=10)  # seconds without receiving a byte
+TIMEOUT = httpx.Timeout(None, connect=10)  # seconds; `asyncio.timeout` limits the whole response
 RESPONSE_SECONDS = 60.0  # for a whole response, including connection, headers and body
 CONCURRENT_REQUESTS = 10  # each may use up to MAX_RESPONSE_BYTES of memory
 MAX_RESPONSE_BYTES = 20_000_000
@@ -213,9 +213,9 @@ class Client:
             ):
                 return response, await (read or _read_body)(response)
         except TimeoutError:
-            raise SourceError(
-                f"{service_of(url)}: no complete response within {self.response_seconds:g} seconds."
-            ) from None
+            limit = f"no complete response within {self.response_seconds:g} seconds"
+            hint = "" if content else ": if the host is slow, raise PAPERBOY_SOURCE_TIMEOUT_SECONDS"
+            raise SourceError(f"{service_of(url)}: {limit}{hint}.") from None
         except httpx.TransportError as error:
             reason = re.sub(r"\[Errno -?\d+\] ", "", str(error))
             problem = f"no response ({type(error).__name__}: {reason})"

@@ -95,6 +95,14 @@ def test_user_agent_has_a_contact_address(now: datetime) -> None:
     assert upstream.requests[0].url.params["p"] == "1"
 
 
+def test_first_byte_may_take_as_long_as_the_response(now: datetime) -> None:
+    """Silence had a limit of its own, so PAPERBOY_SOURCE_TIMEOUT_SECONDS did not help with a slow host."""
+    upstream = Upstream(httpx.Response(200), httpx.Response(200))
+    upstream.get(now)
+    upstream.get(now, public_only=True)
+    assert [each.extensions["timeout"]["read"] for each in upstream.requests] == [None, None]
+
+
 def test_conditional_requests(now: datetime) -> None:
     """ETag and Last-Modified are sent back to the source."""
     upstream = Upstream(httpx.Response(304, headers={"etag": '"b"'}))
