@@ -36,7 +36,7 @@ class Job:
     work: Callable[[Application, datetime], object]
     minute: str
     hour: str = "*"
-    once_a_day: bool = False  # across all processes on all machines
+    once_a_day: bool = False  # across all processes on all machines; it runs again only after a failure
     lane: Lane = Lane.UPKEEP
     is_shared: bool = False
     has_more: Callable[[Application, datetime], bool] | None = None
@@ -61,10 +61,10 @@ JOBS = (
     Job(pipeline.fetch_pictures, "7-59/15"),  # after the sources have been polled
     Job(alerts.send_alerts, "*/5"),
     Job(daily_report.send_daily_report, "10"),
-    Job(pipeline.train, "43", "2", once_a_day=True),
-    # Every hour until each source has been queried. arXiv is often busy until 01:00, so this begins later.
-    Job(pipeline.recheck, "37", "3-9", once_a_day=True),
-    Job(maintenance.prune, "17", "3", once_a_day=True),
+    # Every hour until they have succeeded, because the machine may be off at night.
+    Job(pipeline.train, "43", "2-23", once_a_day=True),
+    Job(pipeline.recheck, "37", "3-23", once_a_day=True),  # arXiv is often busy until 01:00
+    Job(maintenance.prune, "17", "3-23", once_a_day=True),
 )
 NIGHTLY_LEASE = timedelta(hours=2)  # after which another machine may start the same nightly job
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from apscheduler.triggers.cron import CronTrigger
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
@@ -44,9 +45,9 @@ def test_job_times(app: Application) -> None:
             "send_daily_report": datetime(2026, 11, 20, 10, 10, tzinfo=UTC),
             "summarise": datetime(2026, 11, 20, 9, 45, tzinfo=UTC),
             "fetch_pictures": datetime(2026, 11, 20, 9, 37, tzinfo=UTC),
-            "train": datetime(2026, 11, 21, 2, 43, tzinfo=UTC),
+            "train": datetime(2026, 11, 20, 9, 43, tzinfo=UTC),
             "recheck": datetime(2026, 11, 20, 9, 37, tzinfo=UTC),
-            "prune": datetime(2026, 11, 21, 3, 17, tzinfo=UTC),
+            "prune": datetime(2026, 11, 20, 10, 17, tzinfo=UTC),
         }
         assert all(job.coalesce and job.max_instances == 1 for job in planned.values())
 
@@ -152,6 +153,13 @@ def test_nightly_job_runs_on_one_machine(app: Application, settings: Settings) -
 
 
 def test_only_nightly_jobs_are_limited_to_once_a_day() -> None:
+    """They begin at night, but also run on a machine that is on only from 12:00 to 13:00 UTC."""
+    for job in schedule.JOBS:
+        trigger = CronTrigger(hour=job.hour, minute=job.minute, second="0", timezone=UTC)
+        noon, midnight = datetime(2026, 11, 20, 12, tzinfo=UTC), datetime(2026, 11, 20, tzinfo=UTC)
+        assert trigger.get_next_fire_time(None, noon) < noon + timedelta(hours=1)
+        first = trigger.get_next_fire_time(None, midnight)
+        assert first < midnight + timedelta(hours=4 if job.once_a_day else 1)
     assert {job.name for job in schedule.JOBS if job.once_a_day} == {"train", "recheck", "prune"}
 
 
