@@ -1,6 +1,6 @@
 """Back up the tables and journals to one file, which can be restored to SQLite or PostgreSQL.
 
-Sessions, locks, rate limits, workers and jobs are left out. A backup is a ZIP archive with these members:
+Sessions, rate limits, workers and jobs are left out. A backup is a ZIP archive with these members:
 
     manifest.json          the release, the schema revision, the time, and rows and SHA-256 of each table
     tables/NAME.jsonl      the rows of a table: a JSON array of the column names, then one array per row
@@ -37,8 +37,9 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFE
 BATCH = 1000  # rows
 ABANDONED_SECONDS = 86_400  # after which the file of an unfinished backup is deleted
 EVERYTHING = "*"  # the edition of a pause that holds all emails
-# These tables are useless in another database: sessions, locks and jobs belong to running processes.
-EXCLUDED = ("alembic_version", "admin_session", "lock", "rate_limit", "worker")
+# These tables are useless in another database: sessions and jobs belong to running processes. So do locks,
+# but their rows also store what has been completed, such as the report of a day.
+EXCLUDED = ("alembic_version", "admin_session", "rate_limit", "worker")
 JOBS = "procrastinate_"  # the prefix of the job tables
 
 

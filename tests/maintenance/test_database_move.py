@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from sqlmodel import col, func, select
 from app import maintenance, pipeline
 from app.application import Application
 from app.delivery import ledger
+from app.doctor import daily_report
 from app.errors import Conflict, InvalidInput
 from app.maintenance import database_move
 from app.storage import backup_file, schema, webhook_endpoints
@@ -162,6 +164,18 @@ def test_finished_move_is_not_repeated(
     ):
         maintenance.move(service, empty_url, tmp_path / "2.zip", now + DAY)
     assert not (tmp_path / "2.zip").exists()
+
+
+def test_report_of_the_day_is_not_repeated(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, mail_server: MailServer,
+    restored_services: list[Application],
+) -> None:  # fmt: skip
+    old = replace(service, settings=service.settings.model_copy(update={"admin_addresses": ("ada@a.test",)}))
+    daily_report.send_daily_report(old, now)
+    new = move(old, empty_url, tmp_path / "1.zip", now)
+    restored_services.append(new)
+    daily_report.send_daily_report(new, now + timedelta(hours=1))
+    assert len(mail_server.messages) == 1
 
 
 @pytest.mark.postgres
