@@ -14,7 +14,7 @@ from app.clock import Timeline
 from app.errors import Conflict, InvalidInput
 from app.maintenance import after_restore
 from app.settings import Settings
-from app.storage import backup_file, job_runs, schema
+from app.storage import backup_file, job_runs, live_processes, schema
 from app.storage.backup_file import Manifest
 from app.storage.database import Database
 from app.storage.models import JobRun, SendingPause
@@ -48,9 +48,12 @@ def restore(
     `previous` is the database that the restored one replaces (see `after_restore.settle`). An interrupted
     restore can be repeated: until it has settled the loaded rows, which it does in one transaction, the
     database is empty or paused with the reason RESTORING. Raise Conflict if the database has other rows, if
-    the journal folder contains other journals, or if jobs have run since the interruption. Raise InvalidInput
-    if `previous` does not match this release.
+    the journal folder contains other journals, if jobs have run since the interruption, or if other processes
+    use `previous`, because they would send what the restored service sends. Raise InvalidInput if `previous`
+    does not match this release.
     """
+    if previous:
+        live_processes.refuse_others(previous.engine, "the previous database")
     if previous and (fault := schema.revision_fault(previous) or schema.table_fault(previous)):
         raise InvalidInput(
             f"the previous database cannot be used ({fault.message}): {fault.fix_previous}, "

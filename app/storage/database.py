@@ -104,10 +104,7 @@ class Database:
     """An engine and its sessions. Application code never commits: a `write` block commits when it ends."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
-        """Create the file of an SQLite database if it is missing, unless `create` is false.
-
-        With `create=False`, only read the database: on SQLite, its `presence` then has no effect.
-        """
+        """Create the file of an SQLite database if it is missing, unless `create` is false."""
         self.url = make_url(url)
         self.engine = _make_engine(self.url if create else existing_file(self.url))
         event.listen(self.engine, "before_cursor_execute", _with_storable_text, retval=True)

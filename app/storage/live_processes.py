@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from threading import Lock
+from urllib.parse import unquote, urlsplit
 
 import structlog
 from sqlalchemy import text
@@ -95,12 +96,10 @@ def is_alive(session: Session, holder: str) -> bool | None:
         return None
 
 
-def refuse_others(engine: Engine) -> None:
+def refuse_others(engine: Engine, name: str = "the database") -> None:
     """Raise Conflict if other processes use the database, and so may send mail or run jobs."""
     if others := count_others(engine):
-        raise Conflict(
-            f"the database is in use by {others} other process{'es' * (others > 1)}: stop the service"
-        )
+        raise Conflict(f"{name} is in use by {others} other process{'es' * (others > 1)}: stop the service")
 
 
 def count_others(engine: Engine) -> int:
@@ -119,8 +118,10 @@ def _key(process: str) -> int:
 
 def _folder(engine: Engine) -> Path | None:
     """Return the folder for the lock files of the processes that use an SQLite database."""
-    database = engine.url.database
-    return Path(f"{database}-processes") if database and database != ":memory:" else None
+    database = engine.url.database or ":memory:"
+    if database.startswith("file:"):  # see `database.existing_file`
+        database = unquote(urlsplit(database).path)
+    return Path(f"{database}-processes") if database != ":memory:" else None
 
 
 def _is_locked(path: Path) -> bool:

@@ -47,7 +47,7 @@ from app.subscribers import Preferences, SignUp
 from app.types import Interest, MailKind, PaperRecord, ParseResult, SourceKind
 from tests.maintenance.conftest import DAY, READERS, add_papers, move, pop_run, received
 from tests.storage.test_releases import RELEASES, read_rows
-from tests.support import factories
+from tests.support import factories, other_process
 from tests.support.mail_server import MailServer
 
 
@@ -159,6 +159,23 @@ def test_older_backup_with_the_previous_database(
         newest = session.exec(select(Delivery).order_by(col(Delivery.id).desc())).first()
     assert newest
     assert (newest.id or 0) > ledger.ID_GAP, "links of emails that were sent since keep their ids"
+
+
+def test_previous_database_in_use_is_refused(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime
+) -> None:
+    """Both services would send the same digests. Nothing is restored."""
+    file = tmp_path / "backup.zip"
+    maintenance.back_up(service, file, now)
+    url = service.settings.database_url
+    previous = Database(url, create=False)
+    in_use = pytest.raises(Conflict, match="the previous database is in use by 1 other process: stop the")
+    with other_process.using(url), in_use:
+        restore(service, file, empty_url, now, previous)
+    previous.dispose()
+    db = Database(empty_url)
+    assert backup_file.is_empty(db)
+    db.dispose()
 
 
 def test_previous_database_knows_which_waiting_emails_were_sent(
