@@ -14,7 +14,7 @@ from sqlmodel import Session, col, select
 from app.errors import Conflict, NotFound
 from app.papers import listings, merging, stored_fields
 from app.papers.merging import id_of
-from app.storage.database import advisory_lock
+from app.storage.database import advisory_lock, reserve_ids
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 
 REASON = "one paper, until an operator split it"
@@ -97,8 +97,8 @@ def _separate(session: Session, chain: list[Paper], doi: str | None, now: dateti
     row, root = chain[0], chain[-1]
     fields = stored_fields.read_fields(row)
     new = Paper(
-        doi=doi, title_key=row.title_key, title_end=row.title_end, author_count=fields.author_count,
-        content_hash="", versions={},
+        id=next(reserve_ids(session, Paper, 1)), doi=doi, title_key=row.title_key, title_end=row.title_end,
+        author_count=fields.author_count, content_hash="", versions={},
         published_on=fields.published_on, hidden_at=root.hidden_at, withdrawn_at=row.withdrawn_at,
         created_at=now, updated_at=now, **fields.values,
     )  # fmt: skip

@@ -305,10 +305,10 @@ def reserve_ids(session: Session, table: type[SQLModel], count: int) -> Iterator
         return iter(())
     key = inspect(table).local_table.primary_key.columns[0]
     if session.get_bind().dialect.name == "sqlite":
-        last = session.execute(select(func.max(key))).scalar() or 0
-        if key.table.dialect_options["sqlite"]["autoincrement"]:  # ids are never reused
-            highest = text("SELECT seq FROM sqlite_sequence WHERE name = :table")
-            last = max(last, session.execute(highest, {"table": key.table.name}).scalar() or 0)
+        # This table has the highest id ever of tables with AUTOINCREMENT, and ids to skip after a restore.
+        highest = text("SELECT seq FROM sqlite_sequence WHERE name = :table")
+        skipped = session.execute(highest, {"table": key.table.name}).scalar() or 0
+        last = max(session.execute(select(func.max(key))).scalar() or 0, skipped)
         return iter(range(last + 1, last + 1 + count))
     sequence = func.pg_get_serial_sequence(key.table.name, key.name)
     ids = select(func.nextval(sequence)).select_from(func.generate_series(1, count))

@@ -284,6 +284,35 @@ HISTORIES = {
 }
 
 
+def store_another(session: Session, now: datetime) -> None:
+    source = session.exec(select(Source).where(Source.name == SourceKind.FEED)).one()
+    record = PaperRecord("Owls That Sleep All Day", authors=("Olu Adeyemi",), listed_on=now.date())
+    ingest.store(session, source, ParseResult(1, (record,)), now)
+
+
+@pytest.mark.parametrize("add_paper", [store_another, split_source])
+def test_ids_of_lost_papers_are_not_reused(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, add_paper: Step,
+    restored_services: list[Application],
+) -> None:  # fmt: skip
+    """Links in emails and the addresses of pages contain them."""
+    with service.db.write() as session:
+        for kind in (SourceKind.FEED, SourceKind.JSONL):
+            factories.add_source(session, now, kind)
+            store(kind)(session, now)
+    file = tmp_path / "backup.zip"
+    maintenance.back_up(service, file, now)
+    restored, _ = restore(service, file, empty_url, now)
+    restored_services.append(restored)
+    newest = []
+    for app in (service, restored):
+        with app.db.write() as session:
+            add_paper(session, now)
+        with app.db.read() as session:
+            newest.append(max(session.exec(select(Paper.id)).all()))
+    assert newest[1] - newest[0] == ledger.PAPER_ID_GAP
+
+
 @pytest.mark.parametrize(
     ("steps", "before_backup"),
     [

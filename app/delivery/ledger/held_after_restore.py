@@ -14,6 +14,7 @@ from app.storage.models import Delivery, DigestContent, Paper, PaperSnapshot, Su
 from app.storage.models import DeliveryState as State
 
 ID_GAP = 1_000_000  # must exceed the number of emails added since the backup
+PAPER_ID_GAP = 50_000  # the same for papers; not larger, because each sitemap covers so many ids
 BATCH = 1000  # rows
 NOT_SENT = (State.SKIPPED, State.FAILED, State.SUPPRESSED)
 FINAL_STATES = (State.SENT, State.UNCERTAIN, *NOT_SENT)
@@ -47,11 +48,11 @@ def hold_waiting(session: Session, now: datetime) -> int:
 
 def skip_ids(session: Session) -> None:
     """Skip the ids assigned since the backup, because links, bounces and journals may refer to them."""
-    for table, gap in ((_DELIVERIES, ID_GAP), (_SNAPSHOTS, ID_GAP), (_PAPERS, 0)):
+    for table, gap in ((_DELIVERIES, ID_GAP), (_SNAPSHOTS, ID_GAP), (_PAPERS, PAPER_ID_GAP)):
         newest = max((session.scalar(select(func.max(table.c.id))) or 0) + gap, 1)
         if session.get_bind().dialect.name == "postgresql":
             session.execute(select(func.setval(func.pg_get_serial_sequence(table.name, "id"), newest)))
-        elif gap:  # without a gap, SQLite continues from the newest row anyway
+        else:  # `reserve_ids` reads this row even if the table has no AUTOINCREMENT, as that of papers
             values = {"name": table.name, "newest": newest}
             session.execute(text("DELETE FROM sqlite_sequence WHERE name = :name"), values)
             session.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :newest)"), values)
