@@ -1584,6 +1584,9 @@ def test_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path:
     (file,) = (tmp_path / "var" / "backups").iterdir()
     assert file.parent.stat().st_mode & 0o777 == 0o700
     assert parse_output(run("backup", "second.zip", "--json"))["file"] == "second.zip"
+    runs = run("runs", "--json").stdout
+    assert "second.zip already exists" in usage_error(run("backup", "second.zip", code=2))
+    assert run("runs", "--json").stdout == runs, "a mistyped command is no failed run, and causes no alert"
     assert "The backup is complete" in run("restore", str(file), "--check").stdout
     checked = parse_output(run("restore", str(file), "--check", "--json"))
     assert (checked["rows"] > 0, set(checked)) == (True, {"rows", "backup_at", "release"})
