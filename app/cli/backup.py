@@ -131,7 +131,9 @@ def print_report(report: RestoreReport, origin: str, *, with_previous: bool) -> 
     else:
         console.print(
             "Anyone who unsubscribed or was erased after the backup is active again, and keys revoked after "
-            "the backup work again. If the old database is still readable, restore again with --previous.",
+            "the backup work again. If the old database is still readable, do not resume sending: move the "
+            "new database and its journals away, and restore again with --previous and the URL of the old "
+            "database, such as sqlite:///var/old/paperboy.db.",
             soft_wrap=True,
         )
     if report.webhooks:
