@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from sqlalchemy.exc import SQLAlchemyError
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
 from app.bounces import rates
 from app.delivery import ledger
@@ -19,12 +19,13 @@ from app.digests import clock_check, planning, reconciliation
 from app.doctor.findings import Finding, Remedy, RemedyAction, error, ok, warning
 from app.effective_settings import hide_credentials
 from app.errors import ClockError
+from app.maintenance import backup_and_restore
 from app.papers import picture_fetching, polling, silent_sources, source_registry
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage import api_keys, job_runs, schema, webhook_endpoints, worker_registry
 from app.storage.database import Database
-from app.storage.models import SendingPause, Source
+from app.storage.models import JobRun, SendingPause, Source
 from app.text.in_words import count_of
 
 RECENTLY = timedelta(hours=1)
@@ -32,6 +33,8 @@ LATE = timedelta(minutes=5)  # the schedule runs every minute
 EXPIRES_SOON = timedelta(days=30)
 RECENT_EDITIONS = timedelta(days=7)
 STALE = timedelta(days=3)  # longer than a weekend, when sources publish nothing
+STALE_BACKUP = timedelta(days=8)  # longer than between weekly backups
+REGULAR_BACKUPS = 3  # the number from which backups count as regular
 
 
 def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterator[Finding]:
@@ -68,6 +71,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
         yield from _check_unsent(session, now)
         yield from _check_keys(session, now)
         yield from _check_webhooks(session)
+        yield from _check_backups(session, now)
         yield from _check_models(session, models)
 
 
@@ -147,6 +151,23 @@ def _check_webhooks(session: Session) -> Iterator[Finding]:
         elif endpoint.error:
             fix = "check the server that receives the events; failed events are retried for three days"
             yield warning(name, f"it did not accept the last event: {endpoint.error}", fix)
+
+
+def _check_backups(session: Session, now: datetime) -> Iterator[Finding]:
+    """Check that regular backups have not stopped. Operators may back up in another way from the start."""
+    backups = select(JobRun.started_at).where(
+        JobRun.job == backup_and_restore.JOB, col(JobRun.ended_at).is_not(None), JobRun.error == ""
+    )
+    times = session.exec(backups.order_by(col(JobRun.id).desc()).limit(REGULAR_BACKUPS)).all()
+    if not times:
+        advice = "run it daily, for example with deploy/paperboy-backup.timer, or back up in another way"
+        yield ok("backup", "none has been made with `paperboy backup`", advice)
+    elif len(times) == REGULAR_BACKUPS and now - times[0] > STALE_BACKUP:
+        fix = "find out why, for example with `systemctl status paperboy-backup`, and run `paperboy backup`"
+        message = f"none has been made since {times[0]:%Y-%m-%d %H:%M} UTC"
+        yield warning("backup", message, fix, urgent=True)
+    else:
+        yield ok("backup", f"the last one was made at {times[0]:%Y-%m-%d %H:%M} UTC")
 
 
 def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:

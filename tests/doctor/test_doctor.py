@@ -6,6 +6,7 @@ import re
 import shlex
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from time import monotonic
@@ -102,6 +103,7 @@ def test_healthy_service_has_only_good_findings(
         "schedule",
         "clock",
         "ledger",
+        "backup",
         "model",
         "relay",
         "relay TLS",
@@ -210,6 +212,29 @@ def test_findings_contain_no_passwords(
 
 
 # --- what the database remembers
+
+
+@pytest.mark.parametrize(
+    ("ages", "level", "text"),
+    [
+        ([], Level.OK, "none has been made with `paperboy backup`"),
+        ([40], Level.OK, "the last one was made at 2026-10-11"),  # once, perhaps before an upgrade
+        ([22, 15, 8], Level.OK, "the last one was made at 2026-11-12"),
+        ([23, 16, 9], Level.WARNING, "none has been made since 2026-11-11"),
+    ],
+)
+def test_backups_that_have_stopped(
+    app: Application, now: datetime, ages: list[int], level: Level, text: str
+) -> None:
+    """Operators who make regular backups get an alert if they are no longer made."""
+    for days in ages:
+        with job_runs.record(app.db, "backup", now - timedelta(days=days)):
+            pass
+    with suppress(ValueError), job_runs.record(app.db, "backup", now - timedelta(days=1)):
+        raise ValueError  # a failed backup is none
+    finding = check_database(app, now)["backup"]
+    assert (finding.level, finding.urgent) == (level, level is Level.WARNING)
+    assert finding.message.startswith(text)
 
 
 def test_unmigrated_database(app: Application, now: datetime) -> None:
