@@ -69,11 +69,11 @@ def migrate(url: str, revision: str = "head") -> None:
     revisions_of_release = known_revisions()
     if current and current not in revisions_of_release:
         raise SchemaError(str(_newer_release(current, newest)))
-    if revision not in ("head", "base", *revisions_of_release):
+    if revision not in ("head", *revisions_of_release):
         raise SchemaError(
             f"there is no revision {revision}; this release has {', '.join(revisions_of_release)}"
         )
-    steps = (*revisions_of_release, "base")
+    steps = revisions_of_release  # newest first
     is_older = current and revision in steps and steps.index(revision) > steps.index(current)
     (command.downgrade if is_older else command.upgrade)(config, revision)
 
