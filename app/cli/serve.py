@@ -9,12 +9,17 @@ from contextlib import suppress
 from types import FrameType
 from typing import Annotated
 
+import structlog
 import typer
 import uvicorn
 
 from app import main
+from app.application import Application
 from app.cli import output
+from app.storage import api_keys
 from app.web import connection_limits
+
+log = structlog.get_logger(__name__)
 
 
 def serve(
@@ -28,6 +33,7 @@ def serve(
     _require_free_port(host, port)
     with output.open_application(log_level=None, migrate=True) as app:
         output.log_unknown_settings()
+        log_first_steps(app)
         site = main.create_app(app, is_public=True)
         # Build slow caches before the first request. A daemon thread does not delay the exit of the process.
         threading.Thread(target=main.warm_up, args=(site,), name="warm-up", daemon=True).start()
@@ -45,6 +51,15 @@ def serve(
             server.run()
         if not server.started:
             raise typer.Exit(3)
+
+
+def log_first_steps(app: Application) -> None:
+    """Log how to sign in to the admin pages, if there is no key yet."""
+    with app.db.read() as session:
+        if not api_keys.list_keys(session):
+            command = 'paperboy key create "Your Name" --scope read --scope write --scope send'
+            url = f"{app.settings.base_url}/admin"
+            log.info("create a key to sign in to the admin pages", url=url, command=command)
 
 
 class Server(uvicorn.Server):
