@@ -8,6 +8,7 @@ from base64 import b64decode
 from datetime import date
 from enum import StrEnum
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Annotated, cast
 from urllib.parse import urlsplit
 
@@ -408,7 +409,7 @@ def _name_env_file(record: logging.LogRecord) -> bool:
     return is_new
 
 
-def load(**overrides: object) -> Settings:
+def load(*, needs_secret: bool = True, **overrides: object) -> Settings:
     """Load the settings. Raise InvalidSettings with one line for each problem."""
     logging.getLogger("dotenv.main").addFilter(_name_env_file)
     try:
@@ -422,9 +423,14 @@ def load(**overrides: object) -> Settings:
         raise InvalidSettings("\n".join(lines)) from None
     except UnicodeDecodeError:
         raise InvalidSettings(".env is not encoded in UTF-8: save it as UTF-8") from None
-    if not settings.secret_keys:
+    if needs_secret and not settings.secret_keys:
+        env_file = Path(".env").absolute()
+        if not env_file.exists():
+            raise InvalidSettings(
+                f"PAPERBOY_SECRET_KEYS is not set, and there is no {env_file}: run this command in "
+                "Paperboy's folder; for a new service, run `make .env` there, which writes a new secret"
+            )
         raise InvalidSettings(
-            "PAPERBOY_SECRET_KEYS is not set: run `make .env`, which writes a new secret to .env, "
-            "or create one with `paperboy key secret`"
+            "PAPERBOY_SECRET_KEYS is not set: add a secret to .env, which `paperboy key secret` creates"
         )
     return settings

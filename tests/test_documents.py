@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from app.cli import cli, sample
 from app.cli.demo import sample_subscribers
 from app.settings import Settings
+from app.storage import schema
 from app.storage.database import ROOT
 from app.subscribers.csv_format import COLUMNS
 
@@ -188,6 +189,7 @@ def test_cron_line_makes_a_backup(tmp_path: Path) -> None:
         ".venv/bin/paperboy", f"{sys.executable} -c 'from app.cli import main; main()'"
     )
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    schema.migrate(f"sqlite:///{tmp_path}/var/paperboy.db")
     subprocess.run(["sh", "-c", command], env=environment, check=True)  # noqa: S603, S607
     (made,) = (tmp_path / "var" / "backups").iterdir()
     assert made.name.startswith("paperboy-2")

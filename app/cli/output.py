@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 from typer.core import TyperGroup
 
@@ -30,6 +31,7 @@ from app.papers import archive_lists, listing_days, source_registry
 from app.relevance.query_language import filter_names
 from app.settings import Settings, load
 from app.storage import api_keys, demo_clock, schema
+from app.storage.database import sqlite_file
 from app.text import dates
 from app.text.in_words import describe_invalid, sentence
 from app.types import Cadence, Digest, Skip
@@ -201,18 +203,20 @@ def format_time(at: datetime | None) -> str:
 def open_application(
     *, needs_secret: bool = True, log_level: str | None = "WARNING", migrate: bool = False
 ) -> Iterator[Application]:
-    """Build the application for one command. Create its database if there is none.
+    """Build the application for one command. Its database must exist and match this release.
 
-    `migrate` is for commands that start the service: they upgrade an older database, and announce that they
-    use it. Other commands raise SchemaError, because an upgrade would undo a downgrade.
+    `migrate` is for commands that start the service: they create the database or upgrade an older one, and
+    announce that they use it. Other commands would undo a downgrade. In the wrong folder, they would work on
+    a new, empty database.
     """
     settings = load_settings(needs_secret=needs_secret)
     logs.configure(settings, level=log_level)
+    if not migrate:
+        require_database(settings.database_url)
     app = main.build(settings)
     try:
         if fault := schema.revision_fault(app.db):
-            current, _ = schema.revisions(app.db)
-            if current in schema.known_revisions() and not migrate:
+            if not migrate:
                 raise SchemaError(str(fault))
             schema.migrate(settings.database_url)
             with app.db.write() as session:
@@ -222,6 +226,17 @@ def open_application(
         yield app
     finally:
         app.db.dispose()
+
+
+def require_database(url: str) -> None:
+    """Raise InvalidSettings if the file of an SQLite database does not exist."""
+    if (file := sqlite_file(make_url(url))) and not file.exists():
+        env_file = Path(".env").absolute()
+        settings = "" if env_file.exists() else f", and no {env_file} with settings"
+        raise InvalidSettings(
+            f"there is no database {file.absolute()}{settings}: run this command in Paperboy's folder, or "
+            "name the database in PAPERBOY_DATABASE_URL; `paperboy migrate` creates a new database"
+        )
 
 
 @contextmanager
@@ -274,9 +289,6 @@ def load_settings(*, needs_secret: bool = True) -> Settings:
 
     Commands that send links need the secret, because a temporary secret would make the links invalid.
     """
-    try:
-        return load()
-    except InvalidSettings:
-        if needs_secret:
-            raise
-        return load(secret_keys=(api_keys.new_secret(),))
+    settings = load(needs_secret=needs_secret)
+    temporary = (api_keys.new_secret(),)
+    return settings if settings.secret_keys else settings.model_copy(update={"secret_keys": temporary})

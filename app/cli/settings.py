@@ -9,6 +9,7 @@ import typer
 
 from app.cli import output
 from app.effective_settings import list_effective
+from app.settings import load
 
 
 def settings(
@@ -18,7 +19,7 @@ def settings(
     as_json: output.AsJson = False,
 ) -> None:
     """Show the settings in effect, without secrets. .env.example explains them."""
-    listed = list_effective(output.load_settings(needs_secret=False))
+    listed = list_effective(load(needs_secret=False))
     listed = [each for each in listed if each.changed or not changed]
     for finding in output.unknown_settings():
         problem = f"{finding.check}: {finding.message}: {finding.fix}"

@@ -24,7 +24,7 @@ from app.papers import picture_fetching, polling, silent_sources, source_registr
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage import api_keys, job_runs, schema, webhook_endpoints, worker_registry
-from app.storage.database import Database
+from app.storage.database import Database, sqlite_file
 from app.storage.models import JobRun, SendingPause, Source
 from app.text.in_words import count_of
 
@@ -40,14 +40,18 @@ REGULAR_BACKUPS = 3  # the number from which backups count as regular
 def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterator[Finding]:
     """Check the database. Check its records only if the database is reachable and up to date."""
     url = hide_credentials(db.url.render_as_string(hide_password=False))
+    if (file := sqlite_file(db.url)) and not file.exists():
+        fix = (
+            "start the service, or run `paperboy migrate`: both create it; if it should exist, run this "
+            "command in Paperboy's folder, or check PAPERBOY_DATABASE_URL"
+        )
+        yield error("database", f"there is no file {file.absolute()} yet", fix)
+        return
     try:
         schema_fault = schema.revision_fault(db) or schema.table_fault(db)
     except SQLAlchemyError as fault:
         message = str(fault).partition("\n")[0]
-        fix = (
-            "check PAPERBOY_DATABASE_URL; if the database is new, start the service or run `paperboy migrate`"
-        )
-        yield error("database", f"{url}: {message}", fix)
+        yield error("database", f"{url}: {message}", "check PAPERBOY_DATABASE_URL")
         return
     if schema_fault:
         yield error("database", f"{url}: {schema_fault.message}", schema_fault.fix)
@@ -173,8 +177,7 @@ def _check_backups(session: Session, now: datetime) -> Iterator[Finding]:
 def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
     sources = source_registry.all_sources(session)
     if not sources:
-        fix = "run `paperboy sources add`; in a new database, `paperboy ingest` adds the default sources"
-        yield warning("sources", "there are none", fix)
+        yield warning("sources", "there are none", "run `paperboy sources add`")
     for source in sources:
         name, polled_at = f"source {source.name}", source.polled_at
         poll = Remedy(RemedyAction.POLL_SOURCE, str(source.id))

@@ -329,12 +329,19 @@ def advisory_lock(session: Session, name: str) -> None:
         session.execute(select(func.pg_advisory_xact_lock(func.hashtext(name))))
 
 
+def sqlite_file(url: URL) -> Path | None:
+    """Return the file of an SQLite database, or None for another database and for one in memory."""
+    in_file = url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:"
+    return Path(url.database) if in_file and url.database else None
+
+
 def existing_file(url: URL) -> URL:
     """Return the URL of the same database, in a form in which SQLite does not create a missing file."""
-    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
-        return url
-    return url.set(
-        database=Path(url.database).absolute().as_uri(), query={**url.query, "uri": "true", "mode": "rw"}
+    file = sqlite_file(url)
+    return (
+        url.set(database=file.absolute().as_uri(), query={**url.query, "uri": "true", "mode": "rw"})
+        if file
+        else url
     )
 
 
@@ -344,9 +351,8 @@ def _make_engine(url: URL) -> Engine:
         engine = create_engine(url, **_OPTIONS, pool_pre_ping=True, pool_size=10, max_overflow=20)
         event.listen(engine, "begin", _begin_postgresql)
         return engine
-    if url.database and url.database != ":memory:" and "mode" not in url.query:
+    if (path := sqlite_file(url)) and "mode" not in url.query:
         # Only the owner has access. SQLite gives its -wal and -shm files the same mode as the database.
-        path = Path(url.database)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError, PermissionError):  # SQLite reports a file that it cannot open
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

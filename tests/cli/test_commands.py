@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -21,15 +22,17 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog
 import time_machine
 import typer
+from alembic import command as alembic_command
 from click.testing import Result
 from sqlmodel import col, delete, select
 from typer.testing import CliRunner
 
 from app import clock, pipeline, subscribers
 from app.application import Application
-from app.cli import backup, cli, preview
+from app.cli import backup, cli, preview, serve
 from app.cli.output import parse_time, table
 from app.delivery import ledger
 from app.maintenance import after_restore
@@ -56,6 +59,7 @@ from app.subscribers import Preferences, SignUp, csv_transfer
 from app.subscribers.csv_format import COLUMNS, EXPORTED
 from app.types import Digest, IngestSummary, Interest, Rejection, Section
 from tests.conftest import MIN_PAPERS, SECRET
+from tests.storage.test_migrations import config_of
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
 
@@ -1508,7 +1512,7 @@ def test_doctor_creates_no_database(run: Run, monkeypatch: pytest.MonkeyPatch, t
     for _ in ("without the folder", "without the file"):
         findings = parse_output(run("doctor", "--json", code=1))["findings"]
         (fault,) = (each for each in findings if each["check"] == "database")
-        assert "unable to open database file" in fault["message"]
+        assert fault["message"] == f"there is no file {file} yet"
         assert "`paperboy migrate`" in fault["fix"]
         assert not file.exists()
         file.parent.mkdir(exist_ok=True)
@@ -1526,16 +1530,59 @@ def test_unreachable_database_is_a_one_line_error(run: Run, monkeypatch: pytest.
     assert "hunter2" not in failed.stderr
 
 
-def test_first_command_creates_the_database(
+def test_only_migrations_and_the_service_create_a_database(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/new/paperboy.db")
+    """In the wrong folder, other commands would pause, back up or list a new, empty database."""
+    monkeypatch.delenv("PAPERBOY_DATABASE_URL")
+    file = tmp_path / "var" / "paperboy.db"
+    for command in (
+        ("sending", "pause", "--reason", "test"), ("backup",), ("subscribers", "list"), ("send",),
+        ("key", "list"), ("move", "--to", "sqlite:///new.db"), ("migrate", "--to", "0001"),
+    ):  # fmt: skip
+        error = run(*command, code=1).stderr
+        assert f"There is no database {file}, and no {tmp_path}/.env with settings: run this" in error
+    (tmp_path / ".env").touch()
+    assert f"There is no database {file}: run this command in Paper" in run("runs", code=1).stderr
+    assert not file.exists()
+    assert f"The database {file} is at revision" in run("migrate").stdout
     sources = parse_output(run("sources", "list", "--json"))
     assert [source["kind"] for source in sources] == ["huggingface", "arxiv_feed"]
     assert "There is nothing to list." in run("deliveries").stderr
-    assert "is at revision" in run("migrate").stdout
-    assert "is at revision none" in run("migrate", "--to", "base").stdout
-    assert "There is no revision 4711" in run("migrate", "--to", "4711", code=1).stderr
+    for unknown in ("4711", "base"):
+        assert f"There is no revision {unknown}" in run("migrate", "--to", unknown, code=1).stderr
+
+
+def test_service_without_keys_logs_how_to_sign_in(run: Run, app: Application) -> None:
+    """The first key cannot be created on the admin pages."""
+    with structlog.testing.capture_logs() as logged:
+        serve.log_first_steps(app)
+    assert logged[0]["url"] == f"{app.settings.base_url}/admin"
+    run(*shlex.split(logged[0]["command"])[1:])
+    with structlog.testing.capture_logs() as logged:
+        serve.log_first_steps(app)
+    assert logged == []
+
+
+def test_database_without_tables(
+    run: Run, monkeypatch: pytest.MonkeyPatch, new_database_url: Callable[[], str]
+) -> None:
+    url = new_database_url()
+    alembic_command.downgrade(config_of(url), "base")
+    monkeypatch.setenv("PAPERBOY_DATABASE_URL", url)
+    assert "or run `paperboy migrate`" in run("sources", "list", code=1).stderr
+    run("migrate")
+    run("sources", "list")
+
+
+def test_settings_in_the_wrong_folder(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A secret that is not set is not shown as set, and the advice names the folder."""
+    monkeypatch.delenv("PAPERBOY_SECRET_KEYS")
+    listed = {each["name"]: each for each in parse_output(run("settings", "--json"))}
+    assert (listed["PAPERBOY_SECRET_KEYS"]["value"], listed["PAPERBOY_SECRET_KEYS"]["changed"]) == ("", False)
+    assert f"there is no {tmp_path}/.env: run this command in Paperboy's folder" in run("send", code=1).stderr
+    (tmp_path / ".env").touch()
+    assert "PAPERBOY_SECRET_KEYS is not set: add a secret to .env" in run("send", code=1).stderr
 
 
 @pytest.fixture
@@ -1614,6 +1661,7 @@ def test_restore_into_another_folder(run: Run, monkeypatch: pytest.MonkeyPatch, 
     for folder in ("first", "second"):
         (tmp_path / folder).mkdir()
     monkeypatch.chdir(tmp_path / "first")
+    run("migrate")
     run("suppressions", "add", "bob@example.org", "--reason", "asked by telephone")
     run("backup", "copy.zip")
     monkeypatch.chdir(tmp_path / "second")
