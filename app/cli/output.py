@@ -203,20 +203,21 @@ def format_time(at: datetime | None) -> str:
 def open_application(
     *, needs_secret: bool = True, log_level: str | None = "WARNING", migrate: bool = False
 ) -> Iterator[Application]:
-    """Build the application for one command. Its database must exist and match this release.
+    """Build the application for one command. Create its database if it is new.
 
-    `migrate` is for commands that start the service: they create the database or upgrade an older one, and
-    announce that they use it. Other commands would undo a downgrade. In the wrong folder, they would work on
-    a new, empty database.
+    `migrate` is for commands that start the service: they also upgrade an older database, and announce that
+    they use it. Other commands would undo a downgrade. They create only a database that a setting names: in
+    the wrong folder, where there are no settings, they would work on a new, empty database.
     """
     settings = load_settings(needs_secret=needs_secret)
     logs.configure(settings, level=log_level)
-    if not migrate:
+    if not migrate and "database_url" not in settings.model_fields_set:
         require_database(settings.database_url)
     app = main.build(settings)
     try:
         if fault := schema.revision_fault(app.db):
-            if not migrate:
+            current, _ = schema.revisions(app.db)
+            if current in schema.known_revisions() and not migrate:
                 raise SchemaError(str(fault))
             schema.migrate(settings.database_url)
             with app.db.write() as session:

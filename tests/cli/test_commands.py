@@ -1530,7 +1530,7 @@ def test_unreachable_database_is_a_one_line_error(run: Run, monkeypatch: pytest.
     assert "hunter2" not in failed.stderr
 
 
-def test_only_migrations_and_the_service_create_a_database(
+def test_only_migrations_and_the_service_create_the_default_database(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """In the wrong folder, other commands would pause, back up or list a new, empty database."""
@@ -1564,15 +1564,14 @@ def test_service_without_keys_logs_how_to_sign_in(run: Run, app: Application) ->
     assert logged == []
 
 
-def test_database_without_tables(
-    run: Run, monkeypatch: pytest.MonkeyPatch, new_database_url: Callable[[], str]
+def test_any_command_creates_a_database_that_the_settings_name(
+    run: Run, monkeypatch: pytest.MonkeyPatch, new_database_url: Callable[[], str], tmp_path: Path
 ) -> None:
-    url = new_database_url()
-    alembic_command.downgrade(config_of(url), "base")
-    monkeypatch.setenv("PAPERBOY_DATABASE_URL", url)
-    assert "or run `paperboy migrate`" in run("sources", "list", code=1).stderr
-    run("migrate")
-    run("sources", "list")
+    without_tables = new_database_url()
+    alembic_command.downgrade(config_of(without_tables), "base")
+    for url in (without_tables, f"sqlite:///{tmp_path}/new/paperboy.db"):
+        monkeypatch.setenv("PAPERBOY_DATABASE_URL", url)
+        assert len(parse_output(run("sources", "list", "--json"))) == 2
 
 
 def test_settings_in_the_wrong_folder(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
