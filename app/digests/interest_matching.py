@@ -43,7 +43,7 @@ class InterestMatcher:
 
     def clear_if_full(self) -> None:
         """Clear all matches if they exceed MAX_MATCHED_BYTES. Earlier row numbers are then invalid."""
-        if self.evidence.size > MAX_MATCHED_BYTES:
+        if self.evidence.nbytes > MAX_MATCHED_BYTES:
             self.evidence.clear()
             self._matched_as_read.clear()
 

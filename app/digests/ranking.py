@@ -90,8 +90,8 @@ class EvidenceMatrix:
         self._excluded[text] = excluded
 
     @property
-    def size(self) -> int:
-        """Return the size in memory, in bytes, of the rows in use."""
+    def nbytes(self) -> int:
+        """The size in memory, in bytes, of the rows in use."""
         rows = self.evidence[: len(self.row_of)], self.strengths[: len(self.row_of)]
         return sum(matrix.nbytes for matrix in rows)
 
