@@ -268,7 +268,7 @@ def _web_address(value: object) -> str:
         valid = False
     if not valid or len(text) > 2000 or not text.isprintable() or " " in text:
         raise InvalidInput(
-            "a feed needs a “url” that begins with http:// or https://, without a user name or password",
+            "a feed needs a URL that begins with http:// or https://, without a user name or password",
             field="config",
         )
     return text

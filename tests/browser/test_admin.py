@@ -169,6 +169,26 @@ def test_kind_of_a_source_is_not_cut(live_server: Live, page: Page, key: str, wi
 
 
 @pytest.mark.once
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("width", [360, 1280])
+def test_error_of_a_form_is_in_sight(live_server: Live, page: Page, key: str, width: int) -> None:
+    """The browser scrolls to the error, wherever the form is on its page."""
+    sign_in_by_keyboard(page, live_server, key)
+    page.set_viewport_size({"width": width, "height": 700})
+    page.goto(f"{live_server.url}/admin/sources")
+    page.get_by_label("Name").fill("Our lab")
+    page.get_by_label("Feed URL").fill("www.example.org/papers")
+    for button in ("Add", "Try"):
+        page.get_by_role("button", name=button, exact=True).press("Enter")
+        error = page.get_by_text("A feed needs a URL that begins with")
+        expect(error).to_be_in_viewport()
+        expect(page.get_by_label("Feed URL")).to_have_accessible_description(str(error.text_content()))
+    page.goto(f"{live_server.url}/admin/subscribers/1")
+    page.get_by_role("button", name="Erase").press("Enter")
+    expect(page.get_by_role("alert")).to_be_in_viewport()
+
+
+@pytest.mark.once
 @pytest.mark.timeout(300)
 def test_admin_pages_are_accessible(live_server: Live, page: Page, key: str) -> None:
     """An operator signs in and finds each page by keyboard. axe-core finds no problem."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fastapi import APIRouter, BackgroundTasks, Request, Response
@@ -41,6 +43,16 @@ def list_sources(request: Request, operator: Reader, done: str = "") -> Response
     return _sources_page(request, operator, message=MESSAGES.get(done, ""))
 
 
+@dataclass(frozen=True, slots=True)
+class SourceInput:
+    """The form that adds a source as typed, with its errors keyed by field name."""
+
+    name: str = ""
+    kind: str = ""
+    address: str = ""
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
 @router.post("/admin/sources")
 def add_source(
     request: Request,
@@ -55,7 +67,7 @@ def add_source(
     `address` is a feed's URL, arXiv categories or an arXiv set.
     """
     app: Application = request.app.state.paperboy
-    typed = {"name": name, "kind": kind, "address": address}
+    typed = SourceInput(name, kind, address)
     trial = None
     try:
         config = _config(kind, address, {})
@@ -66,7 +78,11 @@ def add_source(
         else:
             body = sources.NewSource(name=name, kind=SourceKind(kind), config=config)
             sources.add_source(app, operator.key, clock.utcnow(), body)
-    except (InvalidInput, Conflict, TooManyRequests) as error:
+    except (InvalidInput, Conflict) as error:
+        at = error.field if isinstance(error, InvalidInput) else "name"  # another source has the name
+        problems = {at if at in ("name", "kind") else "address": str(error)}
+        return _sources_page(request, operator, typed=replace(typed, problems=problems), status=422)
+    except TooManyRequests as error:
         return _sources_page(request, operator, typed=typed, problem=str(error), status=422)
     if trial:
         return _sources_page(request, operator, typed=typed, trial=trial)
@@ -180,7 +196,7 @@ def _sources_page(
     operator: Operator,
     *,
     message: str = "",
-    typed: dict[str, str] | None = None,
+    typed: SourceInput = SourceInput(),
     trial: sources.TrialOut | None = None,
     problem: str = "",
     status: int = 200,
