@@ -222,6 +222,7 @@ def test_admin_pages_are_accessible(live_server: Live, page: Page, key: str) -> 
         "runs/1",
         "papers/1",
         "sources/1",
+        "sources/1/remove",
         "deliverability?email=a@b.c",
         "suppressions",
     ]

@@ -14,8 +14,10 @@ from app.delivery import ledger
 from app.digests import reconciliation
 from app.errors import Conflict, InvalidInput
 from app.storage.models import Delivery, DeliveryState
+from app.text.in_words import count_of
 from app.types import MailKind
 from app.web.admin import remedies
+from app.web.admin.confirmation import confirmation_page
 from app.web.admin.sign_in import Operator, Reader, Sender, admin_page, back_to
 from app.web.api import editions
 from app.web.api.pagination import newest_first, window_of
@@ -177,6 +179,25 @@ def confirm_uncertain(request: Request, operator: Sender, edition: editions.Name
 def retry_failed(request: Request, operator: Sender, edition: editions.Name) -> Response:
     editions.retry_failed(request.app.state.paperboy, operator.key, clock.utcnow(), edition)
     return back_to(f"/admin/editions/{edition}", "retried")
+
+
+@router.get("/admin/editions/{edition}/cancel")
+def ask_cancellation(request: Request, operator: Reader, edition: editions.Name) -> Response:
+    """Ask before the unsent emails of an edition are cancelled."""
+    current = editions.get_edition(request.app.state.paperboy, operator.key, clock.utcnow(), edition)
+    waiting = current.reconciliation.pending + current.reconciliation.deferred
+    return confirmation_page(
+        request,
+        operator,
+        f"Cancel the unsent emails of {edition}?",
+        "Subscribers whose digest of this edition has not been sent get none. The papers may appear in their "
+        "next digests. Emails that are being sent are not cancelled. Digests that have not been composed yet "
+        "are still sent when they are due. To prevent that, pause the edition.",
+        confirm="Cancel all unsent emails",
+        section="/admin/editions",
+        back=f"/admin/editions/{edition}",
+        facts={"Waiting": count_of(waiting, "digest")},
+    )
 
 
 @router.post("/admin/editions/{edition}/cancel")

@@ -12,6 +12,7 @@ from app.application import Application
 from app.errors import Conflict, InvalidInput
 from app.storage import api_keys
 from app.storage.api_keys import Scope
+from app.web.admin.confirmation import confirmation_page
 from app.web.admin.sign_in import Operator, Reader, Writer, admin_page, back_to
 from app.web.api import keys
 from app.web.api.auth import Id
@@ -52,6 +53,25 @@ def rotate_key(request: Request, operator: Writer, key_id: Id) -> Response:
     except Conflict as error:
         return _page(request, operator, problem=str(error), status=409)
     return _page(request, operator, created=created)
+
+
+@router.get("/admin/keys/{key_id}/revoke")
+def ask_revocation(request: Request, operator: Reader, key_id: Id) -> Response:
+    """Ask before a key is revoked."""
+    app: Application = request.app.state.paperboy
+    with app.db.read() as session:
+        key = api_keys.get(session, key_id)
+    return confirmation_page(
+        request,
+        operator,
+        f"Revoke the key “{key.name}”?",
+        "Whoever uses this key is signed out and loses access at once. A revoked key cannot be restored. To "
+        "change a key without an interruption, replace it instead: the old one then works for one more day.",
+        confirm="Revoke the key",
+        section="/admin/keys",
+        back="/admin/keys",
+        facts={"Scopes": ", ".join(key.scopes)},
+    )
 
 
 @router.post("/admin/keys/{key_id}/revoke")

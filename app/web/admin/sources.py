@@ -17,6 +17,7 @@ from app.papers.sources import source_types
 from app.storage import audit_log
 from app.storage.models import JobRun
 from app.types import SourceKind
+from app.web.admin.confirmation import confirmation_page
 from app.web.admin.sign_in import Operator, Reader, Writer, admin_page, back_to
 from app.web.api import sources
 from app.web.api.auth import Id
@@ -28,19 +29,18 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 PATH = "/admin/sources"
 RUNS_SHOWN = 10
+KIND_LABELS = {
+    kind: each.polled.label if each.polled else each.source_of_files
+    for kind, each in source_types.SOURCE_TYPES.items()
+}
 MESSAGES = {
     "added": "Added. The source will be polled {timing.polls}.",
     "changed": "Saved. If you changed what the source reads, its papers are fetched as if it were new.",
     "paused": "Paused.",
     "resumed": "Resumed. The source will be polled {timing.polls}.",
-    "removed": "Removed. Its papers remain. To read the source again, add it under the same name.",
+    "removed": "Removed. Its papers remain.",
     "polling": "The source is being polled. Reload the page in a moment to see the result.",
 }
-
-
-@router.get("/admin/sources")
-def list_sources(request: Request, operator: Reader, done: str = "") -> Response:
-    return _sources_page(request, operator, message=MESSAGES.get(done, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,11 @@ class SourceInput:
     kind: str = ""
     address: str = ""
     problems: Mapping[str, str] = field(default_factory=dict)
+
+
+@router.get("/admin/sources")
+def list_sources(request: Request, operator: Reader, done: str = "") -> Response:
+    return _sources_page(request, operator, message=MESSAGES.get(done, ""))
 
 
 @router.post("/admin/sources")
@@ -160,6 +165,30 @@ def resume_source(request: Request, operator: Writer, source_id: Id) -> Response
     return back_to("/admin/sources", "resumed")
 
 
+@router.get("/admin/sources/{source_id}/remove")
+def ask_removal(request: Request, operator: Reader, source_id: Id) -> Response:
+    """Ask before a source is removed, and show what must be typed to add it again."""
+    source = sources.get_source(request.app.state.paperboy, operator.key, source_id)
+    reads = _address(source.config)
+    if source.state == source_registry.READ_FROM_FILES:
+        consequences = "Its papers and their votes remain. If such files are read again, the source is back."
+    else:
+        consequences = (
+            "The source will not be polled any more. Its papers and their votes remain. To undo this, add a "
+            "source with these values. It will be read as if it were new."
+        )
+    return confirmation_page(
+        request,
+        operator,
+        f"Remove “{source.name}”?",
+        consequences,
+        confirm="Remove the source",
+        section=PATH,
+        back=f"{PATH}/{source_id}",
+        facts={"Kind": KIND_LABELS[source.kind]} | ({"Reads": reads} if reads else {}),
+    )
+
+
 @router.post("/admin/sources/{source_id}/remove")
 def remove_source(request: Request, operator: Writer, source_id: Id) -> Response:
     sources.remove_source(request.app.state.paperboy, operator.key, clock.utcnow(), source_id)
@@ -182,9 +211,9 @@ def _source_page(
     source = sources.get_source(app, operator.key, source_id)
     polled = source_types.POLLED.get(source.kind)
     return admin_page(
-        request, "admin/source.html", operator, source=source, message=message, problem=problem,
-        typed=typed or {"name": source.name, "address": _address(source.config)}, status=status,
-        shown_address=_address(source.config),
+        request, "admin/source.html", operator, source=source, kinds=KIND_LABELS, message=message,
+        typed=typed or {"name": source.name, "address": _address(source.config)}, problem=problem,
+        status=status, shown_address=_address(source.config),
         address_label="Query" if source.config.get("query") else polled.address_label if polled else "",
         days=app.settings.run_retention_days, polls=sources.list_polls(app, operator.key, source_id).items,
         from_files=source.state == source_registry.READ_FROM_FILES, now=clock.utcnow(),
@@ -208,6 +237,6 @@ def _sources_page(
     return admin_page(
         request, "admin/sources.html", operator, status=status, message=message, problem=problem, runs=runs,
         sources=sources.list_sources(app, operator.key).items, polled=source_types.POLLED,
-        typed=typed or {"name": "", "kind": "", "address": ""}, trial=trial, address_of=_address,
+        typed=typed, trial=trial, address_of=_address, kinds=KIND_LABELS,
         from_files=source_registry.READ_FROM_FILES, now=clock.utcnow(),
     )  # fmt: skip

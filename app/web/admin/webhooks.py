@@ -12,6 +12,7 @@ from app.application import Application
 from app.errors import Conflict, InvalidInput
 from app.storage import webhook_endpoints
 from app.storage.models import WebhookEvent, WebhookState
+from app.web.admin.confirmation import confirmation_page
 from app.web.admin.sign_in import Operator, Reader, Writer, admin_page, back_to
 from app.web.api import webhooks
 from app.web.api.auth import Id
@@ -129,6 +130,24 @@ def _switch(request: Request, operator: Operator, webhook_id: int, *, enabled: b
 def resend_failed(request: Request, operator: Writer, webhook_id: Id) -> Response:
     webhooks.resend_failed(request.app.state.paperboy, operator.key, clock.utcnow(), webhook_id)
     return back_to(f"{PATH}/{webhook_id}", "resent")
+
+
+@router.get(PATH + "/{webhook_id}/remove")
+def ask_removal(request: Request, operator: Reader, webhook_id: Id) -> Response:
+    """Ask before a webhook is removed."""
+    webhook = webhooks.get_webhook(request.app.state.paperboy, operator.key, webhook_id)
+    return confirmation_page(
+        request,
+        operator,
+        f"Remove webhook {webhook_id}?",
+        "The URL gets no more events, and the events stored for it are deleted, including those that are "
+        "still to be sent. If you add the URL again, it gets a new secret. To stop events for a while, "
+        "disable the webhook instead.",
+        confirm="Remove the webhook",
+        section=PATH,
+        back=f"{PATH}/{webhook_id}",
+        facts={"Host": webhook_endpoints.origin(webhook.url), "Events": ", ".join(webhook.events)},
+    )
 
 
 @router.post(PATH + "/{webhook_id}/remove")

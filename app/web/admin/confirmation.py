@@ -1,0 +1,31 @@
+"""Ask an operator to confirm an action that cannot be undone, and say what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fastapi import Request, Response
+
+from app.web.admin.sign_in import Operator, admin_page
+
+
+def confirmation_page(
+    request: Request,
+    operator: Operator,
+    question: str,
+    consequences: str,
+    *,
+    confirm: str,
+    section: str,
+    back: str,
+    facts: Mapping[str, str] = {},
+) -> Response:
+    """Return a page whose button, labelled `confirm`, sends a form to the path of the request.
+
+    `section` is the path of the section of the admin pages, and `back` the page to which “Cancel” leads.
+    `facts` describes what the action is about.
+    """
+    return admin_page(
+        request, "admin/confirmation.html", operator, question=question, consequences=consequences,
+        confirm=confirm, section=section, back=back, facts=facts, action=request.url.path,
+    )  # fmt: skip
