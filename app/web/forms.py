@@ -6,15 +6,16 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import date, datetime
 from enum import StrEnum
 from functools import lru_cache
 from importlib.resources import files
 from itertools import groupby, islice, zip_longest
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Form
+from fastapi import Form, Request
 from pydantic import AfterValidator
+from sqlmodel import Session
 
 from app import subscribers
 from app.errors import InvalidInput, InvalidInterest
@@ -25,6 +26,7 @@ from app.text import dates
 from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest
 
 SPARE_ROWS = 3
+AMOUNTS = [(f"{weight:g}", name) for weight, name in subscribers.AMOUNTS.items()]  # as in the form
 MAX_LINES, MAX_LINE_CHARS = 100, 1000  # per field; the limits of validation are lower
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _NUMBERS = ("weekday", "hour", "min_papers", "max_papers", "max_trending")
@@ -140,6 +142,34 @@ class PauseForm:
         return "text" if self.typed and not _DAY.fullmatch(self.typed) else "date"
 
 
+def preferences_form(
+    request: Request,
+    interest: Texts = [],  # noqa: B006 - FastAPI copies it
+    weight: Texts = [],  # noqa: B006
+    quota: Texts = [],  # noqa: B006
+    cadence: Text = "",
+    weekday: Text = "0",
+    hour: Text = "",
+    zone: Text = "",
+    min_papers: Text = "",
+    max_papers: Text = "",
+    when_empty: Text = "",
+    max_trending: Text = "",
+    muted: Text = "",
+    paper_updates: Texts = [],  # noqa: B006
+    had: Texts = [],  # noqa: B006
+) -> PreferencesForm:
+    """Return a submitted preferences form."""
+    rows, muted = interest_rows(interest, weight, quota), non_empty_lines(muted)
+    chosen = (cadence, weekday, hour, zone, min_papers, max_papers, when_empty, max_trending, muted)
+    # A box that is not checked sends nothing, so a hidden field before it says "no".
+    wants_updates = paper_updates[-1:] != ["no"]
+    return PreferencesForm(
+        "", rows, *chosen, paper_updates=wants_updates, original_texts=tuple(had),
+        max_interests=request.app.state.paperboy.settings.max_interests,
+    )  # fmt: skip
+
+
 def filled_form(chosen: Preferences, max_interests: int) -> PreferencesForm:
     """Return the form that shows stored preferences.
 
@@ -168,6 +198,23 @@ def sign_up_fields(form: PreferencesForm) -> list[tuple[str, str]]:
     rows = [("interest", row.text) for row in form.rows]
     single = ("email", "confirmed_email", "cadence", "weekday", "hour", "zone", "liked")
     return [*rows, *((name, getattr(form, name)) for name in single)]
+
+
+def save_preferences(
+    session: Session, subscriber_id: int, form: PreferencesForm, now: datetime
+) -> dict[str, str]:
+    """Store a preferences form, merged with concurrent changes. If it has errors, only return them, by field.
+
+    The row is locked, so that no word muted or author followed in the meantime is lost.
+    """
+    stored = subscribers.preferences_of(session, subscribers.get_for_update(session, subscriber_id))
+    merged = merge_concurrent_changes(form, stored)
+    most = max(form.max_interests, len(stored.interests))
+    texts = [*(interest.text for interest in stored.interests), *stored.muted]
+    problems = subscribers.problems(merged, most, texts)
+    if not problems:
+        subscribers.change(session, subscriber_id, merged, now)
+    return problems
 
 
 def merge_concurrent_changes(form: PreferencesForm, stored: Preferences) -> Preferences:

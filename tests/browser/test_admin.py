@@ -211,6 +211,7 @@ def test_admin_pages_are_accessible(live_server: Live, page: Page, key: str) -> 
     deeper = [
         "subscribers/1",
         "subscribers/1/preview",
+        "subscribers/1/preferences",
         "subscribers/next",
         "subscribers/import",
         f"subscribers/import/{uploaded}",

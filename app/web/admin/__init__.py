@@ -5,6 +5,7 @@ overview        findings that need attention, recent editions, growth
 remedies        the buttons of the overview
 subscriber_files  import subscribers after a preview; export them
 next_digests    the digests that all active subscribers would get now
+subscriber_preferences  change the preferences of one subscriber
 subscribers     find subscribers; one subscriber's digests, events and explanations
 editions        the editions: reconcile, pause, resume, cancel, resend
 delivery        one email: its digest as it is sent; resend or confirm it
@@ -35,6 +36,7 @@ from app.web.admin import (
     sign_in,
     sources,
     subscriber_files,
+    subscriber_preferences,
     subscribers,
     webhooks,
 )
@@ -45,6 +47,7 @@ PAGES = (
     overview,
     subscriber_files,
     next_digests,
+    subscriber_preferences,
     subscribers,
     editions,
     delivery,

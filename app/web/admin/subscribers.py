@@ -31,14 +31,15 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 PATH = "/admin/subscribers"
 SUBSCRIBERS_SHOWN, MAILS_SHOWN, EVENTS_SHOWN = 50, 30, 30
 MESSAGES = {
-    "added": "Added.",
+    "added": "Added. “Change the preferences” sets when and how much they get.",
+    "invited": "Added. They get an email with a link, and no digests until they confirm.",
     "paused": "Paused until the subscriber resumes.",
     "resumed": "Digests have resumed.",
     "unsubscribed": "Unsubscribed. They can sign up again themselves.",
     "lifted": "Mail will be sent to this address again.",
     "links": "New links are being sent. The earlier ones no longer work.",
     "tested": "The test digest was handed to the relay.",
-    "interests": "The interests are saved. They apply from the next digest on.",
+    "preferences": "The preferences are saved. They apply from the next digest on.",
     "address": "The old address gets a link to confirm the change. After that, the new address gets one.",
     "moved": "The address was changed.",
     "erased": "Erased, except a hash of the address: it gets no more mail, and nobody can sign up with it.",
@@ -90,7 +91,11 @@ def add_subscriber(
             request, operator, typed=typed, problem=please_wait(error, "add them again"), status=429
         )
         return with_retry_after(response, error)
-    return back_to(f"{PATH}/{added.id}", "added")
+    return back_to(f"{PATH}/{added.id}", "added" if operator.may("send") else "invited")
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _subscribers_page(
@@ -218,29 +223,6 @@ def mail_new_links(request: Request, operator: Sender, subscriber_id: Id) -> Res
     return back_to(f"{PATH}/{subscriber_id}", "links")
 
 
-@router.post(PATH + "/{subscriber_id}/interests")
-def change_interests(request: Request, operator: Writer, subscriber_id: Id, interests: Text = "") -> Response:
-    """Replace the interests. Interests that remain keep their weights and quotas."""
-    app: Application = request.app.state.paperboy
-    now = clock.utcnow()
-    before = {each.text: each for each in api.get_subscriber(app, operator.key, now, subscriber_id).interests}
-    try:
-        replacing = [before.get(text) or api.InterestIn(text=text) for text in _lines(interests)]
-        body = api.SubscriberPatch(interests=replacing)
-        api.change_subscriber(app, operator.key, now, subscriber_id, body)
-    except (InvalidInput, Conflict, ValidationError) as error:
-        problem = "There are too many interests, or one is too long."
-        problem = problem if isinstance(error, ValidationError) else str(error)
-        if not _lines(interests):
-            problem = "Write at least one interest. To send no more digests, pause or unsubscribe instead."
-        return _page(request, operator, subscriber_id, problem=problem, interests=interests, status=422)
-    return back_to(f"{PATH}/{subscriber_id}", "interests")
-
-
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
 @router.post(PATH + "/{subscriber_id}/address")
 def change_address(
     request: Request, operator: Writer, subscriber_id: Id, email: Text = "", confirmed: Text = ""
@@ -284,7 +266,6 @@ def _page(
     explanation: Explanation | None = None,
     new_address: str = "",
     to: str = "",
-    interests: str | None = None,
     at: Positions = Positions(),
     status: int = 200,
 ) -> Response:
@@ -301,5 +282,4 @@ def _page(
         events=events, at=at, suppressed=suppressed, message=message, problem=problem, paper=paper,
         explanation=explanation, scores=[*list_scores(explanation)] if explanation else [],
         new_address=new_address, to=to,
-        interests="\n".join(each.text for each in subscriber.interests) if interests is None else interests,
     )  # fmt: skip

@@ -23,7 +23,7 @@ from app.relevance.suggestions import InterestReader
 from app.storage.models import DeliveryState, Subscriber
 from app.web import background, digest_history, feedback_overview, forms, preview
 from app.web.capacity import Capacity
-from app.web.forms import PreferencesForm, Text, Texts
+from app.web.forms import PreferencesForm, Text
 from app.web.link_access import (
     allows,
     db,
@@ -86,46 +86,12 @@ def preferences(request: Request, grant: Change, done: str = "") -> Response:
     return _preferences_page(request, grant, message=message, feedback_message=feedback_message)
 
 
-def preferences_form(
-    request: Request,
-    interest: Texts = [],  # noqa: B006 - FastAPI copies it
-    weight: Texts = [],  # noqa: B006
-    quota: Texts = [],  # noqa: B006
-    cadence: Text = "",
-    weekday: Text = "0",
-    hour: Text = "",
-    zone: Text = "",
-    min_papers: Text = "",
-    max_papers: Text = "",
-    when_empty: Text = "",
-    max_trending: Text = "",
-    muted: Text = "",
-    paper_updates: Texts = [],  # noqa: B006
-    had: Texts = [],  # noqa: B006
-) -> PreferencesForm:
-    rows, muted = forms.interest_rows(interest, weight, quota), forms.non_empty_lines(muted)
-    chosen = (cadence, weekday, hour, zone, min_papers, max_papers, when_empty, max_trending, muted)
-    # A box that is not checked sends nothing, so a hidden field before it says "no".
-    wants_updates = paper_updates[-1:] != ["no"]
-    return PreferencesForm(
-        "", rows, *chosen, paper_updates=wants_updates, original_texts=tuple(had),
-        max_interests=request.app.state.paperboy.settings.max_interests,
-    )  # fmt: skip
-
-
 @router.post("/preferences/{token}")
 def change(
-    request: Request, grant: Change, form: Annotated[PreferencesForm, Depends(preferences_form)]
+    request: Request, grant: Change, form: Annotated[PreferencesForm, Depends(forms.preferences_form)]
 ) -> Response:
-    # Lock the row, so that no word muted or author followed meanwhile is lost.
     with db(request).write() as session:
-        stored = subscribers.preferences_of(session, subscribers.get_for_update(session, grant.subscriber_id))
-        merged = forms.merge_concurrent_changes(form, stored)
-        most = max(form.max_interests, len(stored.interests))
-        texts = [*(interest.text for interest in stored.interests), *stored.muted]
-        problems = subscribers.problems(merged, most, texts)
-        if not problems:
-            subscribers.change(session, grant.subscriber_id, merged, clock.utcnow())
+        problems = forms.save_preferences(session, grant.subscriber_id, form, clock.utcnow())
     if problems:
         return _preferences_page(request, grant, form=replace(form, problems=problems), status=422)
     return redirect_to_preferences(request, "saved")
@@ -151,7 +117,7 @@ def preview_stored(request: Request, grant: Change) -> Response:
 def preview_form(
     request: Request,
     grant: Change,
-    form: Annotated[PreferencesForm, Depends(preferences_form)],
+    form: Annotated[PreferencesForm, Depends(forms.preferences_form)],
     split: Text = "",
     change: Text = "",
 ) -> Response:
@@ -328,7 +294,7 @@ def _preferences_page(
         feedback=overview, until=_pause_form(subscriber, now, *pause),
         links=subscriber_links(request, subscriber, now), zones=forms.zones(),
         token=request.path_params["token"],
-        amounts=[(f"{weight:g}", name) for weight, name in subscribers.AMOUNTS.items()],
+        amounts=forms.AMOUNTS,
         history=history,
         suggestions=request.app.state.suggestions.matching("", now, 40),
     )  # fmt: skip

@@ -28,7 +28,7 @@ class Desk:
     def get(self, path: str) -> httpx2.Response:
         return self.browser.get(path, follow_redirects=False)
 
-    def post(self, path: str, **fields: str) -> httpx2.Response:
+    def post(self, path: str, **fields: str | list[str]) -> httpx2.Response:
         """Submit a form of this session."""
         data = {"form_token": self.form_token, **fields}
         return self.browser.post(path, data=data, follow_redirects=False)

@@ -30,7 +30,9 @@ def test_errors_are_shown_at_their_fields(
     page = sign_in().post("/admin/sources", name=name, kind=kind, address=address)
     assert page.status_code == 422
     form = page.text.partition('action="/admin/sources"')[2].partition("</form>")[0]
-    assert re.search(f'name="{field}"[^>]* autofocus aria-invalid="true" aria-describedby="problem-{field}"', form)
+    assert re.search(
+        f'name="{field}"[^>]* autofocus aria-invalid="true" aria-describedby="problem-{field}"', form
+    )
     assert f'<p class="problem" id="problem-{field}" role="alert">{problem}' in form
     assert page.text.count('role="alert"') == 1
     assert f'value="{address}"' in form
@@ -41,4 +43,6 @@ def test_name_that_is_taken(app: Application, sign_in: Callable[..., Desk]) -> N
     with app.db.write() as session:
         source_registry.add(session, "lab", SourceKind.FEED, {"url": "https://a.test/"}, clock.utcnow())
     page = sign_in().post("/admin/sources", name="lab", kind="feed", address="https://b.test/")
-    assert '<p class="problem" id="problem-name" role="alert">A source named “lab” already exists' in page.text
+    assert (
+        '<p class="problem" id="problem-name" role="alert">A source named “lab” already exists' in page.text
+    )

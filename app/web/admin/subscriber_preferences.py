@@ -1,0 +1,82 @@
+"""Change a subscriber's preferences, with the form and the checks of the subscriber's own page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from app import clock, subscribers
+from app.application import Application
+from app.errors import Conflict
+from app.storage import audit_log
+from app.storage.models import Subscriber, SubscriberState
+from app.web import forms
+from app.web.admin.sign_in import Operator, Reader, Writer, admin_page, back_to
+from app.web.api.auth import Id
+from app.web.forms import PreferencesForm
+from app.web.request_bodies import FormRoute
+
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
+
+PATH = "/admin/subscribers/{subscriber_id}/preferences"
+
+
+@router.get(PATH)
+def show_preferences(request: Request, operator: Reader, subscriber_id: Id) -> Response:
+    return _page(request, operator, subscriber_id)
+
+
+@router.post(PATH)
+def change_preferences(
+    request: Request,
+    operator: Writer,
+    subscriber_id: Id,
+    form: Annotated[PreferencesForm, Depends(forms.preferences_form)],
+) -> Response:
+    """Replace the preferences. The subscriber is not notified."""
+    app: Application = request.app.state.paperboy
+    now = clock.utcnow()
+    with app.db.write() as session:
+        _require_preferences(subscribers.get_for_update(session, subscriber_id))
+        problems = forms.save_preferences(session, subscriber_id, form, now)
+        if not problems:
+            audit_log.record(session, operator.key.name, "subscriber.change", subscriber_id, now)
+    if problems:
+        return _page(request, operator, subscriber_id, replace(form, problems=problems), status=422)
+    return back_to(f"/admin/subscribers/{subscriber_id}", "preferences")
+
+
+def _page(
+    request: Request,
+    operator: Operator,
+    subscriber_id: int,
+    form: PreferencesForm | None = None,
+    *,
+    status: int = 200,
+) -> Response:
+    app: Application = request.app.state.paperboy
+    now = clock.utcnow()
+    with app.db.read() as session:
+        subscriber = subscribers.get(session, subscriber_id)
+        _require_preferences(subscriber)
+        stored = subscribers.preferences_of(session, subscriber)
+    return admin_page(
+        request, "admin/subscriber_preferences.html", operator, status=status, subscriber=subscriber,
+        form=form or forms.filled_form(stored, app.settings.max_interests), amounts=forms.AMOUNTS,
+        zones=forms.zones(), suggestions=request.app.state.suggestions.matching("", now, 40),
+    )  # fmt: skip
+
+
+def _require_preferences(subscriber: Subscriber) -> None:
+    """Raise Conflict if the subscriber was erased, or has not confirmed the sign-up.
+
+    Confirming would replace a change with the choices of the sign-up.
+    """
+    if subscriber.state is SubscriberState.PENDING:
+        raise Conflict(
+            "This subscriber has not confirmed the sign-up yet. You can change the preferences after that."
+        )
+    if subscriber.state is SubscriberState.ERASED:
+        raise Conflict("This subscriber was erased.")

@@ -1,0 +1,158 @@
+"""Test the form with which an operator changes a subscriber's preferences."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from sqlmodel import select
+
+from app import clock, subscribers
+from app.application import Application
+from app.storage.api_keys import Scope
+from app.storage.models import AuditEntry, Subscriber, SubscriberState
+from app.subscribers import Preferences
+from app.types import Cadence, EmptyDigestPolicy, Interest
+from tests.web.admin.conftest import Desk
+
+STORED = Preferences(
+    interests=(Interest("diffusion models", 2.0, 3), Interest("robotics")), muted=("benchmark",), zone="UTC"
+)
+Fields = dict[str, str | list[str]]
+
+
+@pytest.fixture
+def alice(app: Application) -> int:
+    """Add Alice, who has two interests."""
+    with app.db.write() as session:
+        return subscribers.add(session, "alice@example.org", STORED, clock.utcnow() - timedelta(days=3))
+
+
+def fields_of(page: str) -> Fields:
+    """Return the fields of the form as a browser submits them if nothing is changed."""
+    form = page.partition('<form class="card"')[2].partition("</form>")[0]
+    fields: dict[str, list[str]] = {}
+    for tag, name, rest in re.findall(
+        r'<(input|select|textarea)[^>]* name="(\w+)"(.*?)(?=<(?:input|select|textarea)|$)', form, re.DOTALL
+    ):
+        attributes, _, content = rest.partition(">")
+        if tag == "select":
+            values = re.findall(r'<option value="([^"]*)" selected', content)
+        elif tag == "textarea":
+            values = [content.partition("</textarea>")[0].removeprefix("\n")]
+        elif re.search(r'value="(?:skip|trending|yes)"', attributes) and "checked" not in attributes:
+            values = []
+        else:
+            values = re.findall(r'value="([^"]*)"', attributes)
+        fields.setdefault(name, []).extend(html.unescape(value) for value in values)
+    return {name: values for name, values in fields.items() if name != "form_token"}
+
+
+def stored(app: Application, subscriber_id: int) -> Preferences:
+    with app.db.read() as session:
+        return subscribers.preferences_of(session, subscribers.get(session, subscriber_id))
+
+
+def test_untouched_form_changes_nothing(app: Application, sign_in: Callable[..., Desk], alice: int) -> None:
+    """The form shows every preference that is stored."""
+    desk, at = sign_in(), f"/admin/subscribers/{alice}/preferences"
+    assert f'href="{at}"' in desk.get(f"/admin/subscribers/{alice}").text
+    assert desk.post(at, **fields_of(desk.get(at).text)).status_code == 303
+    assert stored(app, alice) == STORED
+
+
+def test_every_preference_can_be_changed(app: Application, sign_in: Callable[..., Desk], alice: int) -> None:
+    """The change is recorded under the operator's name, and in the subscriber's events."""
+    desk, at = sign_in(), f"/admin/subscribers/{alice}"
+    form = fields_of(desk.get(f"{at}/preferences").text) | {
+        "interest": ["diffusion models", "", "speech"], "weight": ["2", "1", "0.5"], "quota": ["3", "", "2"],
+        "cadence": "weekly", "weekday": "2", "hour": "17", "zone": "Asia/Tokyo",
+        "min_papers": "2", "max_papers": "7", "max_trending": "4", "muted": "benchmark\n\ndriving\n",
+        "when_empty": "trending", "paper_updates": ["no"],
+    }  # fmt: skip
+    assert desk.post(f"{at}/preferences", **form).headers["location"] == f"{at}?done=preferences"
+    assert stored(app, alice) == Preferences(
+        interests=(Interest("diffusion models", 2.0, 3), Interest("speech", 0.5, 2)),
+        cadence=Cadence.WEEKLY, weekday=2, hour=17, zone="Asia/Tokyo", min_papers=2, max_papers=7,
+        max_trending=4, muted=("benchmark", "driving"), when_empty=EmptyDigestPolicy.TRENDING,
+        paper_updates=False,
+    )  # fmt: skip
+    page = desk.get(f"{at}?done=preferences").text
+    assert "The preferences are saved." in page
+    assert '<td data-label="Event">preferences changed</td>' in page
+    with app.db.read() as session:
+        due = subscribers.get(session, alice).next_due_at
+        assert due is not None
+        assert (due.weekday(), due.hour) == (2, 8)  # 17:00 in Tokyo
+        entries = session.exec(select(AuditEntry)).all()
+    assert [(entry.actor, entry.action, entry.subject) for entry in entries] == [
+        ("desk 0", "subscriber.change", str(alice))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("interest", ['"unclosed', "robotics"], "interests.0"),
+        ("interest", ["", ""], "interests"),
+        ("zone", "Europe/Atlantis", "zone"),
+        ("hour", "25", "hour"),
+        ("max_papers", "many", "max_papers"),
+        ("muted", "cat:", "muted"),
+    ],
+)
+def test_invalid_values_stay_in_the_form(
+    app: Application,
+    sign_in: Callable[..., Desk],
+    alice: int,
+    name: str,
+    value: str | list[str],
+    problem: str,
+) -> None:
+    """Each error is at its field, as on the subscriber's own page. Nothing is stored."""
+    desk, at = sign_in(), f"/admin/subscribers/{alice}/preferences"
+    refused = desk.post(at, **fields_of(desk.get(at).text) | {"max_trending": "9", name: value})
+    assert refused.status_code == 422
+    assert f'<p class="problem" id="problem-{problem}">' in refused.text
+    assert fields_of(refused.text)["max_trending"] == ["9"]
+    assert stored(app, alice) == STORED
+
+
+def test_interest_that_the_subscriber_added_meanwhile(
+    app: Application, sign_in: Callable[..., Desk], alice: int
+) -> None:
+    """It stays, although the form of the operator does not have it."""
+    desk, at = sign_in(), f"/admin/subscribers/{alice}/preferences"
+    form = fields_of(desk.get(at).text)
+    with app.db.write() as session:
+        subscribers.follow(session, alice, "Ada Lovelace", clock.utcnow())
+    desk.post(at, **form | {"hour": "9"})
+    assert [interest.text for interest in stored(app, alice).interests] == [
+        "diffusion models", "robotics", 'author:"Ada Lovelace"',
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("state", [SubscriberState.PENDING, SubscriberState.ERASED])
+def test_subscriber_without_preferences(
+    app: Application, sign_in: Callable[..., Desk], alice: int, state: SubscriberState
+) -> None:
+    """The choices of a sign-up would replace the change when they are confirmed."""
+    desk, at = sign_in(), f"/admin/subscribers/{alice}"
+    form = fields_of(desk.get(f"{at}/preferences").text)
+    with app.db.write() as session:
+        subscriber = session.get_one(Subscriber, alice)
+        subscriber.state = state
+        session.add(subscriber)
+    assert f'href="{at}/preferences"' not in desk.get(at).text
+    assert desk.get(f"{at}/preferences").status_code == 409
+    assert desk.post(f"{at}/preferences", **form).status_code == 409
+
+
+def test_operator_who_may_not_write(sign_in: Callable[..., Desk], alice: int) -> None:
+    desk, at = sign_in(Scope.READ, Scope.SEND), f"/admin/subscribers/{alice}"
+    assert f'href="{at}/preferences"' not in desk.get(at).text
+    assert ">Save</button>" not in desk.get(f"{at}/preferences").text
+    assert desk.post(f"{at}/preferences").status_code == 403
