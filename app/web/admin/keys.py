@@ -23,8 +23,9 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 
 @router.get("/admin/keys")
-def list_keys(request: Request, operator: Reader, done: str = "") -> Response:
-    return _page(request, operator, message="Revoked." if done == "revoked" else "")
+def list_keys(request: Request, operator: Reader, done: str = "", scope: str = "") -> Response:
+    """List the keys. `scope` is selected in the form that creates a key."""
+    return _page(request, operator, message="Revoked." if done == "revoked" else "", selected=scope)
 
 
 @router.post("/admin/keys")
@@ -87,11 +88,12 @@ def _page(
     message: str = "",
     problem: str = "",
     created: keys.CreatedKey | None = None,
+    selected: str = "",
     status: int = 200,
 ) -> Response:
     listed = keys.list_keys(request.app.state.paperboy, operator.key)
     return admin_page(
         request, "admin/keys.html", operator, status=status, keys=listed.items, now=clock.utcnow(),
-        scopes=[scope for scope in Scope if operator.may(scope)], message=message, problem=problem,
-        created=created,
+        scopes=[scope for scope in Scope if operator.may(scope) or scope is Scope.BOUNCES],
+        message=message, problem=problem, created=created, selected=selected or Scope.READ,
     )  # fmt: skip

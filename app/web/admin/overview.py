@@ -60,7 +60,7 @@ ACTION_PAGES = {  # by the first word of the check
     "receiver": ActionPage("/admin/deliverability", "See the rates"),
     "warm-up": ActionPage("/admin/deliverability", "See the limits"),
     "bounces": ActionPage(
-        "/admin/keys",
+        "/admin/keys?scope=bounces#new",
         "Create a key for webhooks",
         "Set PAPERBOY_BOUNCE_MAILBOX or PAPERBOY_BOUNCE_FOLDER, or let your relay send webhooks with a "
         "key that has the “bounces” scope.",

@@ -1,4 +1,7 @@
-"""API keys: list, create, rotate and revoke them. A key can grant only scopes that it has itself."""
+"""API keys: list, create, rotate and revoke them. A key can grant only scopes that it has itself.
+
+A key with `write` can also grant `bounces`, because it may unsubscribe people and suppress addresses itself.
+"""
 
 from __future__ import annotations
 
@@ -67,6 +70,7 @@ def list_keys(app: Paperboy, _key: CanRead) -> KeyList:
 def create_key(app: Paperboy, key: CanWrite, now: Now, body: NewKey) -> CreatedKey:
     """Create a key. It can have only scopes of the key that creates it, and expires no later than that key.
 
+    It can also have the scope `bounces`, because `write` allows everything that bounce notices cause.
     The name `cli` and names that end in `, by mail` are reserved.
     """
     _require_scopes(key, body.scopes)
@@ -100,7 +104,8 @@ def revoke_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> None:
 
 
 def _require_scopes(key: api_keys.ApiKeyIdentity, scopes: list[Scope]) -> None:
-    if missing := sorted(set(scopes) - key.scopes):
+    """Raise Conflict if a key that has `write` may not grant these scopes."""
+    if missing := sorted(set(scopes) - key.scopes - {Scope.BOUNCES}):
         raise Conflict(
             f"this key lacks the “{missing[0]}” scope: it cannot create, rotate or revoke a key that has it; "
             "use a key with this scope"

@@ -1109,6 +1109,22 @@ def test_keys_are_created_replaced_and_revoked(app: Application, sign_in: Callab
     assert actions(app)[-3:] == [("desk 0", "key.create"), ("desk 0", "key.rotate"), ("desk 0", "key.revoke")]
 
 
+def test_key_for_a_relay(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """The button on the overview leads to a form that creates it, although operators' keys lack its scope."""
+    desk = sign_in(Scope.READ, Scope.WRITE)
+    (path,) = re.findall(r'href="([^"]*)">Create a key for webhooks</a>', desk.get("/admin").text)
+    form = desk.get(path).text.partition('<h2 id="new">')[2]
+    assert re.findall(r'name="scope" value="(\w+)" checked', form) == ["bounces"]
+    page = desk.post("/admin/keys", name="relay", scope="bounces").text
+    (secret,) = re.findall(r"<code>(pb_[\w-]+)</code>", page)
+    with app.db.read() as session:
+        key = api_keys.authenticate(session, secret, clock.utcnow())
+    assert key
+    assert key.scopes == {Scope.BOUNCES}
+    assert ">in use</td>" in desk.get("/admin/keys").text
+    assert desk.post("/admin/keys/2/revoke").status_code == 303
+
+
 def test_subscriber_is_added(app: Application, sign_in: Callable[..., Desk]) -> None:
     """With the scope `send`, they are active; otherwise they must confirm. An error keeps what was typed."""
     typed = {"email": "ada@example.org", "interests": "language agents\n\nrobots", "consent": "by letter"}
