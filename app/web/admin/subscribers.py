@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse
 from pydantic import ValidationError
 from sqlmodel import col, select
 
@@ -15,8 +16,9 @@ from app.digests.explanation_text import list_scores
 from app.digests.explanation_types import Explanation
 from app.errors import Conflict, InvalidAddress, InvalidInput, NotFound, TooManyRequests
 from app.storage.models import Delivery, Event, SubscriberState
+from app.web import security
 from app.web.admin.pagination import Position, page_at
-from app.web.admin.sign_in import Operator, Reader, Sender, Writer, admin_page, back_to
+from app.web.admin.sign_in import HEADERS, Operator, Reader, Sender, Writer, admin_page, back_to
 from app.web.api import digests, suppressions
 from app.web.api import subscribers as api
 from app.web.api.auth import Id
@@ -152,12 +154,26 @@ def show_subscriber(
 def preview_digest(request: Request, operator: Reader, subscriber_id: Id) -> Response:
     """Show the digest that the subscriber would get now, or why there would be none."""
     app: Application = request.app.state.paperboy
+    preview = _preview(request, operator, subscriber_id)
+    email = api.get_subscriber(app, operator.key, clock.utcnow(), subscriber_id).email
+    return admin_page(
+        request, "admin/subscriber_preview.html", operator, headers=security.FRAMING_PAGE, preview=preview,
+        subscriber_id=subscriber_id, email=email,
+    )  # fmt: skip
+
+
+@router.get(PATH + "/{subscriber_id}/preview/html")
+def show_preview_html(request: Request, operator: Reader, subscriber_id: Id) -> Response:
+    """Return the HTML part of the digest for the frame on the page of the preview."""
+    preview = _preview(request, operator, subscriber_id)
+    return HTMLResponse(preview.html, headers=HEADERS | security.FRAMED_MAIL)
+
+
+def _preview(request: Request, operator: Operator, subscriber_id: int) -> digests.PreviewResponse:
+    app: Application = request.app.state.paperboy
     capacity: Capacity = request.app.state.capacity
     with capacity.analyses.take():
-        preview = digests.preview_for_subscriber(app, operator.key, clock.utcnow(), subscriber_id, None)
-    return admin_page(
-        request, "admin/subscriber_preview.html", operator, preview=preview, subscriber_id=subscriber_id
-    )
+        return digests.preview_for_subscriber(app, operator.key, clock.utcnow(), subscriber_id, None)
 
 
 @router.post(PATH + "/{subscriber_id}/test")

@@ -14,6 +14,7 @@ from app.application import Application
 from app.delivery.send_result import SendOutcome
 from app.digests import backtesting
 from app.digests.explanation_types import Explanation
+from app.digests.planning import DigestPreview
 from app.errors import Conflict, NotFound
 from app.storage import audit_log, hit_counters
 from app.subscribers import Preferences
@@ -37,7 +38,7 @@ PaperName = Annotated[
         max_length=2000,
     ),
 ]
-NOBODY = "reader@example.org"  # recipient of a rendered preview
+NOBODY = "reader@example.org"  # recipient of a preview that is for nobody in particular
 
 
 class UpdateOut(BaseModel):
@@ -199,8 +200,8 @@ def preview_for_subscriber(
     app: Paperboy, _key: CanRead, now: Now, subscriber_id: Id, _slot: Analysis
 ) -> PreviewResponse:
     """Preview the digest that a subscriber would get now, without papers that they already received."""
-    edition, digest = _preview_due(app, subscriber_id, now)
-    return _preview_out(app, digest, edition, now)
+    preview = _preview_due(app, subscriber_id, now)
+    return _preview_out(app, preview.digest, preview.edition, now, preview.email or NOBODY)
 
 
 @router.post("/subscribers/{subscriber_id}/test-send", responses=problems.responses(404, 409))
@@ -212,7 +213,7 @@ def send_test(
     The ledger does not record it, so the subscriber's digest remains due. The links in the test do not work.
     """
     to = subscribers.normalize_address(body.to)
-    _, digest = _preview_due(app, subscriber_id, now)
+    digest = _preview_due(app, subscriber_id, now).digest
     if isinstance(digest, Skip):
         raise Conflict(f"there would be no digest: {digest.reason}")
     with app.db.write() as session:
@@ -229,17 +230,19 @@ def _to_interests(interests: Sequence[InterestIn]) -> tuple[Interest, ...]:
     return subscribers.check(Preferences(interests=converted)).interests
 
 
-def _preview_due(app: Application, subscriber_id: int, now: datetime) -> tuple[str, Digest | Skip]:
+def _preview_due(app: Application, subscriber_id: int, now: datetime) -> DigestPreview:
     preview = next(pipeline.preview_due(app, now, [subscriber_id]), None)
     if preview is None:
         raise NotFound("There is no such subscriber.")
-    return preview.edition, preview.digest
+    return preview
 
 
-def _preview_out(app: Application, digest: Digest | Skip, edition: str, now: datetime) -> PreviewResponse:
+def _preview_out(
+    app: Application, digest: Digest | Skip, edition: str, now: datetime, to: str = NOBODY
+) -> PreviewResponse:
     if isinstance(digest, Skip):
         empty = {"note": "", "sections": [], "subject": "", "html": "", "text": ""}
         return PreviewResponse(edition=edition, skipped=digest.reason, considered=digest.considered, **empty)
-    mail = pipeline.render_digest(app, digest, NOBODY, now)
+    mail = pipeline.render_digest(app, digest, to, now)
     values = digest.as_dict() | {"updates": [UpdateOut(**item._asdict()) for item in digest.updates]}
     return PreviewResponse(skipped=None, subject=mail.subject, html=mail.html, text=mail.text, **values)

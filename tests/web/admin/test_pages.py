@@ -541,6 +541,16 @@ def test_one_subscriber_with_every_digest_and_silence(
     preview = desk.get(f"/admin/subscribers/{bob}/preview").text
     assert "Diffusion Models" in preview
     assert "This is what the subscriber would get now." in preview
+    assert BOB in preview.partition('<pre class="source">')[2]
+    assert "reader@example.org" not in preview
+    framed = re.search(r'<iframe [^>]*src="([^"]*)" sandbox="allow-popups', preview)
+    assert framed
+    email = desk.get(framed[1])
+    assert BOB in email.text
+    assert "sandbox" in email.headers["content-security-policy"]
+    assert (
+        "frame-src 'self'" in desk.get(f"/admin/subscribers/{bob}/preview").headers["content-security-policy"]
+    )
     assert desk.post(f"/admin/subscribers/{bob}/test", to="not an address").status_code == 422
     answer = desk.post(f"/admin/subscribers/{bob}/test", to="me@example.org")
     assert answer.status_code == 303, answer.text
