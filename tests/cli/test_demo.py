@@ -39,7 +39,7 @@ from app.storage.api_keys import Scope
 from app.storage.database import ROOT
 from app.storage.models import Delivery, DeliveryState, Subscriber
 from app.types import IngestSummary, MailKind, PaperRecord, SourceKind
-from tests.support import factories
+from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
 
 
@@ -331,6 +331,21 @@ def test_inbox_gives_the_newest_reason(app: Application, browser: TestClient) ->
     assert "victor@example.org" in text
     day = '<time datetime="2026-04-01">Wed 1 Apr 2026</time>'
     assert text.count(f"No digest on {day}: Nothing fits.") == 2
+
+
+def test_inbox_says_why_a_digest_is_held(app: Application, browser: TestClient) -> None:
+    """The ledger has no reason for a digest that waits. After its release, it waits to be sent."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        victor = factories.add_subscriber(session, "victor@example.org", ["zebrafish"], now)
+        ledger.pause(session, ledger.IMPORTED, now, ledger.FIRST_DIGESTS)
+        held = ledger.Entry(victor, "2026-04-01", now, sample_digest.digest("2026-04-01"), held=True)
+        ledger.add_entries(session, [held], now)
+    day = 'No digest on <time datetime="2026-04-01">Wed 1 Apr 2026</time>'
+    assert f"{day}: held: subscribers were imported" in browser.get("/demo/inbox").text
+    with app.db.write() as session:
+        ledger.resume(session, ledger.FIRST_DIGESTS)
+    assert f"{day}: It has not been sent yet." in browser.get("/demo/inbox").text
 
 
 def test_next_day_button_keeps_operators_signed_in(app: Application, browser: TestClient) -> None:

@@ -108,7 +108,7 @@ def summarize_mailbox(session: Session, email: str) -> MailboxSummary:
     papers = {number: ledger.paper_ids(digest) for number, digest in stored.items()}
     times = Counter(number for numbers in papers.values() for number in numbers)
     missing = [
-        MissingDigest(date.fromisoformat(digest.edition), digest.reason)
+        MissingDigest(date.fromisoformat(digest.edition), _reason(session, digest))
         for digest in digests
         if digest.state is not DeliveryState.SENT
     ]
@@ -120,6 +120,13 @@ def summarize_mailbox(session: Session, email: str) -> MailboxSummary:
         last_missing=missing[-1] if missing else None,
         latest=papers[sent[-1].id or 0][0] if sent else None,
     )
+
+
+def _reason(session: Session, digest: Delivery) -> str:
+    """Return why a digest has not arrived."""
+    if held := ledger.hold_reason(ledger.pauses(session), digest):
+        return f"held: {held}"
+    return digest.reason or digest.smtp_text or "it has not been sent yet"
 
 
 def print_report(report: Report, console: Console) -> None:
