@@ -215,23 +215,35 @@ class DigestBuilder:
         if invalid and not valid:
             raise next(iter(invalid.values()))
         subscriber = request.subscriber
-        is_weekly, daily_days = subscriber.cadence is Cadence.WEEKLY, self._settings.candidate_days
         cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
         following_due = request.following_due or schedule.next_due(*cadence, self._now)
+        since, expires_on = self._window(subscriber.cadence, following_due)
         prepared = ranking.RankingRequest(
             valid,
             *(subscriber.min_papers, subscriber.max_papers, subscriber.when_empty),
             already_sent=request.already_promised,
-            since=_first_day(self._weekly_days if is_weekly else daily_days, self._today),
-            expires_on=_first_day(WEEKLY_DAYS if is_weekly else daily_days, following_due.date()),
+            since=since,
+            expires_on=expires_on,
             muted=self.interests.muted_papers(subscriber.muted),
             max_trending=subscriber.max_trending,
             skipped_editions=tuple(request.skipped_editions),
             invalid_interests=tuple(invalid),
         )
-        if profile := self.profile_of(tuple(request.feedback)):
-            return replace(prepared, profile=profile.relevance, profile_reason=profile.reason)
-        return prepared
+        return self._with_profile(prepared, request.feedback)
+
+    def _window(self, cadence: Cadence, following_due: datetime) -> tuple[date, date]:
+        """Return the first day that a digest covers, and the first day that the following one will cover."""
+        is_weekly, daily_days = cadence is Cadence.WEEKLY, self._settings.candidate_days
+        since = _first_day(self._weekly_days if is_weekly else daily_days, self._today)
+        return since, _first_day(WEEKLY_DAYS if is_weekly else daily_days, following_due.date())
+
+    def _with_profile(
+        self, request: ranking.RankingRequest, feedback: Sequence[Feedback]
+    ) -> ranking.RankingRequest:
+        """Return the request with the profile that the feedback gives, if any."""
+        if profile := self.profile_of(tuple(feedback)):
+            return replace(request, profile=profile.relevance, profile_reason=profile.reason)
+        return request
 
     def digests(
         self,
@@ -291,25 +303,29 @@ class DigestBuilder:
         edition: str,
         preferences: subscribers.Preferences,
         already_sent: frozenset[int] = frozenset(),
+        feedback: Sequence[Feedback] = (),
     ) -> Digest | Skip:
-        """Return the daily digest that a new subscriber with these preferences would receive.
+        """Return the digest that a subscriber with these preferences and feedback would receive now.
 
         Raise InvalidInterest if an interest cannot be parsed.
         """
         distinct = subscribers.deduplicate(preferences.interests)
         for error in self.interests.match(distinct).values():
             raise error
-        since = _first_day(self._settings.candidate_days, self._today)
+        today = datetime.combine(self._today, self._now.timetz())
+        following_due = schedule.next_edition_due(preferences.cadence, today.weekday(), 0, "UTC", today)
+        since, expires_on = self._window(preferences.cadence, following_due)
+        rated = {item.paper_id for item in feedback if item.paper_id is not None}
         request = ranking.RankingRequest(
             distinct,
             *(preferences.min_papers, preferences.max_papers, preferences.when_empty),
-            already_sent=already_sent,
+            already_sent=already_sent | rated,
             since=since,
-            expires_on=since + timedelta(days=1),
+            expires_on=expires_on,
             muted=self.interests.muted_papers(preferences.muted),
             max_trending=preferences.max_trending,
         )
-        (ranked,) = ranking.rank(self.pool, [request])
+        (ranked,) = ranking.rank(self.pool, [self._with_profile(request, feedback)])
         return compose.compose(edition, ranked)
 
     @cached_property

@@ -96,7 +96,7 @@ class PreferencesForm:
 
     @property
     def valid_preferences(self) -> Preferences:
-        """Return the valid interests and content preferences of a validated form."""
+        """Return the cadence, and the valid interests and content preferences, of a validated form."""
         preferences = self.to_preferences()
         interests = tuple(
             interest
@@ -111,7 +111,7 @@ class PreferencesForm:
                     query_language.parse_muted(text)
                     valid.append(text)
             content["muted"] = tuple(valid)
-        return Preferences(interests=interests, **content)
+        return Preferences(interests=interests, cadence=preferences.cadence, **content)
 
     def to_preferences(self) -> Preferences:
         """Convert to preferences. Unreadable numbers become values that `subscribers.problems` reports."""

@@ -17,7 +17,7 @@ from app.digests.builder import DigestBuilder
 from app.errors import TooManyRequests
 from app.relevance.suggestions import InterestHint
 from app.subscribers import AMOUNTS, Preferences
-from app.types import Digest, Interest, Skip
+from app.types import Digest, Feedback, Interest, Skip
 from app.web import forms
 from app.web.capacity import Capacity
 from app.web.forms import PreferencesForm
@@ -59,7 +59,11 @@ class Preview:
 
 
 def validate_and_preview(
-    request: Request, form: PreferencesForm, split: str = "", change: str = ""
+    request: Request,
+    form: PreferencesForm,
+    split: str = "",
+    change: str = "",
+    feedback: Sequence[Feedback] = (),
 ) -> tuple[PreferencesForm, Preview]:
     """Return the validated form and its preview, which ignores invalid values. Raise no exceptions.
 
@@ -79,7 +83,7 @@ def validate_and_preview(
                 return form, Preview(skip_reason=problem)
             if form.rows and not preferences.interests:
                 return form, Preview()
-            return form, previews.build(preferences, clock.utcnow())
+            return form, previews.build(preferences, clock.utcnow(), feedback)
     except TooManyRequests as error:
         wait = "a second" if error.retry_after == 1 else f"{error.retry_after} seconds"
         problem = f"Too many requests. The next preview is available in {wait}."
@@ -102,13 +106,13 @@ class Previews:
         self._builder: tuple[DigestBuilder, datetime] | None = None
         self._matched: set[str] = set()  # texts of interests
 
-    def build(self, preferences: Preferences, now: datetime) -> Preview:
-        """Return the preview for valid preferences."""
+    def build(self, preferences: Preferences, now: datetime, feedback: Sequence[Feedback] = ()) -> Preview:
+        """Return the preview for valid preferences and a subscriber's feedback."""
         days = tuple(now.date() - timedelta(days=back) for back in reversed(range(DAYS)))
         with self._lock:
             builder, interests = self._current_builder(now), subscribers.deduplicate(preferences.interests)
             self._matched.update(interest.text for interest in interests)
-            digest = builder.preview(now.date().isoformat(), preferences)
+            digest = builder.preview(now.date().isoformat(), preferences, feedback=feedback)
             # The number of parts for which there is room if one interest is split.
             max_parts = self._app.settings.max_interests - len(interests) + 1
             muted = builder.interests.muted_papers(preferences.muted)

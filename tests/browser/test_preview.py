@@ -40,7 +40,7 @@ def url(live_server: Live) -> str:
 
 
 def test_preview_while_typing(url: str, page: Page) -> None:
-    """Only the interests are sent, and the form is unchanged."""
+    """Only the interests and the cadence are sent, and the form is unchanged."""
     requests: list[Request] = []
     page.on("request", lambda request: requests.append(request) if request.url.endswith("/preview") else None)
     page.goto(url)
@@ -58,7 +58,8 @@ def test_preview_while_typing(url: str, page: Page) -> None:
     )
     expect(page.get_by_label("Interest 1")).to_be_focused()
     expect(page.get_by_label("Email address")).to_have_value("bob@example.org")
-    assert [name for request in requests for name, _ in parse_qsl(request.post_data or "")] == ["interest"]
+    sent = [parse_qsl(request.post_data or "") for request in requests]
+    assert sent == [[("interest", "agents"), ("cadence", "daily")]]
     expect(page).to_have_url(url + "/")
 
 
@@ -109,6 +110,16 @@ def test_preview_stays_when_the_next_one_fails(url: str, browser: Browser) -> No
     context.close()
 
 
+def test_preview_follows_the_cadence(url: str, page: Page) -> None:
+    """Choosing another one updates the preview."""
+    page.goto(url)
+    page.get_by_label("Interest 1").fill("agents")
+    expect(page.get_by_role("region", name="Preview of your digest")).to_be_visible()
+    with page.expect_request("**/preview") as request:
+        page.get_by_label("How often").select_option("Once a week")
+    assert parse_qsl(request.value.post_data or "")[-1] == ("cadence", "weekly")
+
+
 def test_last_input_is_shown(url: str, page: Page) -> None:
     """Only one request runs at a time, and the preview matches the final text."""
     routes: list[Route] = []
@@ -124,7 +135,7 @@ def test_last_input_is_shown(url: str, page: Page) -> None:
     assert len(routes) == 1
     with page.expect_request("**/preview") as last:
         routes[0].continue_()
-    assert last.value.post_data == "interest=video&interest=&interest="
+    assert last.value.post_data == "interest=video&interest=&interest=&cadence=daily"
     preview = page.get_by_role("region", name="Preview of your digest")
     expect(preview.get_by_role("link").first).to_have_text("Video Diffusion")
 

@@ -12,13 +12,13 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import func, select
 
-from app import clock, main, subscribers
+from app import clock, main, pipeline, subscribers
 from app.application import Application
 from app.errors import TooManyRequests
 from app.links import Purpose
 from app.storage.models import Delivery, Event, FormSubmission, InterestQuery, Paper, Source, Subscriber
 from app.subscribers import Preferences
-from app.types import Interest
+from app.types import Digest, Interest
 from app.web import forms, preview, templating
 from app.web.capacity import WorkSlots
 from app.web.preview import Previews
@@ -391,6 +391,43 @@ def test_preview_on_the_preferences_page(
     refused = client.post(path, data=typed)
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "7")
     assert 'value="language agents"' in refused.text
+
+
+@pytest.mark.usefixtures("sample_papers")
+@pytest.mark.parametrize(("cadence", "papers"), [("daily", 4), ("weekdays", 4), ("weekly", 5)])
+def test_preview_covers_the_days_of_the_cadence(
+    app: Application, client: TestClient, alice: int, link: Link, cadence: str, papers: int
+) -> None:
+    """A weekly digest covers eight days, and others seven, in both forms."""
+    with app.db.write() as session:
+        day = clock.utcnow() - timedelta(days=7)
+        factories.add_paper(
+            session, factories.add_source(session, day, "old"), "Agents of Old", day.date(), day
+        )
+    typed = {"interest": "agents", "cadence": cadence, "max_papers": "9"}
+    for path in ("/preview", link(Purpose.PREFERENCES, alice) + "/preview"):
+        fragment = client.post(path, data=typed, headers=SCRIPT).text
+        assert f"Today’s digest would have {papers} " in fragment, path
+        assert ("Agents</mark> of Old" in fragment) is (cadence == "weekly"), path
+    page = client.get("/").text
+    assert 'hx-params="interest,cadence"' in page
+
+
+@pytest.mark.usefixtures("sample_papers")
+def test_preview_uses_the_feedback(app: Application, client: TestClient, alice: int, link: Link) -> None:
+    """Papers close to liked ones are added, as in the digest. The liked papers themselves are not sent."""
+    path, typed = link(Purpose.PREFERENCES, alice) + "/preview", {"interest": "cooking", "when_empty": "skip"}
+    assert "No digest today" in client.post(path, data=typed, headers=SCRIPT).text
+    with app.db.write() as session:
+        papers = session.exec(select(Paper).order_by(Paper.id)).all()
+        for paper in papers[2:4]:
+            subscribers.set_feedback(session, alice, paper.id or 0, True, clock.utcnow())
+    fragment = client.post(path, data=typed, headers=SCRIPT).text
+    listed = set(map(int, re.findall(r'href="/paper/(\d+)"', fragment)))
+    sent = next(pipeline.preview_due(app, clock.utcnow(), [alice])).digest
+    assert isinstance(sent, Digest)
+    assert {papers[4].id} <= listed == {item.paper_id for item in sent.picks}
+    assert "which you liked" in fragment
 
 
 def refuse_request(_ip: str) -> None:

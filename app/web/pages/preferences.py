@@ -109,7 +109,7 @@ def preview_stored(request: Request, grant: Change) -> Response:
     with db(request).read() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
         form = _stored_form(request, session, subscriber)
-    form, digest_preview = preview.validate_and_preview(request, form)
+    form, digest_preview = _preview(request, grant, form)
     return _preferences_page(request, grant, form=form, digest_preview=digest_preview)
 
 
@@ -122,13 +122,23 @@ def preview_form(
     change: Text = "",
 ) -> Response:
     """Preview the digest for a form. Return only the preview if htmx requests it, else the whole page."""
-    form, digest_preview = preview.validate_and_preview(request, form, split, change)
+    form, digest_preview = _preview(request, grant, form, split, change)
     if "hx-request" not in request.headers:
         return _preferences_page(request, grant, form=form, digest_preview=digest_preview)
     return private_page(
         request, "preview.html", status=digest_preview.status, headers=digest_preview.headers,
         form=form, preview=digest_preview, at=request.url.path,
     )  # fmt: skip
+
+
+def _preview(
+    request: Request, grant: Grant, form: PreferencesForm, split: str = "", change: str = ""
+) -> tuple[PreferencesForm, Preview]:
+    """Return the validated form, and its preview with the subscriber's feedback."""
+    number = grant.subscriber_id
+    with db(request).read() as session:
+        feedback = subscribers.feedback_for_ranking(session, [number]).get(number, ())
+    return preview.validate_and_preview(request, form, split, change, feedback)
 
 
 @router.post("/preferences/{token}/pause")
@@ -296,5 +306,6 @@ def _preferences_page(
         token=request.path_params["token"],
         amounts=forms.AMOUNTS,
         history=history,
-        suggestions=request.app.state.suggestions.matching("", now, 40),
+        # A page with a preview must not become too large. Scripts fetch suggestions for what is typed.
+        suggestions=[] if digest_preview else request.app.state.suggestions.matching("", now, 40),
     )  # fmt: skip

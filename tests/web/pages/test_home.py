@@ -127,7 +127,7 @@ def test_front_page_takes_interests_from_links(client: TestClient) -> None:
     """They are filled in and previewed by script. Search engines index only the page without them."""
     page = client.get("/", params={"interest": ["world models", "<b>"]}).text
     assert re.findall('name="interest" value="([^"]+)"', page) == ["world models", "&lt;b&gt;"]
-    assert 'hx-trigger="input delay:400ms, load"' in page
+    assert 'hx-trigger="input delay:400ms, load, change from:#cadence"' in page
     assert '<meta name="robots" content="noindex">' in page
     assert "noindex" not in client.get("/").text
 
