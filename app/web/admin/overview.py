@@ -169,6 +169,7 @@ def _page(
         days = [(now - timedelta(days=back)).date().isoformat() for back in (0, 1)]
         results = {day: reconciliation.reconcile(session, now, day) for day in days}
         reasons = {day: ledger.commonest_reasons(session, day) for day in days}
+        sending_paused = ledger.is_paused(session)
         digests = _digests_chart(app.edition_totals.count(session, _editions(now), now))
     others = statistics.get_days(app, operator.key, now, DAYS_CHARTED)
     return admin_page(
@@ -182,7 +183,7 @@ def _page(
         statistics=statistics.get_statistics(app, operator.key, now, days=7),
         sources=sources.list_sources(app, operator.key).items,
         fleet=workers.get_workers(app, operator.key), idle=registry.START_ADVICE,
-        meanings=reconciliation.MEANINGS,
+        meanings=reconciliation.MEANINGS, sending_paused=sending_paused,
     )  # fmt: skip
 
 

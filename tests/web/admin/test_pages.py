@@ -786,7 +786,7 @@ def test_coming_edition_is_held(app: Application, sign_in: Callable[..., Desk]) 
         desk.post("/admin/editions", edition=f" {coming} ").headers["location"] == "/admin/editions?done=held"
     )
     assert (
-        f'>{coming}</td><td data-label="Held">This edition will wait for approval'
+        f'>{coming}</td><td data-label="Why it is held">This edition will wait for approval'
         in desk.get("/admin/editions").text
     )
     assert "awaits approval" not in desk.get("/admin").text
@@ -795,7 +795,7 @@ def test_coming_edition_is_held(app: Application, sign_in: Callable[..., Desk]) 
     assert 'value="2020-01-01"' in refused.text
     released = desk.post(f"/admin/editions/{coming}/resume").headers["location"]
     assert "The edition is no longer held." in desk.get(released).text
-    assert "No edition is held." in desk.get("/admin/editions").text
+    assert "No upcoming edition is held." in desk.get("/admin/editions").text
     assert [action for _, action in actions(app)] == ["edition.hold", "sending.resume"]
 
 
@@ -1287,3 +1287,17 @@ def test_paused_sending_says_that_confirmations_wait(
     assert "Confirmations and requested links also wait" in desk.get("/admin/editions").text
     assert "confirmations and requested links also wait" in desk.get("/admin").text
     assert paused in visitor.post("/manage", data=form).text
+
+
+def test_sending_can_be_paused_from_the_overview(sign_in: Callable[..., Desk]) -> None:
+    """It says that emails are sent, and leads to the form that stops them, which says so, too."""
+    desk = sign_in()
+    link = '<a href="/admin/editions#sending">Pause all sending …</a>'
+    assert link in desk.get("/admin").text
+    assert link not in sign_in(Scope.READ).get("/admin").text
+    section = desk.get("/admin/editions").text.partition('<h2 id="sending">')[2].partition("</section>")[0]
+    assert "Emails are sent when they are due." in section
+    assert 'action="/admin/sending/pause"' in section
+    desk.post("/admin/sending/pause", reason="the relay moves")
+    for path in ("/admin", "/admin/editions"):
+        assert "Emails are sent when they are due." not in desk.get(path).text
