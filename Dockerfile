@@ -6,7 +6,7 @@ WORKDIR /app
 COPY requirements.lock ./
 RUN python3 -m venv .venv \
     && .venv/bin/python -m pip install -qq --disable-pip-version-check --require-hashes --requirement requirements.lock
-COPY pyproject.toml README.md LICENSE alembic.ini ./
+COPY pyproject.toml README.md LICENSE alembic.ini .env.example ./
 COPY app app
 COPY migrations migrations
 COPY templates templates

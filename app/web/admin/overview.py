@@ -67,14 +67,15 @@ ACTION_PAGES = {  # by the first word of the check
     ),
     "ledger": ActionPage("/admin/editions", "Look at the editions"),
     "sending": ActionPage("/admin/editions/{}", "Look at the waiting emails"),
-    **dict.fromkeys(
-        (
-            "base_url", "from_address", "postal_address", "contact_address", "journal_dir", "search_dir",
-            "database", "dkim", "compose_ahead_minutes", "bounce_mailbox", "bounce_folder",
-            "bounce",
-        ),
-        ActionPage("/admin/settings", "Look at the settings"),
-    ),
+    **{
+        check: ActionPage(f"/admin/settings#PAPERBOY_{setting}", "Look at the setting")
+        for check, setting in {
+            "base_url": "BASE_URL", "from_address": "FROM_ADDRESS", "postal_address": "POSTAL_ADDRESS",
+            "contact_address": "CONTACT_ADDRESS", "journal_dir": "JOURNAL_DIR", "search_dir": "SEARCH_DIR",
+            "database": "DATABASE_URL", "dkim": "DKIM_KEYS", "compose_ahead_minutes": "COMPOSE_AHEAD_MINUTES",
+            "bounce_mailbox": "BOUNCE_MAILBOX", "bounce_folder": "BOUNCE_FOLDER", "bounce": "SMTP_HOST",
+        }.items()
+    },
 }  # fmt: skip
 
 
