@@ -30,7 +30,7 @@ from app.settings import Settings
 from app.storage.database import ROOT
 from app.subscribers import event_labels
 from app.text.in_words import count_of, count_of_recent, format_counts, sentence
-from app.types import DigestItem
+from app.types import DigestItem, MailKind
 
 STATIC = Path(__file__).parent / "static"
 _INDENTED = re.compile(r"^[ \t]+", re.MULTILINE)
@@ -71,6 +71,7 @@ def environment(settings: Settings) -> Environment:
         sentence=sentence,
         local_time=local_time,
         local_day=local_day,
+        name_mail=name_mail,
         unicode_domain=subscribers.unicode_domain,
         name_event=event_labels.name_event,
         name_detail=event_labels.name_detail,
@@ -117,6 +118,22 @@ def local_day(at: datetime, zone: str) -> str:
     """Format the date of a time in a zone, such as "Sat 21 Nov 2026"."""
     local = at.astimezone(ZoneInfo(zone))
     return f"{local:%a}\N{NO-BREAK SPACE}{local.day}\N{NO-BREAK SPACE}{local:%b %Y}"
+
+
+def name_mail(kind: MailKind) -> str:
+    """Name a kind of email in the words of the pages."""
+    return _MAILS[kind]
+
+
+_MAILS = {
+    MailKind.DIGEST: "digest",
+    MailKind.CONFIRM: "confirmation of a sign-up",
+    MailKind.MANAGE: "link to the preferences",
+    MailKind.EXPORT: "link to download the data",
+    MailKind.ERASE: "link to erase the data",
+    MailKind.NEW_LINKS: "new links",
+    MailKind.ADDRESS: "change of address",
+}
 
 
 class Static(StaticFiles):

@@ -141,7 +141,7 @@ def list_readers(
         addresses = subscribers.addresses_of(session, [row.subscriber_id for row in rows])
     return admin_page(
         request, "admin/edition_readers.html", operator, edition=edition, rows=rows, states=states,
-        addresses=addresses, known=list(DeliveryState),
+        addresses=addresses, known=list(DeliveryState), meanings=reconciliation.MEANINGS,
         next_cursor=following, query=urlencode([("state", each.value) for each in states]),
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from fastapi import APIRouter, Request, Response
 from sqlmodel import col, select
 
-from app import clock
+from app import clock, subscribers
 from app.application import Application
 from app.delivery import ledger
 from app.storage import audit_log
@@ -39,7 +39,8 @@ def list_runs(
         statement = statement.where(JobRun.error != "")
     with app.db.read() as session:
         listed = page_at(session, statement, col(JobRun.id), ROWS_SHOWN, at)
-    return admin_page(request, "admin/runs.html", operator, listed=listed, job=job, failed=failed)
+        jobs = session.exec(select(JobRun.job).distinct().order_by(JobRun.job)).all()
+    return admin_page(request, "admin/runs.html", operator, listed=listed, job=job, jobs=jobs, failed=failed)
 
 
 @router.get("/admin/runs/{run_id}")
@@ -65,10 +66,19 @@ def list_changes(request: Request, operator: Reader, at: Position = "", actor: s
         statement = statement.where(AuditEntry.actor == actor)
     with app.db.read() as session:
         listed = page_at(session, statement, col(AuditEntry.id), ROWS_SHOWN, at)
+        numbers = [int(change.subject) for change in listed.rows if _is_about_subscriber(change)]
+        addresses = subscribers.addresses_of(session, numbers)
     return admin_page(
         request, "admin/changes.html", operator, listed=listed, actor=actor, describe=audit_log.describe,
-        describe_details=audit_log.describe_details, all_editions=ledger.ALL_EDITIONS,
+        describe_details=audit_log.describe_details, all_editions=ledger.ALL_EDITIONS, addresses=addresses,
+        is_about_subscriber=_is_about_subscriber,
     )  # fmt: skip
+
+
+def _is_about_subscriber(change: AuditEntry) -> bool:
+    """Return True if the subject of a change is the id of a subscriber."""
+    is_about_one = change.action.startswith("subscriber.") or change.action == "digest.test"
+    return is_about_one and change.action != "subscriber.import" and change.subject.isdigit()
 
 
 @router.get("/admin/settings")

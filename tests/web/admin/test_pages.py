@@ -581,7 +581,7 @@ def test_every_digest_and_silence_can_be_paged_through(
         return desk.get(start + html.unescape(found[1])).text if found else ""
 
     def days(page: str) -> list[str]:
-        return re.findall(r">2026-11-(\d\d)</span>", page)
+        return re.findall(r"<time>2026-11-(\d\d)</time></span>", page)
 
     newest = desk.get(start).text
     middle = follow("next", "mails", newest)
@@ -835,7 +835,7 @@ def test_waiting_digest_is_opened_as_it_would_be_sent(
     links = re.findall(r'href="https://paperboy.test(/unsubscribe/[^"]+)"', framed.text)
     assert links
     assert {desk.get(link).status_code for link in links} <= {403, 404, 410}
-    assert "no digest to show" in desk.get(f"/admin/deliveries/{skipped}").text
+    assert "This digest was skipped, so there is no email." in desk.get(f"/admin/deliveries/{skipped}").text
     assert desk.get(f"/admin/deliveries/{skipped}/html").status_code == 404
 
 
@@ -1036,7 +1036,9 @@ def test_pages_reload_while_something_is_in_progress(
     assert not reloads(edition)
 
 
-def test_runs_and_changes_are_listed(app: Application, sign_in: Callable[..., Desk]) -> None:
+def test_runs_and_changes_are_listed(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
     """Failed runs can be found, and their rejected rows read."""
     now = clock.utcnow()
     with job_runs.record(app.db, "refresh", now) as run:
@@ -1047,7 +1049,9 @@ def test_runs_and_changes_are_listed(app: Application, sign_in: Callable[..., De
     desk = sign_in()
     assert desk.get("/admin/runs").text.count("/admin/runs/") == 2
     assert desk.get("/admin/runs?failed=yes").text.count("/admin/runs/") == 1
-    assert desk.get("/admin/runs?job=prune").text.count("/admin/runs/") == 1
+    pruned = desk.get("/admin/runs?job=prune").text
+    assert pruned.count("/admin/runs/") == 1
+    assert '<option value="">any</option><option selected>prune</option><option>refresh</option>' in pruned
     page = desk.get("/admin/runs/1").text
     for text in ("503 Service Unavailable", "no title", "&lt;b&gt;", ">17<"):
         assert text in page
@@ -1058,11 +1062,19 @@ def test_runs_and_changes_are_listed(app: Application, sign_in: Callable[..., De
     assert re.search(r">paused sending</td><td[^>]*>all emails</td>", page)
     assert "sending.pause" not in page
     with app.db.write() as session:
-        for action, subject in (("subscriber.change", 5), ("subscriber.import", 6), ("paper.hide", 7)):
+        for action, subject in (
+            ("subscriber.change", people[1]),
+            ("digest.test", people[0]),
+            ("subscriber.erase", 5),
+            ("subscriber.import", 6),
+            ("paper.hide", 7),
+        ):
             audit_log.record(session, "desk 0", action, subject, now)
     page = desk.get("/admin/changes").text
-    assert '<a href="/admin/subscribers/5">5</a>' in page
-    assert '<a href="/admin/papers/7">7</a>' in page
+    assert f'<a href="/admin/subscribers/{people[1]}">{BOB}</a>' in page
+    assert f'<a href="/admin/subscribers/{people[0]}">{ALICE}</a>' in page
+    assert '<a href="/admin/subscribers/5">subscriber 5</a>' in page
+    assert '<a href="/admin/papers/7">paper 7</a>' in page
     assert ">6</td>" in page
     assert "paused sending" not in desk.get("/admin/changes?actor=somebody").text
     assert "desk 0" in desk.get("/admin/keys").text
@@ -1305,3 +1317,34 @@ def test_sending_can_be_paused_from_the_overview(sign_in: Callable[..., Desk]) -
     desk.post("/admin/sending/pause", reason="the relay moves")
     for path in ("/admin", "/admin/editions"):
         assert "Emails are sent when they are due." not in desk.get(path).text
+
+
+def test_service_emails_have_names(app: Application, sign_in: Callable[..., Desk], people: list[int]) -> None:
+    """An email that is not a digest is named after its purpose, and has no edition."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        number = ledger.enqueue(
+            session, subscriber_id=people[0], kind=MailKind.MANAGE, edition="manage-1", due_at=now, now=now
+        )
+    desk = sign_in()
+    page = desk.get(f"/admin/deliveries/{number}").text
+    assert "<h1>Link to the preferences</h1>" in page
+    assert "Only digests are stored, so this email cannot be shown." in page
+    waiting = desk.get("/admin/editions").text
+    assert "Waiting: 1 email of the kind “link to the preferences”." in waiting
+    for text in (page, waiting, desk.get(f"/admin/subscribers/{people[0]}").text):
+        assert "manage-1" not in text
+
+
+def test_states_are_explained_in_lists(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """The list of an edition's digests says what the chosen state means, or else those in the list."""
+    with app.db.write() as session:
+        due = {"edition": "2026-11-20", "due_at": clock.utcnow(), "created_at": clock.utcnow()}
+        held = Delivery(subscriber_id=people[0], kind=MailKind.DIGEST, state=DeliveryState.UNCERTAIN, **due)
+        session.add(held)
+    page = sign_in().get("/admin/editions/2026-11-20/readers?state=deferred").text
+    assert re.findall(r"<li><strong>(\w+)</strong>", page) == ["deferred"]
+    page = sign_in().get("/admin/editions/2026-11-20/readers").text
+    assert re.findall(r"<li><strong>(\w+)</strong>", page) == ["uncertain"]
