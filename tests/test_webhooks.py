@@ -282,14 +282,34 @@ def test_others_wait_after_a_failure(
 def test_all_events_wait_if_the_endpoint_asks_for_a_pause(
     app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
 ) -> None:
-    """It gets no requests until the pause ends."""
+    """It gets no requests until the pause ends, also not for events that are stored during the pause."""
     add()
-    emit(app, now, 3)
+    emit(app, now, 2)
     receiver.status = 429
     receiver.headers = {"Retry-After": "7200"}
     assert webhooks.send_events(app, now) == {"failed": 1}
-    assert [row.next_attempt_at for row in messages(app)] == 3 * [now + 2 * HOUR]
+    emit(app, now + MINUTE)
+    assert webhooks.send_events(app, now + MINUTE) == {}
+    assert webhooks.send_events(app, now + 2 * HOUR - MINUTE) == {}
     assert [row.attempts for row in messages(app)] == [1, 0, 0]
+    receiver.status, receiver.headers = 200, {}
+    assert webhooks.send_events(app, now + 2 * HOUR) == {"accepted": 3}
+    assert endpoint(app).paused_until is None
+
+
+def test_enabling_a_webhook_ends_the_pause(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    """An operator who enables it, or gives it a new URL, expects its events at once."""
+    add()
+    emit(app, now)
+    receiver.status, receiver.headers = 429, {"Retry-After": "7200"}
+    assert webhooks.send_events(app, now) == {"failed": 1}
+    receiver.status, receiver.headers = 200, {}
+    with app.db.write() as session:
+        webhook_endpoints.change(session, session.exec(select(WebhookEndpoint)).one(), enabled=True, now=now)
+    emit(app, now + MINUTE)
+    assert webhooks.send_events(app, now + MINUTE) == {"accepted": 1}
 
 
 def test_endpoint_is_disabled_after_three_days(

@@ -600,6 +600,7 @@ class WebhookEndpoint(Row, table=True):
     created_at: datetime = Field(sa_type=UtcDateTime)
     accepted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # when it last accepted an event
     disabled_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    paused_until: datetime | None = Field(default=None, sa_type=UtcDateTime)  # its last Retry-After, if any
     error: str = Field(default="", sa_type=Text)  # of the last attempt; empty if the event was accepted
 
 

@@ -53,7 +53,7 @@ def change(
 ) -> None:
     """Change an endpoint. Raise InvalidInput if a value is invalid, or Conflict if the URL is in use."""
     if url is not None:
-        row.url = _check_url(session, url, row.id)
+        row.url, row.paused_until = _check_url(session, url, row.id), None
     if events is not None:
         row.events = sorted({WebhookEvent(event).value for event in events})
         if not row.events:
@@ -61,7 +61,7 @@ def change(
     if include_addresses is not None:
         row.include_addresses = include_addresses
     if enabled is True:
-        row.disabled_at, row.error = None, ""
+        row.disabled_at, row.paused_until, row.error = None, None, ""
     session.add(row)
     session.flush()
     if enabled is False and row.disabled_at is None:

@@ -64,9 +64,10 @@ def message(endpoint_id: int, event: str, now: datetime, data: Mapping[str, Any]
 
 
 def due_endpoints(session: Session, now: datetime) -> list[int]:
-    """Return the ids of the endpoints with events that are due."""
-    due = select(WebhookMessage.endpoint_id).where(col(WebhookMessage.next_attempt_at) <= now)
-    return sorted(session.exec(due.distinct()))
+    """Return the ids of the endpoints with events that are due. Leave out those that asked for a pause."""
+    due = select(WebhookMessage.endpoint_id).where(col(WebhookMessage.next_attempt_at) <= now).distinct()
+    paused = select(WebhookEndpoint.id).where(col(WebhookEndpoint.paused_until) > now)
+    return sorted(set(session.exec(due)) - set(session.exec(paused)))
 
 
 def due(session: Session, endpoint_id: int, now: datetime, limit: int) -> Sequence[int]:
@@ -80,7 +81,7 @@ def due(session: Session, endpoint_id: int, now: datetime, limit: int) -> Sequen
 def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, now: datetime) -> None:
     """Record the outcome of an attempt, and schedule the next attempt or give up on the event.
 
-    If the endpoint asks for a pause (`Retry-After`), its other events also wait until it ends.
+    If the endpoint asks for a pause (`Retry-After`), all its events wait until the pause ends.
 
     Disable the endpoint if it responds with GONE, or if the event has failed and the endpoint has accepted
     nothing since the event was created. Do neither if the endpoint was disabled during the attempt.
@@ -93,6 +94,7 @@ def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, n
     session.refresh(row)
     was_waiting = row.next_attempt_at is not None
     set_outcome(row, endpoint, attempt, now)
+    endpoint.paused_until = now + attempt.wait if attempt.wait else None
     if attempt.error and was_waiting:
         row.next_attempt_at = now + max(
             RETRY_DELAYS.after(row.attempts, message_id), attempt.wait or timedelta()
@@ -100,11 +102,6 @@ def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, n
         if row.next_attempt_at >= row.give_up_at:
             row.state, row.next_attempt_at = WebhookState.FAILED, None
     session.add_all([row, endpoint])
-    session.flush()
-    if attempt.wait:  # the endpoint wants no requests until then, whatever the event
-        until = now + attempt.wait
-        earlier = col(WebhookMessage.endpoint_id) == endpoint.id, col(WebhookMessage.next_attempt_at) < until
-        session.execute(update(WebhookMessage).where(*earlier).values(next_attempt_at=until))
     unused = endpoint.accepted_at is None or endpoint.accepted_at < row.at
     if was_waiting and (attempt.status == GONE or (row.state is WebhookState.FAILED and unused)):
         webhook_endpoints.disable(session, endpoint, now)

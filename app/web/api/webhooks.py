@@ -38,7 +38,7 @@ Addresses = Annotated[
 class WebhookOut(Versioned):
     """A webhook, without its secret."""
 
-    UNVERSIONED = frozenset({"accepted_at", "error", "messages"})  # change with each event
+    UNVERSIONED = frozenset({"accepted_at", "paused_until", "error", "messages"})  # change with each event
     id: int
     url: Url = Field(description="Only scheme and host, unless the key has the `write` scope.")
     events: list[WebhookEvent]
@@ -46,6 +46,9 @@ class WebhookOut(Versioned):
     created_at: datetime
     accepted_at: datetime | None = Field(description="When the webhook last accepted an event.")
     disabled_at: datetime | None = Field(description="When the webhook was disabled; null if it is enabled.")
+    paused_until: datetime | None = Field(
+        description="The end of the pause that the webhook's last response asked for (`Retry-After`), if any."
+    )
     error: str = Field(description="The error of the last attempt; empty if it succeeded.", examples=[""])
     messages: dict[WebhookState, int] = Field(description="The number of stored events by state.")
 
