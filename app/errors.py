@@ -9,6 +9,7 @@ PaperboyError
 ├── NotFound
 │   └── DigestDeleted       its retention period has passed, or the email never was a digest
 ├── Conflict                the request contradicts the current state
+│   ├── DigestNotSent       it is held, not due yet, cancelled or given up
 │   └── AddressSuppressed   the subscriber must not be sent any mail
 ├── PreconditionFailed      the request is for a version other than the current one
 ├── LinkError               a signed link that does not work
@@ -77,6 +78,10 @@ class DigestDeleted(NotFound):
 
 class Conflict(PaperboyError):
     """This request contradicts the current state."""
+
+
+class DigestNotSent(Conflict):
+    """This digest has not been sent."""
 
 
 class AddressSuppressed(Conflict):

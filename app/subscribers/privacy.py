@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import exists, update
-from sqlmodel import Session, col, delete, or_, select
+from sqlmodel import Session, SQLModel, col, delete, or_, select
 
 from app.delivery import ledger, suppression
 from app.errors import AddressSuppressed, Conflict
@@ -29,6 +30,8 @@ from app.subscribers.repository import (
     store_preferences,
 )
 from app.types import MailKind
+
+_Row = TypeVar("_Row", Delivery, Event)
 
 
 def unsubscribe(session: Session, subscriber_id: int, now: datetime) -> Subscriber:
@@ -160,40 +163,40 @@ def anonymize_new_address(session: Session, subscriber_id: int, now: datetime) -
         record_event(session, "change_ended", holder, now)
 
 
-def export(session: Session, subscriber_id: int) -> dict[str, Any]:
-    """Return all stored data about a subscriber, except secrets and internal fields."""
-    subscriber = get(session, subscriber_id)
-    rows = _rows(session, Delivery, subscriber_id, _INTERNAL_FIELDS["delivery"])
-    ids = [row.pop("id") for row in rows]
-    digests = ledger.restored_digests(session, ids, ledger.SnapshotStore())
+def export(session: Session, subscriber_id: int, now: datetime) -> dict[str, Any]:
+    """Return all stored data about a subscriber, except secrets, internal fields and unreleased digests."""
+    subscriber, pauses = get(session, subscriber_id), ledger.pauses(session)
+    deliveries = _rows(session, Delivery, subscriber_id)
+    released = [row.id for row in deliveries if ledger.is_released(pauses, row, now)]
+    digests = ledger.restored_digests(session, released, ledger.SnapshotStore())
     rated = feedback.all_feedback(session, [subscriber_id]).get(subscriber_id, ())
     return {
-        "subscriber": subscriber.model_dump(mode="json", exclude=_INTERNAL_FIELDS["subscriber"]),
+        "subscriber": _public_fields(subscriber),
         "interests": [asdict(interest) for interest in preferences_of(session, subscriber).interests],
         "deliveries": [
-            row | {"digest": digests[number].as_dict() if number in digests else {}}
-            for number, row in zip(ids, rows, strict=True)
+            _public_fields(row) | {"digest": digests[row.id].as_dict() if row.id in digests else {}}
+            for row in deliveries
         ],
         "feedback": [asdict(item) | {"at": item.at.isoformat()} for item in rated],
         "new_address": change.email if (change := session.get(AddressChange, subscriber_id)) else "",
         "unconfirmed": form_submissions.export(session, subscriber_id),
-        "events": _rows(session, Event, subscriber_id, _INTERNAL_FIELDS["event"]),
+        "events": [_public_fields(row) for row in _rows(session, Event, subscriber_id)],
         "do_not_mail": suppression.is_suppressed(session, subscriber.email),
     }
 
 
 # Row ids are internal too, because consecutive ids would reveal how many rows other subscribers have.
-_INTERNAL_FIELDS = {
-    "subscriber": {"id", "link_epoch", "due_since", "plan_after"},
-    "delivery": {"lease_owner", "lease_until", "possibly_delivered"},
-    "event": {"id", "delivery_id", "key"},
+_INTERNAL_FIELDS: dict[type[SQLModel], set[str]] = {
+    Subscriber: {"id", "link_epoch", "due_since", "plan_after"},
+    Delivery: {"id", "subscriber_id", "lease_owner", "lease_until", "possibly_delivered"},
+    Event: {"id", "subscriber_id", "delivery_id", "key"},
 }
 
 
-def _rows(
-    session: Session, table: type[Delivery] | type[Event], subscriber_id: int, exclude: set[str]
-) -> list[dict[str, Any]]:
+def _public_fields(row: Subscriber | Delivery | Event) -> dict[str, Any]:
+    return row.model_dump(mode="json", exclude=_INTERNAL_FIELDS[type(row)])
+
+
+def _rows(session: Session, table: type[_Row], subscriber_id: int) -> Sequence[_Row]:
     own_rows = select(table).where(col(table.subscriber_id) == subscriber_id).order_by(col(table.id))
-    return [
-        row.model_dump(mode="json", exclude={*exclude, "subscriber_id"}) for row in session.exec(own_rows)
-    ]
+    return session.exec(own_rows).all()

@@ -21,6 +21,7 @@ from app.errors import (
     AddressSuppressed,
     Conflict,
     DigestDeleted,
+    DigestNotSent,
     InvalidInput,
     LinkExpired,
     LinkForged,
@@ -91,6 +92,10 @@ _PAGES_OF_ERRORS: dict[type[PaperboyError], ErrorPage] = {
         "This digest is no longer stored",
         "Digests are deleted after a while. You can find their papers with the search.",
         offer_search=True,
+    ),
+    DigestNotSent: ErrorPage(
+        "This digest has not been sent",
+        "The operator of this service may still release it. Then you get it by email.",
     ),
     NotReady: ErrorPage(
         "The search is not ready yet",

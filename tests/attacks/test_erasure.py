@@ -231,7 +231,7 @@ def test_export_contains_no_row_ids(app: Application, add_secret_reader: int, no
     """A later id would reveal the activity of others."""
     with app.db.write() as session:
         add_secret_events(session, add_secret_reader, now)
-        export = subscribers.export(session, add_secret_reader)
+        export = subscribers.export(session, add_secret_reader, now)
     rows = [export["subscriber"], *export["deliveries"], *export["events"], *export["feedback"]]
     assert len(rows) > 8
     assert not any({"id", "delivery_id", "subscriber_id", "own_id", "key"} & row.keys() for row in rows)

@@ -471,11 +471,11 @@ def test_pending_preferences_expire_after_a_week(app: Application, now: datetime
         for email in (ALICE, BOB):
             factories.sign_up(session, SignUp(email, STRANGE, own), "192.0.2.1", now)
         alice = session.exec(select(Subscriber.id).where(Subscriber.email == ALICE)).one() or 0
-        (pending,) = subscribers.export(session, alice)["unconfirmed"]
+        (pending,) = subscribers.export(session, alice, now)["unconfirmed"]
         assert pending["preferences"]["interests"][0]["text"] == "something else"
         assert pending["liked"]["own"][0]["title"] == "A Pasted Paper"
         subscribers.erase(session, alice, now)
-        assert subscribers.export(session, alice)["unconfirmed"] == []
+        assert subscribers.export(session, alice, now)["unconfirmed"] == []
     maintenance.prune(app, now + 7 * DAY - HOUR)
     assert [bool(row.preferences) for row in rows(app)] == [False, True]
     maintenance.prune(app, now + 7 * DAY + HOUR)
@@ -497,7 +497,7 @@ def test_export_does_not_reveal_the_number_of_sign_ups(app: Application, now: da
     with app.db.write() as session:
         session.add(FormSubmission(id=4711, kind="link", mailbox="", created_at=now, processed_at=now))
         alice = sign_up_and_confirm(session, ALICE, now)
-        assert "4712" not in str(subscribers.export(session, alice)["deliveries"])
+        assert "4712" not in str(subscribers.export(session, alice, now)["deliveries"])
 
 
 def rows(app: Application) -> list[FormSubmission]:

@@ -196,7 +196,7 @@ def test_requests_expire_and_end_with_the_subscriber(app: Application, alice: in
         assert session.exec(select(AddressChange)).all() == []
     ask(app, alice, later)
     with app.db.read() as session:
-        assert subscribers.export(session, alice)["new_address"] == NEW
+        assert subscribers.export(session, alice, now)["new_address"] == NEW
     with app.db.write() as session:
         subscribers.erase(session, alice, later)
         assert session.exec(select(AddressChange)).all() == []

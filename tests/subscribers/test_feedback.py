@@ -400,13 +400,13 @@ def test_feedback_is_exported_and_erased(
     with app.db.write() as session:
         subscribers.set_feedback(session, alice, papers[0], False, now)
         subscribers.like(session, alice, MatchedReferences(own=(ATTENTION,)), now)
-        exported = subscribers.export(session, alice)["feedback"]
+        exported = subscribers.export(session, alice, now)["feedback"]
         assert [(each["title"], each["liked"]) for each in exported] == [
             ("Language Agents that Plan Ahead", False), (ATTENTION.title, True),
         ]  # fmt: skip
         assert exported[0]["at"] == now.isoformat()
         subscribers.erase(session, alice, now)
-        assert subscribers.export(session, alice)["feedback"] == []
+        assert subscribers.export(session, alice, now)["feedback"] == []
         assert (count_rows(session, FeedbackRow), count_rows(session, PrivatePaper)) == (0, 0)
 
 
@@ -451,7 +451,7 @@ def test_liked_author_can_be_ignored(app: Application, now: datetime) -> None:
     assert counted(alice) == [(), ("Alan Turing",)]
     assert counted(bob) == [("Ada Lovelace", "Alan Turing"), ("Lovelace, Ada",)]
     with app.db.read() as session:
-        exported = {tuple(item["authors"]) for item in subscribers.export(session, alice)["feedback"]}
+        exported = {tuple(item["authors"]) for item in subscribers.export(session, alice, now)["feedback"]}
     assert exported == {*counted(bob)}, "the export contains all authors"
     with app.db.write() as session:
         subscribers.unignore_author(session, alice, "ADA LOVELACE")

@@ -539,7 +539,7 @@ def test_event_of_a_change_names_the_changed_preferences(app: Application, now: 
             subscribers.change(session, identity, preferences, now)
         subscribers.follow(session, identity, "Ada Lovelace", now)
     with app.db.read() as session:
-        exported = subscribers.export(session, identity)["events"]
+        exported = subscribers.export(session, identity, now)["events"]
     details = [each["detail"] for each in exported if each["kind"] == "changed"]
     assert details == ["hour, muted", "hour, muted", "interests"]
 
@@ -775,7 +775,7 @@ def test_export_contents(app: Application, now: datetime) -> None:
     with app.db.write() as session:
         enqueue_digest(session, identity, "2026-11-20", now)
     with app.db.read() as session:
-        exported = json.loads(json.dumps(subscribers.export(session, identity)))
+        exported = json.loads(json.dumps(subscribers.export(session, identity, now)))
     assert exported["subscriber"]["email"] == ALICE
     assert exported["subscriber"]["consent_ip"] == "192.0.2.2"
     assert [item["text"] for item in exported["interests"]] == ["diffusion models", "robotics"]
@@ -820,7 +820,7 @@ def test_erasure_removes_personal_data(app: Application, now: datetime) -> None:
         subscribers.erase(session, identity, now)
         subscribers.erase(session, identity, now + HOUR)
     with app.db.read() as session:
-        exported = json.dumps(subscribers.export(session, identity))
+        exported = json.dumps(subscribers.export(session, identity, now))
         assert suppression.is_suppressed(session, ALICE)
         assert session.exec(select(func.count()).select_from(Delivery)).one() == 2
     for trace in ("alice", "192.0.2", "Berlin", "diffusion", "Read or Retrieve"):

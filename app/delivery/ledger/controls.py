@@ -353,8 +353,10 @@ def hold_reason(current: Collection[SendingPause], delivery: Delivery) -> str:
 def is_released(current: Collection[SendingPause], delivery: Delivery, now: datetime) -> bool:
     """Return whether a subscriber may read a digest. `current` is the result of `pauses`.
 
-    That is not the case before it is due, while it is held back, or if it was cancelled or given up before
-    the first attempt to send it.
+    Return False before it is due, while it is held, and if it was cancelled, or given up before any attempt
+    to send it. A digest that may have arrived stays readable.
     """
+    if delivery.state is State.SENT or delivery.possibly_delivered:
+        return True
     never_sent = delivery.state is State.SKIPPED or (delivery.state in UNDELIVERED and not delivery.attempts)
     return delivery.due_at <= now and not never_sent and not hold_reason(current, delivery)

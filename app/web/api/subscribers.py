@@ -375,10 +375,12 @@ def erase_subscriber(
 
 
 @router.get("/{subscriber_id}/export", responses=problems.responses(404))
-def export_subscriber(app: Paperboy, _key: CanRead, subscriber_id: Id, _slot: Analysis) -> dict[str, Any]:
+def export_subscriber(
+    app: Paperboy, _key: CanRead, subscriber_id: Id, _slot: Analysis, now: Now
+) -> dict[str, Any]:
     """Return everything that is stored about a subscriber, as in the export for the subscriber."""
     with app.db.read() as session:
-        return subscribers.export(session, subscriber_id)
+        return subscribers.export(session, subscriber_id, now)
 
 
 def _to_detail(session: Session, subscriber_id: int, now: datetime) -> SubscriberDetail:

@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse
 from app import clock, subscribers
 from app.application import Application
 from app.delivery import ledger
-from app.errors import DigestDeleted, LinkForged
+from app.errors import DigestDeleted, DigestNotSent, LinkForged
 from app.links import Grant, Purpose
 from app.storage.models import Delivery, SubscriberState
 from app.web import background
@@ -61,7 +61,8 @@ def mail_link(request: Request, grant: Subscription, later: BackgroundTasks) -> 
 def view(request: Request, grant: View) -> Response:
     """Show a digest in the browser, rendered from its stored content.
 
-    Raise LinkForged if it is the email of another subscriber, or DigestDeleted if it is no longer stored.
+    Raise LinkForged if it is the email of another subscriber, DigestDeleted if it is no longer stored, or
+    DigestNotSent if the subscriber may not read it.
     """
     app: Application = request.app.state.paperboy
     with app.db.read() as session:
@@ -72,5 +73,7 @@ def view(request: Request, grant: View) -> Response:
         mail = next(iter(ledger.mail_requests(session, [grant.argument], app.snapshots)), None)
         if not (mail and mail.digest and mail.digest.edition):
             raise DigestDeleted
+        if delivery and not ledger.is_released(ledger.pauses(session), delivery, clock.utcnow()):
+            raise DigestNotSent
     html = app.renderer.render(mail).html
     return HTMLResponse(html, headers={**PRIVATE, "Content-Security-Policy": MAIL_CSP})

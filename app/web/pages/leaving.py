@@ -52,7 +52,7 @@ def ask_export(request: Request, grant: Export) -> Response:
 def export(request: Request, grant: Export) -> Response:
     capacity: Capacity = request.app.state.capacity
     with capacity.analyses.take(), db(request).read() as session:
-        data = subscribers.export(session, grant.subscriber_id)
+        data = subscribers.export(session, grant.subscriber_id, clock.utcnow())
     name = {"Content-Disposition": 'attachment; filename="paperboy-export.json"'}
     content = json.dumps(data, indent=2, ensure_ascii=False)
     return Response(content, media_type="application/json", headers={**PRIVATE, **name})

@@ -640,6 +640,11 @@ def test_history_links_only_digests_that_were_released(
     assert "waits until the operator of this service releases it" in held
     assert "about to be sent" not in held
     assert "/view/" not in held
+    opened_earlier = client.get(link(Purpose.VIEW, alice, argument=number))
+    assert opened_earlier.status_code == 409
+    assert "The operator of this service may still release it." in opened_earlier.text
+    with app.db.read() as session:
+        assert [row["digest"] for row in subscribers.export(session, alice, now)["deliveries"]] == [{}]
     with app.db.write() as session:
         delivery = session.get_one(Delivery, number)
         delivery.state, delivery.next_attempt_at = DeliveryState.FAILED, None  # by `expiry`
