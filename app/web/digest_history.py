@@ -27,8 +27,8 @@ _OUTCOMES = {
 }
 
 
-class PastDigest(NamedTuple):
-    """A digest, or the reason why there was none."""
+class HistoryEntry(NamedTuple):
+    """A digest that was sent or waits, or the reason why there was none."""
 
     due_at: datetime
     title: str
@@ -36,19 +36,20 @@ class PastDigest(NamedTuple):
     outcome: str
 
 
-def latest(session: Session, app: Application, subscriber: Subscriber, now: datetime) -> list[PastDigest]:
+def latest(session: Session, app: Application, subscriber: Subscriber, now: datetime) -> list[HistoryEntry]:
     """Return a subscriber's latest digests, including skipped ones, newest first."""
     history = subscribers.history(session, subscriber.id or 0)
     stored, pauses = ledger.stored_digests(session, [row.id for row in history]), ledger.pauses(session)
     digests = []
     for row in history:
-        is_held = bool(ledger.hold_reason(pauses, row))
+        is_released = ledger.is_released(pauses, row, now)
+        is_held = not is_released and bool(ledger.hold_reason(pauses, row))
         is_digest = row.id in stored and row.state is not DeliveryState.SKIPPED
         path = ""
-        if is_digest and ledger.is_released(pauses, row, now):
+        if is_digest and is_released:
             path = signed_path(app, Purpose.VIEW, subscriber, row.created_at, row.id or 0)
         title = (row.subject or "Digest") if is_digest else "No digest"
-        digests.append(PastDigest(row.due_at, title, path, _describe_outcome(row, is_held=is_held)))
+        digests.append(HistoryEntry(row.due_at, title, path, _describe_outcome(row, is_held=is_held)))
     return digests
 
 
