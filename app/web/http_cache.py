@@ -23,8 +23,9 @@ from app.web.capacity import PAGES, PAGES_WAITING, Capacity, WorkSlots
 from app.web.security import PUBLIC_REFERRER
 from app.web.visitors import visitor
 
-KEEP = timedelta(minutes=15)  # feeds and the sitemap
-STALE = timedelta(hours=1)  # how much longer they are served while they are rebuilt or no slot is free
+KEEP = timedelta(minutes=5)  # feeds and the sitemap
+KEEP_MATCHES = timedelta(minutes=15)  # feeds of interests
+STALE_MATCHES = timedelta(hours=1)  # how much longer they are served if they cannot be rebuilt at once
 KEEP_PAGES = timedelta(minutes=1)
 STALE_PAGES = timedelta(minutes=5)  # the same for pages
 MAX_RESPONSES = 200  # most have a few tens of kilobytes
@@ -56,7 +57,7 @@ class ResponseCache:
     def __init__(
         self, keep: timedelta = KEEP, slots: WorkSlots | None = None, stale: timedelta = timedelta()
     ) -> None:
-        self._keep_for, self._stale_for = keep, stale
+        self.keep, self._stale_for = keep, stale
         self._slots = slots or WorkSlots(AT_ONCE)
         self._waiting = 0
         self._changed = Condition()  # its lock guards the attributes below and `_waiting`
@@ -68,15 +69,15 @@ class ResponseCache:
 
         Raise TooManyRequests if too many threads are building or waiting, and there is no stale response.
         """
-        if fresh := self._stored(key, now - self._keep_for):
+        if fresh := self._stored(key, now - self.keep):
             return fresh
-        stale = self._stored(key, now - self._keep_for - self._stale_for)
+        stale = self._stored(key, now - self.keep - self._stale_for)
         if stale and key in self._building:
             return stale
         try:
             with self._turn(key):
                 # Another thread may have built the response while this one waited.
-                if fresh := self._stored(key, now - self._keep_for):
+                if fresh := self._stored(key, now - self.keep):
                     return fresh
                 with self._slots.take():
                     response = build()

@@ -75,7 +75,8 @@ def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
     )
     site.state.answer_delay = background.ANSWER_DELAY if is_public else 0.0
     site.state.previews = preview.Previews(app)
-    site.state.feed_cache = http_cache.ResponseCache(stale=http_cache.STALE)
+    site.state.feed_cache = http_cache.ResponseCache()
+    site.state.match_cache = http_cache.ResponseCache(http_cache.KEEP_MATCHES, stale=http_cache.STALE_MATCHES)
     site.state.page_cache = http_cache.ResponseCache(
         http_cache.KEEP_PAGES, limits.pages, http_cache.STALE_PAGES
     )

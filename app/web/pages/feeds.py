@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
@@ -36,7 +36,6 @@ MAX_ENTRIES = 100
 TRENDING_DAYS, PAPERS_PER_DAY = 7, 20  # in the feed of trending papers
 INTEREST_DAYS = preview.DAYS - 1  # in the feed for an interest, as in a preview
 MAX_DIGESTS = 60  # in a subscriber's own feed
-PUBLIC = {"Cache-Control": f"public, max-age={http_cache.KEEP.seconds}"}
 
 Own = Annotated[Grant, allows(Purpose.FEED)]
 
@@ -67,21 +66,26 @@ class FeedInfo:
 @router.get("/feed.json")
 def trending(request: Request, interest: str = "") -> Response:
     """Return the feed of trending papers, or of papers from the last two weeks that match an interest."""
-    cache: ResponseCache = request.app.state.feed_cache
-    text, now = normalize(interest), clock.utcnow()
-    build = partial(_build_interest, request, text, now) if text else partial(_build_trending, request, now)
-    response = cache.get_or_build((request.url.path, text), now, build)
-    return http_cache.conditional_response(request, response, PUBLIC)
+    state, text, now = request.app.state, normalize(interest), clock.utcnow()
+    if text:
+        return _cached(request, state.match_cache, now, partial(_build_interest, request, text, now), text)
+    return _cached(request, state.feed_cache, now, partial(_build_trending, request, now))
 
 
 @router.get("/day/{day}/feed.atom")
 @router.get("/day/{day}/feed.json")
 def day_feed(request: Request, day: Day) -> Response:
     """Return the feed of the papers listed on a day."""
-    cache: ResponseCache = request.app.state.feed_cache
     now = clock.utcnow()
-    response = cache.get_or_build((request.url.path,), now, lambda: _build_day(request, day, now))
-    return http_cache.conditional_response(request, response, PUBLIC)
+    return _cached(request, request.app.state.feed_cache, now, partial(_build_day, request, day, now))
+
+
+def _cached(
+    request: Request, cache: ResponseCache, now: datetime, build: Callable[[], CachedResponse], text: str = ""
+) -> Response:
+    response = cache.get_or_build((request.url.path, text), now, build)
+    headers = {"Cache-Control": f"public, max-age={int(cache.keep.total_seconds())}"}
+    return http_cache.conditional_response(request, response, headers)
 
 
 def _build_day(request: Request, day: date, now: datetime) -> CachedResponse:
