@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from sqlmodel import Session
+from sqlmodel import Session, col, select
 
+from app.delivery.ledger.claims import LEASED_STATES, WAITING_STATES
 from app.delivery.ledger.queries import digest_totals_by_edition
+from app.storage.models import Delivery
 from app.storage.models import DeliveryState as State
 
 LIFETIME = timedelta(hours=1)
 PAST_AFTER = timedelta(days=3)  # when digests of an edition rarely change any more
-# In these states, a digest changes without an operator.
-_OPEN = (State.PENDING, State.CLAIMED, State.COMMITTING, State.DEFERRED, State.UNCERTAIN)
+_OPEN = (*WAITING_STATES, *LEASED_STATES)  # digests in these states may still change by themselves
 
 
 class EditionTotals:
@@ -25,15 +26,22 @@ class EditionTotals:
     def count(self, session: Session, names: Collection[str], now: datetime) -> dict[str, dict[State, int]]:
         """Count the digests in each of these editions by state.
 
-        Count an edition again if it is recent, if it was last counted an hour ago, or if it has digests that
-        are waiting, being sent or uncertain.
+        Count an edition again if it is recent, if it was last counted more than an hour ago, or if it has
+        emails that are waiting, being sent or uncertain.
         """
-        cached = {
-            name: totals for name, (at, totals) in self._past.copy().items() if now - LIFETIME < at <= now
-        }
+        # A condition on the edition could make the database read all emails of these editions.
+        open_editions = select(Delivery.edition).where(col(Delivery.state).in_(_OPEN)).distinct()
+        changing = set(session.exec(open_editions))
+        cached = {}
+        for name in names:
+            at, totals = self._past.get(name, (None, {}))
+            if name in changing:
+                self._past.pop(name, None)
+            elif at and now - LIFETIME < at <= now:
+                cached[name] = totals
         counted = digest_totals_by_edition(session, [name for name in names if name not in cached])
         past = (now - PAST_AFTER).date().isoformat()
         for name, totals in counted.items():
-            if name < past and not any(totals[state] for state in _OPEN):
+            if name < past and name not in changing:
                 self._past[name] = now, totals
-        return {name: cached.get(name) or counted[name] for name in names}
+        return counted | cached

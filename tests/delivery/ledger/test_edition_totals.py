@@ -20,7 +20,7 @@ OLD, RECENT = "2026-11-10", "2026-11-19"
 
 @pytest.fixture
 def app(app: Application, now: datetime) -> Application:
-    """Return the application with a sent digest in an old and in a recent edition."""
+    """Return the application with a skipped digest in an old and in a recent edition."""
     with app.db.write() as session:
         reader = factories.add_subscriber(session, "alice@example.org", [], now)
         entries = [ledger.Entry(reader, edition, now, Skip("no papers")) for edition in (OLD, RECENT)]
@@ -52,5 +52,15 @@ def test_editions_that_may_change_are_not_cached(app: Application, now: datetime
     """An uncertain digest may be resent or recorded as sent at any time."""
     change(app, OLD, State.UNCERTAIN)
     assert count(app, OLD, State.UNCERTAIN, now) == 1
+    change(app, OLD, State.SENT)
+    assert count(app, OLD, State.SENT, now) == 1
+
+
+def test_retried_digests_are_counted_at_once(app: Application, now: datetime) -> None:
+    """An operator who retries the failed digests of an old edition sees the change, and then the outcome."""
+    change(app, OLD, State.FAILED)
+    assert count(app, OLD, State.FAILED, now) == 1
+    change(app, OLD, State.PENDING)
+    assert count(app, OLD, State.PENDING, now) == 1
     change(app, OLD, State.SENT)
     assert count(app, OLD, State.SENT, now) == 1
