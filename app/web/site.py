@@ -83,8 +83,9 @@ def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
     site.state.archive_search = ArchiveSearch(app.db, app.models, Path(app.settings.search_dir), app.stopping)
     site.state.suggestions = paper_cards.Suggestions(app.db)
     site.state.newest_day = home.NewestDay(app.db)
-    # Compressed sizes do not leak secrets (BREACH): the only cookie is never sent with a request that another
-    # site causes, so other sites cannot request a page that contains a secret.
+    # Compressed sizes do not leak secrets (BREACH): browsers send the only cookie only with requests from our
+    # own pages. After a link on another site, operators must press a button, see `admin.sign_in`. So other
+    # sites cannot make a browser request a page that contains a secret.
     site.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     uploads = dict.fromkeys(UPLOADS, app.settings.max_import_bytes + security.MAX_FORM_BYTES)
     site.add_middleware(security.SecurityMiddleware, common=security.headers(app.settings), uploads=uploads)

@@ -2,7 +2,7 @@
 
 The cookie has SameSite=Strict, so browsers never send it with requests that other sites cause. Other sites
 can therefore neither submit forms nor measure the compressed size of pages that contain a text of theirs.
-Whoever follows a link on another site gets a page that opens the same address again, from our site.
+After a link on another site, operators get a page with a button that opens the same address, from our site.
 """
 
 from __future__ import annotations
@@ -288,21 +288,19 @@ def _local(path: str) -> str:
 
 
 def install(site: FastAPI) -> None:
-    """Answer requests that need a session and have none."""
+    """Register the response to requests without a session."""
     site.add_exception_handler(SignInNeeded, _to_sign_in)
 
 
 def _to_sign_in(request: Request, _error: Exception) -> Response:
     """Redirect to the sign-in page, unless a link on another site is why there is no cookie.
 
-    A page whose address has a query does not open at once, because the other site may have chosen its text.
+    After such a link, the page opens only on a click, because the other site has chosen its address.
     """
     query = request.url.query
     address = request.url.path + (f"?{query}" if query else "")
     if request.method != "GET":
         address = HOME
     elif request.headers.get("sec-fetch-site") == "cross-site":
-        return admin_page(
-            request, "admin/from_elsewhere.html", None, status=403, address=address, opens_at_once=not query
-        )
+        return admin_page(request, "admin/cross_site_link.html", None, status=403, address=address)
     return RedirectResponse(f"{HOME}/sign-in?{urlencode({'to': address})}", status_code=303, headers=HEADERS)
