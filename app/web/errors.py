@@ -173,6 +173,16 @@ def headers_of(request: Request, error: HTTPException) -> Mapping[str, str]:
     return headers
 
 
+def log_refused_value(request: Request, error: DataError) -> None:
+    """Log that PostgreSQL cannot store a value of a request.
+
+    Log neither values, which may be addresses, nor the path itself, which may contain a signed link.
+    """
+    path = getattr(request.scope.get("route"), "path", "")
+    kind = type(error.orig).__name__
+    log.warning("the database refused a value", path=path, error=kind, statement=error.statement)
+
+
 def install(site: FastAPI) -> None:
     """Register the error pages."""
     for kind in (PaperboyError, HTTPException, RequestValidationError, DataError):
@@ -200,7 +210,9 @@ def _request_error(request: Request, error: Exception) -> Response:
             is_default = error.detail == HTTPStatus(error.status_code).phrase
             detail = "" if is_default else str(error.detail)
             return _respond(request, error.status_code, detail, headers_of(request, error))
-    return _respond(request, 422)  # a RequestValidationError, or a DataError: PostgreSQL cannot store a value
+        case DataError():
+            log_refused_value(request, error)
+    return _respond(request, 422)
 
 
 def _database_error(request: Request, error: Exception) -> Response:

@@ -7,7 +7,9 @@ import time
 from datetime import datetime, timedelta
 
 import pytest
+import structlog
 from fastapi.testclient import TestClient
+from sqlalchemy.exc import DataError
 from sqlmodel import select
 
 from app import main
@@ -29,6 +31,29 @@ def test_every_response_has_security_headers(client: TestClient) -> None:
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["strict-transport-security"] == "max-age=31536000"
         assert "unsafe-inline" not in answer.headers["content-security-policy"], path
+
+
+@pytest.mark.parametrize(
+    ("path", "function"),
+    [("/subscription/secret", "app.clock.utcnow"), ("/api/v1/subscribers", "app.web.api.auth.authenticate")],
+)
+def test_values_that_the_database_refuses_are_not_logged(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, path: str, function: str
+) -> None:
+    """The error, the statement and the route are logged. Paths are not, because they may contain a link."""
+
+    def refuse(*_: object) -> None:
+        raise DataError("SELECT %(email)s", {"email": "alice@example.org"}, ValueError("alice@example.org"))
+
+    monkeypatch.setattr(function, refuse)
+    with structlog.testing.capture_logs() as logged:
+        assert client.get(path, headers={"Authorization": "Bearer unknown"}).status_code == 422
+    (entry,) = logged
+    assert (entry["event"], entry["error"]) == ("the database refused a value", "ValueError")
+    assert entry["statement"] == "SELECT %(email)s"
+    assert entry["path"]
+    assert "alice" not in str(entry)
+    assert "secret" not in str(entry)
 
 
 def test_no_hsts_on_plain_http(app: Application) -> None:

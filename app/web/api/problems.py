@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from app.errors import InvalidInput, PaperboyError, TooManyRequests
 from app.storage.database import is_unavailable
 from app.text.in_words import describe_invalid, sentence
-from app.web.errors import RETRY_AFTER, UNAVAILABLE, headers_of, please_wait, status_of
+from app.web.errors import RETRY_AFTER, UNAVAILABLE, headers_of, log_refused_value, please_wait, status_of
 
 MAX_ERRORS = 50  # listed in a problem
 MEDIA_TYPE = "application/problem+json"
@@ -101,8 +101,10 @@ def _request_error(request: Request, error: Exception) -> JSONResponse:
                 for problem in islice(error.errors(), MAX_ERRORS)
             ]
             return _respond(request, 422, "the request does not match the documented schema", fields)
+        case DataError():
+            log_refused_value(request, error)
     detail = "the request has a value that the database cannot store: check for long texts and large numbers"
-    return _respond(request, 422, detail)  # a DataError
+    return _respond(request, 422, detail)
 
 
 def _database_error(request: Request, error: Exception) -> JSONResponse:
