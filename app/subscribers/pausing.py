@@ -13,6 +13,10 @@ from app.subscribers.event_log import record_event
 from app.subscribers.repository import get_for_update, reschedule
 
 LONGEST_PAUSE = timedelta(days=366)
+_NOT_RESUMABLE = {  # shown to subscribers
+    State.UNSUBSCRIBED: "This subscription has ended. To get digests again, subscribe again.",
+    State.BOUNCING: "We stopped sending because emails to your address bounced. Please contact us.",
+}
 
 
 def pause(session: Session, subscriber_id: int, until: datetime | None, now: datetime) -> Subscriber:
@@ -58,7 +62,7 @@ def resume(session: Session, subscriber_id: int, now: datetime) -> Subscriber:
     """End a pause. Do nothing if the subscriber is active. Raise Conflict if they are neither."""
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state not in (State.ACTIVE, State.PAUSED):
-        raise Conflict(f"Only a paused subscription can be resumed, and this one is {subscriber.state}.")
+        raise Conflict(_NOT_RESUMABLE.get(subscriber.state, "Only a paused subscription can be resumed."))
     if subscriber.state is State.PAUSED:
         _end_pause(session, subscriber, now)
     return subscriber

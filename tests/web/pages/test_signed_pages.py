@@ -584,11 +584,17 @@ def test_resubscribing_restores_the_preferences(
     assert "nothing to pause" not in client.get(link(Purpose.PAUSE, alice)).text
 
 
-@pytest.mark.parametrize("state", [SubscriberState.UNSUBSCRIBED, SubscriberState.BOUNCING])
+@pytest.mark.parametrize(
+    ("state", "advice"),
+    [
+        (SubscriberState.UNSUBSCRIBED, "To get digests again, subscribe again."),
+        (SubscriberState.BOUNCING, "emails to your address bounced. Please contact us."),
+    ],
+)
 def test_resuming_a_subscription_that_ended_is_a_conflict(
-    app: Application, client: TestClient, alice: int, link: Link, state: SubscriberState
+    app: Application, client: TestClient, alice: int, link: Link, state: SubscriberState, advice: str
 ) -> None:
-    """A page that was opened before says so instead of reporting success."""
+    """A page that was opened before says what to do instead of reporting success."""
     with app.db.write() as session:
         session.get_one(Subscriber, alice).state = state
     paths = [(link(Purpose.PREFERENCES, alice) + "/pause", {"action": "resume"})]
@@ -597,7 +603,7 @@ def test_resuming_a_subscription_that_ended_is_a_conflict(
     for path, form in paths:
         answer = client.post(path, data=form)
         assert answer.status_code == 409
-        assert f"Only a paused subscription can be resumed, and this one is {state}." in answer.text
+        assert advice in answer.text
     assert state_of(app, alice) is state
 
 
