@@ -205,7 +205,7 @@ def save_preferences(
 ) -> dict[str, str]:
     """Store a preferences form, merged with concurrent changes. If it has errors, only return them, by field.
 
-    The row is locked, so that no word muted or author followed in the meantime is lost.
+    The row is locked, so that words muted and authors followed at the same time are not overwritten.
     """
     stored = subscribers.preferences_of(session, subscribers.get_for_update(session, subscriber_id))
     merged = merge_concurrent_changes(form, stored)

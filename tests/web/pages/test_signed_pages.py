@@ -8,12 +8,12 @@ import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from threading import Thread
 from zoneinfo import ZoneInfo
 
 import pytest
 import time_machine
 from fastapi.testclient import TestClient
+from sqlalchemy.exc import OperationalError
 from sqlmodel import Session, select
 
 from app import clock, pipeline, subscribers
@@ -480,29 +480,32 @@ def test_changes_since_the_form_was_opened_are_merged(
     assert preferences.muted == ("games", "blockchain")
 
 
-def test_word_muted_while_preferences_are_saved_is_kept(
+def test_preferences_are_locked_while_they_are_saved(
     app: Application, client: TestClient, alice: int, link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Saving locks the subscriber, so that a link in an email takes effect before or after it."""
+    """A link in an email that mutes a word has to wait, so that its change is not overwritten."""
     merge = forms.merge_concurrent_changes
-    muting: list[Thread] = []
+    fail_if_locked = {"sqlite": "PRAGMA busy_timeout = 0", "postgresql": "SET lock_timeout = '1ms'"}
+    refused: list[str] = []
 
     def mute() -> None:
-        with app.db.write() as session:
-            subscribers.mute(session, alice, ["blockchain"], clock.utcnow())
+        with app.db.engine.connect() as connection:
+            connection.detach()  # the pool must not get it back with this setting
+            connection.exec_driver_sql(fail_if_locked[connection.dialect.name])
+            with Session(connection) as session:
+                subscribers.mute(session, alice, ["blockchain"], clock.utcnow())
+                session.commit()
 
     def merge_while_muting(form: PreferencesForm, stored: Preferences) -> Preferences:
-        muting.append(Thread(target=mute))
-        muting[0].start()
-        muting[0].join(0.3)  # it ends only if the subscriber is not locked
+        with pytest.raises(OperationalError) as error:
+            mute()
+        refused.append(str(error.value))
         return merge(form, stored)
 
     monkeypatch.setattr(forms, "merge_concurrent_changes", merge_while_muting)
     form = PREFERENCES | {"had": ["diffusion models", "robotics"]}
     assert "Saved." in client.post(link(Purpose.PREFERENCES, alice), data=form).text
-    muting[0].join()
-    with app.db.read() as session:
-        assert subscribers.preferences_of(session, subscribers.get(session, alice)).muted == ("blockchain",)
+    assert "lock" in refused[0]
 
 
 def test_missing_weights_get_the_default(
