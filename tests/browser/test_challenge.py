@@ -53,7 +53,7 @@ def check_back_button(page: Page) -> None:
     forms: list[str] = []
     page.on("request", lambda request: forms.append(request.url) if request.method == "POST" else None)
     page.go_back()
-    expect(page.get_by_text("the form was not sent again")).to_be_visible()
+    expect(page.get_by_text("The form is sent only if you press the button.")).to_be_visible()
     assert len(forms) <= 1, "the browser repeats the request for the page, and the script sends no other"
     page.get_by_role("button", name="Send", exact=True).click()
     expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()

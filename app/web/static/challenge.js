@@ -41,7 +41,7 @@ const solveAndSend = () => {
     form.submit();
   }).catch(() => show("waiting"));
 };
-// Whoever goes back to this page does not want to send the form again.
+// After Back or Forward, ask before sending the form again.
 const askFirst = () => {
   show("back");
   form.onsubmit = (event) => { event.preventDefault(); form.onsubmit = null; solveAndSend(); };
