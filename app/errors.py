@@ -27,6 +27,7 @@ PaperboyError
 │   └── UnreadableResponse  its response has the wrong format
 ├── ParsingTooExpensive     parsing exceeds the time or memory limit
 ├── MailboxError            the bounce mailbox cannot be read
+│   └── UnreadableMail      the server cannot return one of its emails
 ├── DeliveryError           this email cannot be composed; carries permanent=
 ├── JournalError            the sender cannot write its journal: no more mail is sent
 └── Stopping                the service is stopping: work in progress is abandoned
@@ -163,6 +164,10 @@ class ParsingTooExpensive(PaperboyError):
 
 class MailboxError(PaperboyError):
     """The bounce mailbox cannot be read."""
+
+
+class UnreadableMail(MailboxError):
+    """The server of the bounce mailbox cannot return this email."""
 
 
 class DeliveryError(PaperboyError):

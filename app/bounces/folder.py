@@ -48,11 +48,14 @@ class Folder:
         return [name for _, name in sorted(files)[:limit]]
 
     def fetch(self, name: str) -> bytes | None:
-        """Return at most MAX_BYTES of a file, or None if it cannot be read."""
+        """Return at most MAX_BYTES of a file, or None if it no longer exists.
+
+        Raise OSError if it cannot be read.
+        """
         try:
             with open(self._incoming / name, "rb", opener=_open_regular) as file:
                 return file.read(MAX_BYTES)
-        except OSError:
+        except FileNotFoundError:
             return None
 
     def remove(self, names: Sequence[str]) -> None:

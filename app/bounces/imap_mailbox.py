@@ -17,11 +17,10 @@ from imap_tools import AND, BaseMailBox, ImapToolsError
 
 from app.bounces.mime_parser import MAX_BYTES
 from app.bounces.notices import printable_line
-from app.errors import MailboxError
+from app.errors import MailboxError, UnreadableMail
 
 REPLY_TIMEOUT = 30  # seconds, for each reply
 MAX_SESSION = 600  # seconds, for all connections of a mailbox
-MAX_FAILURES = 10  # messages that cannot be fetched, before the mailbox counts as unreadable
 POLL_INTERVAL = 0.2  # seconds between checks of whether the service is stopping
 Result = TypeVar("Result")
 Watch = Callable[[socket.socket], None]
@@ -72,7 +71,7 @@ class Mailbox:
         self._url, self._timeout = urlsplit(url), timeout
         self._box: BaseMailBox | None = None
         self._stopping, self._closed = stopping or Event(), Event()
-        self._deadline, self._failures = monotonic() + MAX_SESSION, 0
+        self._deadline = monotonic() + MAX_SESSION
         self._uid_validity: object = None  # identifies the assignment of UIDs (RFC 9051, 2.3.1.1)
 
     def __enter__(self) -> Mailbox:
@@ -84,7 +83,7 @@ class Mailbox:
         folder = unquote(self._url.path.strip("/")) or "INBOX"
         try:
             self._box = self._connect()
-            # Only AUTHENTICATE takes UTF-8, but not every server has it.
+            # Only AUTHENTICATE takes UTF-8, but not every server supports it.
             login = self._box.login if (user + password).isascii() else self._box.login_utf8
             login(user, password, initial_folder=folder)
         except _ERRORS as error:
@@ -92,7 +91,8 @@ class Mailbox:
             raise MailboxError(f"{self._url.hostname}: {_error_text(error)}") from None
         uid_validity = self._box.client.response("UIDVALIDITY")[1]
         if self._uid_validity not in (None, uid_validity):
-            raise MailboxError(f"{self._url.hostname}: the server has numbered its emails anew")
+            changed = "the server has assigned new UIDs to its emails (UIDVALIDITY changed)"
+            raise MailboxError(f"{self._url.hostname}: {changed}")
         self._uid_validity = uid_validity
 
     def __exit__(self, *_: object) -> None:
@@ -123,22 +123,29 @@ class Mailbox:
         return self._do(lambda box: box.uids(AND(flagged=False, deleted=False)))[:limit]
 
     def fetch(self, name: str) -> bytes | None:
-        """Return at most MAX_BYTES of a message, or None if it cannot be fetched. Do not mark it as read.
+        """Return at most MAX_BYTES of a message, or None if it no longer exists. Do not mark it as read.
 
-        Servers may close the connection if a message is corrupt. Then connect again, so that other messages
-        can be fetched.
+        Raise UnreadableMail if the server cannot return the message, for example because it is corrupt. Many
+        servers then close the connection. They may also do so for other reasons, so connect and try again.
         """
-        try:
-            _, parts = self._do(lambda box: box.client.uid("FETCH", name, f"(BODY.PEEK[]<0.{MAX_BYTES}>)"))
-        except MailboxError as error:
-            self._failures += 1
-            if self._must_end() or self._failures > MAX_FAILURES:
-                raise
-            log.warning("an email could not be fetched", uid=name, error=str(error))
-            self._close()
-            self._open()
-            return None
-        return next((bytes(part[1]) for part in parts if isinstance(part, tuple)), None)
+        reply = ""
+        for _ in range(2):
+            try:
+                status, parts = self._do(
+                    lambda box: box.client.uid("FETCH", name, f"(BODY.PEEK[]<0.{MAX_BYTES}>)")
+                )
+            except MailboxError as error:
+                if self._must_end():
+                    raise
+                reply = str(error)
+                self._close()
+                self._open()
+                continue
+            if status == "OK" or "[EXPUNGEISSUED]" in str(parts):  # the latter: RFC 5530
+                return next((bytes(part[1]) for part in parts if isinstance(part, tuple)), None)
+            reply = f"{self._url.hostname}: FETCH: {printable_line(str(parts), 300)}"
+        log.warning("an email could not be fetched", uid=name, error=reply)
+        raise UnreadableMail(reply)
 
     def remove(self, names: Sequence[str]) -> None:
         """Delete messages. A server without UIDPLUS also deletes all others that are marked as deleted."""

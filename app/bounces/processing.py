@@ -17,7 +17,7 @@ from sqlmodel import Session
 from app import bounces, subscribers
 from app.bounces import BouncedDelivery, Kind, Notice, rates, unsubscribe_mails
 from app.delivery.smtp.responses import Action
-from app.errors import InvalidInput, LinkForged, MailboxError, NotFound
+from app.errors import InvalidInput, LinkForged, MailboxError, NotFound, UnreadableMail
 from app.links import LinkSigner, Purpose
 from app.settings import Settings
 from app.storage import job_runs, locks
@@ -28,6 +28,7 @@ from app.types import MailKind, Rejection
 JOB = "bounces"
 LEASE = timedelta(minutes=30)  # much longer than it takes to process MAX_MAILS
 MAX_MAILS, BATCH_SIZE = 1000, 50  # messages per run and per batch
+MAX_UNREADABLE = 10  # emails that the server cannot return, before the mailbox counts as unreadable
 # Messages with these outcomes are set aside for an operator.
 UNCLAIMED, UNKNOWN, BROKEN = "unclaimed", "unknown", "broken"
 UNANSWERED = "unsubscribe_unanswered"  # the links may not be sent
@@ -78,8 +79,8 @@ def read(context: BounceContext, now: datetime) -> Counter[str]:
         sources = list(_open_sources(context, now, stack, errors))
         with context.db.read() as session:
             last_run_failed = JOB in job_runs.failed_jobs(session, now)
-        is_due = errors or last_run_failed or any(names for _, names in sources)
-        if context.stopping.is_set() or not is_due:
+        must_record = errors or last_run_failed or any(names for _, names in sources)
+        if context.stopping.is_set() or not must_record:
             return Counter()
         with job_runs.record(context.db, JOB, now) as run:
             for name, error in errors:
@@ -116,33 +117,63 @@ def _process_source(
 ) -> None:
     """Process messages in batches. After each batch, remove recognised messages and set the others aside.
 
-    Leave messages that could not be fetched for the next run. The run fails if that applies to all of them.
+    The run fails if a file cannot be read, or more than MAX_UNREADABLE emails in the mailbox. In the latter
+    case, leave the other emails for the next run.
     """
-    is_readable = not names
+    errors: list[Exception] = []
     try:
         for start in range(0, len(names), BATCH_SIZE):
-            if context.stopping.is_set():
-                return
-            processed: list[str] = []
-            unprocessed: list[str] = []
-            for name in names[start : start + BATCH_SIZE]:
-                raw = source.fetch(name)
-                if raw is None:  # left for the next run
-                    run.add({"unread": 1})
-                    run.reject([Rejection("the email could not be fetched", detail=f"{source.name}: {name}")])
-                    continue
-                is_readable = True
-                counts = _process_mail(context, raw, now, run)
-                recognized = not counts.keys() & {UNKNOWN, UNCLAIMED, BROKEN, UNANSWERED}
-                (processed if recognized else unprocessed).append(name)
-                run.add({"mails": 1, **counts})
-            source.remove(processed)
-            source.set_aside(unprocessed)
-        if not is_readable:
-            run.fail(source.name, "none of the waiting emails could be fetched")
+            if context.stopping.is_set() or _are_too_many(errors):
+                break
+            errors += _process_batch(context, now, source, names[start : start + BATCH_SIZE], run)
+        if _are_too_many(errors) or any(isinstance(error, OSError) for error in errors):
+            count = f"{len(errors)} of the waiting emails could not be fetched"
+            run.fail(source.name, f"{count}. Last error: {errors[-1]}")
     except (MailboxError, OSError) as error:
         if not context.stopping.is_set():
             run.fail(source.name, error)
+
+
+def _process_batch(
+    context: BounceContext,
+    now: datetime,
+    source: NoticeSource,
+    names: Sequence[str],
+    run: job_runs.JobRunRecorder,
+) -> list[Exception]:
+    """Process a batch of messages. Return the errors of those that could not be fetched.
+
+    Set aside an email that the server cannot return, because it would fail again in each run. Leave an
+    unreadable file in the folder, where the operator can change its permissions.
+    """
+    processed: list[str] = []
+    unprocessed: list[str] = []
+    errors: list[Exception] = []
+    for name in names:
+        try:
+            raw = source.fetch(name)
+        except (UnreadableMail, OSError) as error:
+            run.add({"unread": 1})
+            run.reject([Rejection("the email could not be fetched", detail=f"{source.name}: {name}")])
+            errors.append(error)
+            if isinstance(error, UnreadableMail):
+                unprocessed.append(name)
+            if _are_too_many(errors):
+                break
+            continue
+        if raw is None:  # another client has removed it
+            continue
+        counts = _process_mail(context, raw, now, run)
+        recognized = not counts.keys() & {UNKNOWN, UNCLAIMED, BROKEN, UNANSWERED}
+        (processed if recognized else unprocessed).append(name)
+        run.add({"mails": 1, **counts})
+    source.remove(processed)
+    source.set_aside(unprocessed)
+    return errors
+
+
+def _are_too_many(errors: Sequence[Exception]) -> bool:
+    return sum(isinstance(error, UnreadableMail) for error in errors) > MAX_UNREADABLE
 
 
 def _process_mail(

@@ -9,7 +9,8 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -182,69 +183,98 @@ def test_other_mail_is_flagged_and_kept(app: Application, imap_server: ImapServe
     assert run.rejections[0]["detail"].startswith("…@example.org: 550 5.1.1")
 
 
-def test_mail_that_cannot_be_fetched_is_retried(
+def test_mail_that_another_client_removed_is_skipped(
     app: Application, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not flagged and does not block others."""
-    (path,) = add_deliveries(app)
-    imap_server.deliver(PERSONAL_MAIL, dsn(path))
+    """It was removed after the search. The run does not fail, even if no other email is waiting."""
+    imap_server.deliver(PERSONAL_MAIL)
     fetch = bounces.Mailbox.fetch
     with monkeypatch.context() as patched:
-        patched.setattr(
-            bounces.Mailbox, "fetch", lambda box, uid: fetch(box, f"99{uid}" if uid < "102" else uid)
-        )
-        assert pipeline.read_bounces(app, NOW) == {"unread": 1, "mails": 1, "hard": 1}
+        patched.setattr(bounces.Mailbox, "fetch", lambda box, uid: fetch(box, f"99{uid}"))
+        assert pipeline.read_bounces(app, NOW) == {}
+    with app.db.read() as session:
+        assert job_runs.failed_jobs(session, NOW) == []
     assert imap_server.subjects(flagged=False) == ["Hello"]
-    assert pipeline.read_bounces(app, NOW) == {"mails": 1, "unknown": 1}
 
 
-@pytest.mark.parametrize("error", [imaplib.IMAP4.error("BAD"), imaplib.IMAP4.abort("socket error: EOF")])
-def test_mail_that_breaks_the_connection_does_not_block_others(
-    app: Application, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch, error: Exception
+def fail_to_fetch(
+    monkeypatch: pytest.MonkeyPatch,
+    is_corrupt: Callable[[str], bool],
+    error: Exception | None,
+    times: int = 99,
 ) -> None:
-    """Some servers close the connection if a message is corrupt."""
-    paths = add_deliveries(app, 2)
-    imap_server.deliver(dsn(paths[0]), PERSONAL_MAIL, dsn(paths[1]))
-    run_command = imaplib.IMAP4.uid
+    """Simulate a server that has corrupt messages. It fails to return each of them this many times.
+
+    If `error` is None, the server answers NO instead of closing the connection.
+    """
+    run_command, failures = imaplib.IMAP4.uid, Counter[str]()
 
     def uid(client: imaplib.IMAP4, command: str, *arguments: str) -> Any:
-        if command == "FETCH" and arguments[0] == "102":
-            client.shutdown()
-            raise error
-        return run_command(client, command, *arguments)
+        if command != "FETCH" or not is_corrupt(arguments[0]) or failures[arguments[0]] == times:
+            return run_command(client, command, *arguments)
+        failures[arguments[0]] += 1
+        if error is None:
+            return "NO", [b"[SERVERBUG] Internal error occurred"]
+        client.shutdown()
+        raise error
 
     monkeypatch.setattr(imaplib.IMAP4, "uid", uid)
+
+
+@pytest.mark.parametrize(
+    "error", [imaplib.IMAP4.error("BAD"), imaplib.IMAP4.abort("socket error: EOF"), None]
+)
+def test_corrupt_mail_is_set_aside(
+    app: Application, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    """Some servers close the connection if a message is corrupt. The next run does not read it again."""
+    paths = add_deliveries(app, 2)
+    imap_server.deliver(dsn(paths[0]), PERSONAL_MAIL, dsn(paths[1]))
+    fail_to_fetch(monkeypatch, lambda uid: uid == "102", error)
     assert pipeline.read_bounces(app, NOW) == {"unread": 1, "mails": 2, "hard": 2}
-    assert imap_server.subjects() == ["Hello"]
+    assert pipeline.read_bounces(app, NOW) == {}
+    assert imap_server.subjects() == imap_server.subjects(flagged=True) == ["Hello"]
     with app.db.read() as session:
         (run,) = session.exec(select(JobRun)).all()
     assert (run.error, run.rejections[0]["detail"]) == ("", "the mailbox: 102")
 
 
-@pytest.mark.parametrize(
-    ("count", "unread", "error"), [(1, 1, "none of the waiting emails"), (12, 10, "127.0.0.1: BAD")]
-)
-def test_mailbox_without_readable_mails_is_reported(
-    app: Application,
-    imap_server: ImapServer,
-    monkeypatch: pytest.MonkeyPatch,
-    count: int,
-    unread: int,
-    error: str,
+def test_mail_is_fetched_again_after_a_lost_connection(
+    app: Application, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After many failures, the server is left alone until the next run."""
-    imap_server.deliver(*count * [PERSONAL_MAIL])
-    run_command = imaplib.IMAP4.uid
+    """The server may have been restarted."""
+    (path,) = add_deliveries(app)
+    imap_server.deliver(dsn(path))
+    fail_to_fetch(monkeypatch, lambda _: True, imaplib.IMAP4.abort("socket error: EOF"), times=1)
+    assert pipeline.read_bounces(app, NOW) == {"mails": 1, "hard": 1}
 
-    def uid(client: imaplib.IMAP4, command: str, *arguments: str) -> Any:
-        if command == "FETCH":
-            raise imaplib.IMAP4.error("BAD")
-        return run_command(client, command, *arguments)
 
-    monkeypatch.setattr(imaplib.IMAP4, "uid", uid)
-    assert pipeline.read_bounces(app, NOW) == {"unread": unread}
+def test_only_corrupt_mail_is_no_failure(
+    app: Application, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a quiet mailbox, no other email may be waiting."""
+    imap_server.deliver(PERSONAL_MAIL)
+    fail_to_fetch(monkeypatch, lambda _: True, imaplib.IMAP4.error("BAD"))
+    assert pipeline.read_bounces(app, NOW) == {"unread": 1}
     with app.db.read() as session:
-        assert error in session.exec(select(JobRun.error)).one()
+        assert job_runs.failed_jobs(session, NOW) == []
+
+
+def test_mailbox_with_many_corrupt_mails_is_reported(
+    app: Application, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server is left alone until the next run. Emails already processed are not processed again."""
+    (path,) = add_deliveries(app)
+    imap_server.deliver(dsn(path), *12 * [PERSONAL_MAIL])
+    fail_to_fetch(monkeypatch, lambda uid: uid != "101", imaplib.IMAP4.error("BAD"))
+    assert pipeline.read_bounces(app, NOW) == {"unread": 11, "mails": 1, "hard": 1}
+    assert len(imap_server.subjects(flagged=True)) == 11
+    assert pipeline.read_bounces(app, NOW) == {"unread": 1}
+    assert imap_server.subjects() == imap_server.subjects(flagged=True) == 12 * ["Hello"]
+    with app.db.read() as session:
+        errors = session.exec(select(JobRun.error).order_by(col(JobRun.id))).all()
+    error = "11 of the waiting emails could not be fetched. Last error: 127.0.0.1: BAD"
+    assert errors == [f"the mailbox: {error}", ""]
 
 
 def test_uids_of_another_numbering_are_not_used(
@@ -254,7 +284,7 @@ def test_uids_of_another_numbering_are_not_used(
     with bounces.Mailbox(imap_server.url) as mailbox:
         monkeypatch.setattr(mailbox, "_uid_validity", [b"1"])
         mailbox._box.client.shutdown()  # type: ignore[union-attr]
-        with pytest.raises(MailboxError, match="numbered its emails anew"):
+        with pytest.raises(MailboxError, match="assigned new UIDs"):
             mailbox.fetch("101")
 
 
@@ -357,13 +387,15 @@ def test_kept_file_is_not_overwritten(app: Application, folder: Path) -> None:
 def test_unreadable_files_are_skipped(
     app: Application, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One became a link and one disappeared: neither is followed, removed or moved."""
+    """One became a link and one disappeared: neither is followed, removed or moved. The link is reported."""
     (path,) = add_deliveries(app)
     write_mail(folder, "3.eml", dsn(path))
     (folder / "1.eml").symlink_to(folder / "3.eml")
     monkeypatch.setattr(bounces.Folder, "pending", lambda *_: ["1.eml", "2.eml", "3.eml"])
-    assert pipeline.read_bounces(app, NOW) == {"unread": 2, "mails": 1, "hard": 1}
+    assert pipeline.read_bounces(app, NOW) == {"unread": 1, "mails": 1, "hard": 1}
     assert [file.name for file in folder.iterdir()] == ["1.eml"]
+    with app.db.read() as session:
+        assert "symbolic links" in session.exec(select(JobRun.error)).one()
 
 
 def test_file_may_disappear_while_the_folder_is_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
