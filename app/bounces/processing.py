@@ -22,6 +22,7 @@ from app.links import LinkSigner, Purpose
 from app.settings import Settings
 from app.storage import job_runs, locks
 from app.storage.database import Database
+from app.storage.models import SubscriberState
 from app.text import sanitize
 from app.types import MailKind, Rejection
 
@@ -39,6 +40,8 @@ _WITHOUT_CONSEQUENCES = {
     Kind.REPORT: "reports",
     Kind.UNKNOWN: UNKNOWN,
 }
+# A suppression of a subscriber in one of these states can be lifted, and the subscription then continues.
+_SUBSCRIBED = (SubscriberState.ACTIVE, SubscriberState.PAUSED, SubscriberState.BOUNCING)
 
 log = structlog.get_logger(__name__)
 
@@ -206,8 +209,9 @@ def _unsubscribe(
     """Unsubscribe the subscriber to whom the first valid token belongs.
 
     If no token is valid but the sender is a subscriber, send them the email with their preferences and
-    unsubscribe links, unless they got one less than an hour ago. Return the outcome, or None if neither a
-    token nor the sender belongs to a subscriber.
+    unsubscribe links, unless they got one less than an hour ago. Do nothing if they have no subscription.
+
+    Return the outcome, or None if neither a token nor the sender belongs to a subscriber.
     """
     with context.db.write() as session:
         for token in request.tokens:
@@ -219,6 +223,8 @@ def _unsubscribe(
                 return "unsubscribed"
         with suppress(NotFound, InvalidInput):
             subscriber = subscribers.find(session, request.sender)
+            if subscriber.state not in _SUBSCRIBED:
+                return "not_subscribed"
             confirmable = context.signer.lifetimes[Purpose.CONFIRM]
             sent = subscribers.send_link(session, subscriber.email, "", now, confirmable)
             has_links = sent or subscribers.was_mailed_recently(session, subscriber, MailKind.MANAGE, now)

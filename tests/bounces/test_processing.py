@@ -781,6 +781,16 @@ def test_request_from_a_suppressed_address_is_kept(app: Application, folder: Pat
     assert [file.name for file in (folder / "kept").iterdir()] == ["1"]
 
 
+def test_request_of_someone_who_has_left_needs_no_answer(app: Application, folder: Path) -> None:
+    """They may answer every email that they still have. The requests are removed."""
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, alice(app).id or 0, NOW)
+        suppression.suppress(session, ALICE, "the subscriber marked an email as spam", NOW)
+    write_mail(folder, "1", unsubscribe_mail("digest@paperboy.test"))
+    assert pipeline.read_bounces(app, NOW) == {"mails": 1, "not_subscribed": 1}
+    assert not list(folder.iterdir())
+
+
 def test_forged_token_or_sender_does_not_unsubscribe(app: Application, folder: Path) -> None:
     """The reader gets the links by email, once an hour at most. A stranger's email is set aside."""
     forged = f"unsubscribe+{'x' * 51}@paperboy.test"
