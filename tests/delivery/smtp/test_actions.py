@@ -90,14 +90,24 @@ UNVERIFIED = "450 4.1.1 <bob@example.com>: Recipient address rejected: unverifie
         (UNVERIFIED + "connect to mx2.example.com[192.0.2.1]:25: Connection refused", False),
         (UNVERIFIED + "lost connection with mx2.example.com[192.0.2.1] while sending RCPT TO", False),
         (UNVERIFIED + "host mx2.example.com[192.0.2.1] said: 451 4.3.0 queue file write error", False),
+        (UNVERIFIED + "host mx2.example.com[192.0.2.1] said: 450 4.2.1 mailbox unavailable", False),
+        (UNVERIFIED + "unknown mail transport error", False),
+        (UNVERIFIED + "mail transport unavailable", False),
+        (UNVERIFIED + "Cannot start TLS: handshake failure", False),
+        (UNVERIFIED + "conversation with mx2.example.com[192.0.2.1] failed", False),
+        (UNVERIFIED + "internal server error", False),
+        (UNVERIFIED + "Server certificate not trusted", False),
+        ("451 4.1.1 <bob@example.com>: recipient lookup failed, database unavailable", False),
+        ("450 4.1.1 <bob@example.com>", False),
         (UNVERIFIED + "host mx2.example.com[192.0.2.1] said: 550 5.1.1 user unknown", True),
         (UNVERIFIED + 'unknown user: "bob"', True),
         ("450 4.1.1 <bob@example.com>: User unknown in local recipient table", True),
+        ("host mx2.example.com said: 450 4.1.1 <bob@example.com>: user unknown", True),
         ("550 5.1.1 <bob@example.com>: user unknown, do not try again", True),
     ],
 )
 def test_only_a_verdict_on_the_user_suppresses(text: str, suppresses: bool) -> None:
-    """With 4.1.1, it depends on why a server could not verify the address, for example an outage."""
+    """With 4.1.1, the text must state that the user is unknown. Otherwise, it may be an outage."""
     diagnosis = responses.diagnose(text, status=responses.status_in(text), field=True)
     assert (diagnosis.action is Action.SUPPRESS, diagnosis.hard) == (suppresses, suppresses)
 

@@ -55,14 +55,15 @@ _OVERRIDES_FROM_AROUND: dict[Reason | None, frozenset[Reason]] = {
     Reason.USER_UNKNOWN: frozenset({Reason.SUSPEND, Reason.MAILBOX_FULL, Reason.HAS_MOVED}),
     Reason.SYSTEM_ERROR: _OVERRIDES_USER_UNKNOWN | {Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN},
 }
-# Phrases of failures that may be temporary. They are ignored if a permanent status is about the address. With
-# 4.1.1, Postfix reports that it could not verify an address, for one of the reasons in the last two lines.
+# Phrases of failures that may be temporary. They are ignored if a permanent status is about the address.
 _MAY_PASS = re.compile(
-    r"\btemporar|\btry again|\b(?:try|again) later\b|\bdeferred\b|\bname ?server (?:reply|error|fail|time)|"
-    r"\bverification in progress\b|\blost connection\b|\btimed out\b|\bno route to host\b|"
-    r"\bconnection (?:refused|reset)\b|\bunverified address: host .{1,200}(?:said|to me): 4",
+    r"\btemporar|\btry again|\b(?:try|again) later\b|\bdeferred\b|\bname ?server (?:reply|error|fail|time)",
     re.IGNORECASE,
 )
+# Postfix asked the destination whether the address exists. The rest is the reply, which Postfix may quote
+# with its code, or the reason why there is none.
+_VERIFICATION = re.compile(r"\bun(?:verified|deliverable) address: (.*)", re.IGNORECASE)
+_QUOTED_CODE = re.compile(r"\b(?:said|to me): ([245])\d\d\b", re.IGNORECASE)
 # IronPort gateways wrap the reply that they received in one of their own.
 _WRAPPED = re.compile(r"\b(?:\d\.[\dx]\.\d - )?unknown (?:address )?error (\d{3})-?(?=')", re.IGNORECASE)
 _CODE = re.compile(r"(?:^|[\s:;,(\[<>\"'])([245][0-7]\d)(?=[\s:;,-]|$)")
@@ -92,7 +93,9 @@ def diagnose(
     if reason is Reason.HOST_UNKNOWN and best.startswith("4"):
         reason = Reason.NETWORK_ERROR  # a name server failed temporarily
     may_pass = not best.startswith("5.1") and bool(_MAY_PASS.search(refusal))
-    transient = delayed or may_pass or (best.startswith("4") and reason in HARD_BY_STATUS)
+    if best.startswith("4"):
+        may_pass |= reason in HARD_BY_STATUS or not _is_stated(reason, refusal or around)
+    transient = delayed or may_pass
     action = _action(reason, transient)
     if reason is Reason.USER_UNKNOWN and not (own or _is_confirmed(refusal or around, best, phase, field)):
         reason = Reason.FILTERED
@@ -128,6 +131,17 @@ def _reason(refusal: str, around: str, status: str, phase: Phase) -> Reason:
         or (Reason.EXPIRED if status.startswith("4") else None)
         or (Reason.ON_HOLD if refusal else Reason.UNDEFINED)
     )
+
+
+def _is_stated(reason: Reason, text: str) -> bool:
+    """Return whether a text itself states a reason, which a temporary status only suggests.
+
+    For example, Postfix uses 4.1.1 also if it cannot verify an address because of an outage.
+    """
+    verification = _VERIFICATION.search(text)
+    if verification and (quoted := _QUOTED_CODE.search(verification[1])):
+        return quoted[1] == "5"
+    return reason_in(verification[1] if verification else text) is reason
 
 
 def _is_confirmed(refusal: str, status: str, phase: Phase, field: bool) -> bool:

@@ -59,8 +59,8 @@ class Action(StrEnum):
 # reopened, a filter changes, or we correct our own error.
 HARD = frozenset({Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN, Reason.HAS_MOVED, Reason.NOT_ACCEPT})
 # These are hard only with a permanent status (5.x.x). With a temporary status, the host is being set up, or
-# its name server failed temporarily. An unknown user is final even with 4.1.1, unless the text says that the
-# failure may be temporary.
+# its name server failed temporarily. The other reasons are final even with a temporary status, such as 4.1.1,
+# if the text states them and does not say that the failure may be temporary.
 HARD_BY_STATUS = frozenset({Reason.NOT_ACCEPT})
 # Reasons that concern us, our network or this one email, but not the recipient's address.
 NOT_ABOUT_RECIPIENT = frozenset(
