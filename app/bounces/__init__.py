@@ -22,7 +22,6 @@ from app.bounces.recording import (
     TRUSTED,
     BouncedDelivery,
     find_delivery,
-    lock_subscribers,
     record_complaint,
     record_hard,
     record_opt_out,

@@ -16,6 +16,7 @@ from sqlmodel import Session
 
 from app import bounces, subscribers
 from app.bounces import BouncedDelivery, Kind, Notice, rates, unsubscribe_mails
+from app.delivery import ledger
 from app.delivery.smtp.responses import Action
 from app.errors import InvalidInput, LinkForged, MailboxError, NotFound, UnreadableMail
 from app.links import LinkSigner, Purpose
@@ -243,7 +244,7 @@ def apply(
     rejections = []
     with context.db.write() as session:
         matched = list(_one_notice_per_delivery(session, context.signer, notices))
-        bounces.lock_subscribers(session, [delivery for _, delivery in matched if delivery])
+        ledger.lock_subscribers(session, [delivery.delivery_id for _, delivery in matched if delivery])
         for notice, delivery in matched:
             outcome = _apply_notice(session, notice, delivery, now)
             counts[outcome] += 1

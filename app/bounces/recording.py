@@ -6,7 +6,7 @@ webhook all report it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from app.delivery.send_result import SendOutcome
 from app.errors import LinkForged
 from app.links import LinkSigner
 from app.storage import webhook_outbox
-from app.storage.database import in_array, insert_or_ignore
+from app.storage.database import insert_or_ignore
 from app.storage.models import Delivery, DeliveryState, Event, Subscriber, WebhookEvent
 from app.storage.models import SubscriberState as State
 from app.subscribers import event_log, repository
@@ -72,13 +72,6 @@ def _delivery_where(session: Session, condition: ColumnElement[bool]) -> Bounced
     query = columns.join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id).where(condition)
     row = session.execute(query.add_columns(col(Delivery.edition))).first()
     return BouncedDelivery(*row) if row else None
-
-
-def lock_subscribers(session: Session, deliveries: Iterable[BouncedDelivery]) -> None:
-    """Lock the subscribers' rows in the order of their ids, so that concurrent requests cannot deadlock."""
-    ids = {delivery.subscriber_id for delivery in deliveries}
-    rows = select(Subscriber.id).where(in_array(session, col(Subscriber.id), ids))
-    session.exec(rows.order_by(col(Subscriber.id)).with_for_update())
 
 
 def _address_changed_since(moment: datetime | ColumnElement[datetime]) -> ColumnElement[bool]:

@@ -24,8 +24,9 @@ import time_machine
 import trustme
 from fastapi.testclient import TestClient
 from imap_tools import MailMessageFlags
+from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from app import bounces, main, pipeline, subscribers
 from app.application import Application
@@ -574,6 +575,22 @@ def test_complaint_counts_beside_other_notices(app: Application) -> None:
     assert suppression_reason(app) == "the subscriber marked an email as spam"
 
 
+class Overlap:
+    """Let two concurrent transactions meet, unless one is waiting for a lock of the other."""
+
+    def __init__(self, app: Application) -> None:
+        self._database, self._arrived, self._blocked = app.db, set[int](), threading.Event()
+
+    def meet(self) -> None:
+        """Return when the other transaction has called this, too, or cannot do so because it is blocked."""
+        self._arrived.add(threading.get_ident())
+        waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        while len(self._arrived) < 2 and not self._blocked.wait(0.01):
+            with self._database.read() as session:
+                if session.execute(waiting).scalar_one():
+                    self._blocked.set()
+
+
 @pytest.mark.postgres
 def test_concurrent_requests_do_not_deadlock(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """They name the same subscribers in different orders."""
@@ -585,12 +602,11 @@ def test_concurrent_requests_do_not_deadlock(app: Application, monkeypatch: pyte
     with app.db.read() as session:
         ids = session.exec(select(Delivery.id).order_by(col(Delivery.edition), col(Delivery.id))).all()
     notices = [bounces.parse_mail(dsn(app.signer.return_path(each or 0, "paperboy.test")))[0] for each in ids]
-    both_began, apply_notice = threading.Barrier(2), processing._apply_notice
+    overlap, apply_notice = Overlap(app), processing._apply_notice
 
     def apply_one(*arguments: Any) -> str:
         outcome = apply_notice(*arguments)
-        with suppress(threading.BrokenBarrierError):
-            both_began.wait(0.5)  # without the lock, each has changed a row that the other needs
+        overlap.meet()  # without the lock, each has changed a row that the other needs
         return outcome
 
     monkeypatch.setattr(processing, "_apply_notice", apply_one)
@@ -598,6 +614,43 @@ def test_concurrent_requests_do_not_deadlock(app: Application, monkeypatch: pyte
         batches = (notices[:2], notices[:1:-1])
         results = pool.map(lambda batch: processing.apply(app.bounce_context, batch, NOW)[0], batches)
     assert list(results) == [{"hard": 2}, {"hard": 2}]
+
+
+@pytest.mark.postgres
+def test_sender_and_webhook_do_not_deadlock(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both report the same refusal. One of them records it."""
+    (path,) = add_deliveries(app)
+    with app.db.write() as session:
+        delivery = session.exec(select(Delivery)).one()
+        delivery.state, delivery.lease_owner, delivery.attempts = DeliveryState.COMMITTING, "me", 1
+        delivery_id = delivery.id or 0
+    overlap, apply_notice = Overlap(app), processing._apply_notice
+    refusal = SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user")
+    attempt = AttemptResult(delivery_id, refusal, NOW.timestamp())
+
+    def record_refusal(session: Session, *arguments: Any) -> None:
+        session.flush()
+        overlap.meet()  # without the lock, the sender has locked the delivery and the webhook the subscriber
+        bounces.record_refusal(session, *arguments)
+
+    def apply_one(*arguments: Any) -> str:
+        overlap.meet()
+        return apply_notice(*arguments)
+
+    def record_result() -> dict[int, DeliveryState]:
+        policy = app.settings.when_uncertain
+        with app.db.write() as session:
+            return ledger.record_results(
+                session, [attempt], owner="me", now=NOW, policy=policy, on_failed=record_refusal
+            )
+
+    monkeypatch.setattr(processing, "_apply_notice", apply_one)
+    with ThreadPoolExecutor() as pool:
+        sent = pool.submit(record_result)
+        reported = pool.submit(apply_mail, app, dsn(path))
+    assert sent.result() == {delivery_id: DeliveryState.FAILED}
+    assert reported.result() in ({"hard": 1}, {"known": 1})
+    assert events(app) == ["bounce"]
 
 
 def test_notice_for_an_erased_reader(app: Application) -> None:

@@ -136,14 +136,6 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
         policy=RESEND,
         on_failed=bounces.record_refusal,
     ),
-    "record refused": lambda s: ledger.record_results(
-        s,
-        endings(SendOutcome.HARD_BOUNCE)[:3],
-        owner="sender",
-        now=NOW,
-        policy=RESEND,
-        on_failed=bounces.record_refusal,
-    ),
     "give up": lambda s: expiry.expire_overdue(s, NOW),
     "give up before the next digest": lambda s: ledger.expire_before_next(s, NOW),
     "forsake": lambda s: recovery.expire_leases(s, LATER, [], RESEND),
@@ -164,6 +156,14 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
 }
 # Small sorts: the rows of a subscriber, of a batch, or of waiting emails.
 SORTING: dict[str, Callable[[Session], object]] = {
+    "record refused": lambda s: ledger.record_results(
+        s,
+        endings(SendOutcome.HARD_BOUNCE)[:3],
+        owner="sender",
+        now=NOW,
+        policy=RESEND,
+        on_failed=bounces.record_refusal,
+    ),
     "warm-up": lambda s: ledger.warm_up_status(s, WarmUp(NOW.date(), 50, 2), NOW),
     "updates": lambda s: ledger.promised_content(s, BATCH, NOW - timedelta(days=7), {1}, {NOW.date()}),
     "claim while warming up": lambda s: ledger.claim(s, owner="me", now=NOW, longest_waiting_first=True),

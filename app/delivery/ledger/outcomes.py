@@ -26,6 +26,7 @@ from app.text import sanitize
 OnFailed = Callable[[Session, AttemptResult, int, datetime], None]
 # States in which the owner's result counts. In all other states, the email was released, sent or given up.
 OPEN_STATES = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
+BOUNCED = (SendOutcome.HARD_BOUNCE, SendOutcome.SOFT_BOUNCE, SendOutcome.MAILBOX_FULL)
 UNATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
 # The events after which no personal data is kept.
 ERASING = ("erased", "declined", "signup_replaced", "change_ended")
@@ -46,6 +47,7 @@ def record_results(
     Deliveries that another sender has taken over are left out. `on_failed` is called for each delivery that
     failed permanently.
     """
+    lock_subscribers(session, [item.delivery_id for item in attempts if item.result.outcome in BOUNCED])
     accepted = [attempt for attempt in attempts if attempt.result.outcome is SendOutcome.ACCEPTED]
     others = [attempt for attempt in attempts if attempt.result.outcome is not SendOutcome.ACCEPTED]
     states = _record_accepted(session, accepted, owner)
@@ -54,6 +56,17 @@ def record_results(
     if session.exec(select(Event.id).where(*recent).limit(1)).first() is not None:
         clear_erased(session, states)
     return states | _record_others(session, others, owner, now, policy, on_failed) if others else states
+
+
+def lock_subscribers(session: Session, delivery_ids: Collection[int]) -> None:
+    """Lock the subscribers of deliveries in the order of their ids, before a bounce may suppress them.
+
+    Bounce webhooks and senders call this before they lock anything else, so that they cannot deadlock.
+    """
+    if delivery_ids:
+        rows = select(Subscriber.id).join(Delivery, col(Delivery.subscriber_id) == Subscriber.id)
+        rows = rows.where(in_array(session, col(Delivery.id), delivery_ids)).order_by(col(Subscriber.id))
+        session.exec(rows.with_for_update(of=Subscriber))
 
 
 def clear_erased(session: Session, ids: Collection[int]) -> None:
