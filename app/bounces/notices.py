@@ -228,6 +228,11 @@ def _group_notice(group: dict[str, list[str]], recipient: str, context: str, lim
 
 
 _DELAYED = re.compile(r"\bdelay(?:ed)?\b|\bstill being retried\b", re.IGNORECASE)
+# Unlike `responses.mentions_failure`, this does not include "Delivery Status Notification (Delay)".
+_FAILED = re.compile(
+    r"\bundeliverable\b|\bfail(?:ed|ure)\b|\breturned (?:mail|message|to sender)\b|\b(?:un|nicht )zustellbar",
+    re.IGNORECASE,
+)
 _ONLY_DELAYED = re.compile(
     r"\bwarning message only\b|\bstill undelivered\b|\b(?:has )?not yet been delivered\b|"
     r"\bwill (?:keep trying|continue to be (?:re)?tried)\b",
@@ -279,9 +284,7 @@ def _parse_free_text(mail: Part) -> tuple[Notice, ...]:
     if len(failed) == 1 or not diagnostics:
         recipients = failed or [diagnostic.recipient for diagnostic in diagnostics] or [""]
         diagnostics = [free_text.RecipientDiagnostic(recipients[0], text)]
-    # The subject may quote the title of a paper, so a permanent refusal outweighs it.
-    subject_delays = _DELAYED.search(mail.header("subject")) and free_text.quoted_smtp_reply(text)[:1] != "5"
-    delayed = bool(subject_delays or _ONLY_DELAYED.search(text))
+    delayed = bool(_subject_delays(mail.header("subject"), text) or _ONLY_DELAYED.search(text))
     context = text if len(diagnostics) == 1 else ""  # otherwise, the text is about other recipients, too
     limit = _diagnostic_limit(len(diagnostics))
     notices = []
@@ -294,6 +297,18 @@ def _parse_free_text(mail: Part) -> tuple[Notice, ...]:
         details = (diagnosis.status, diagnosis.reason, diagnosis.hard, reply)
         notices.append(Notice(kind, diagnostic.recipient, *details, action=diagnosis.action))
     return tuple(notices)
+
+
+def _subject_delays(subject: str, text: str) -> bool:
+    """Return whether the subject of a notice says that delivery is only delayed.
+
+    The subject may quote that of the digest, which names a paper. Mentioned before the title, a failure
+    outweighs it, and so does a permanent refusal in the text.
+    """
+    delay = _DELAYED.search(subject)
+    if not delay or free_text.quoted_smtp_reply(text).startswith("5"):
+        return False
+    return not _FAILED.search(subject[: delay.start()])
 
 
 def _looks_like_a_notice(mail: Part, text: str) -> bool:

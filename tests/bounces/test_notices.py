@@ -178,13 +178,31 @@ def test_warning_is_not_a_bounce() -> None:
     assert parse_one(plain_notice(text)).kind is Kind.DELAYED
 
 
-def test_title_in_the_subject_is_not_a_warning() -> None:
+@pytest.mark.parametrize(
+    ("subject", "text"),
+    [
+        ("Undeliverable: Sensor Scheduling for Delay-Aware Control", "User unknown"),
+        (
+            "Delivery Status Notification (Failure): Delay-Aware Control",
+            "Sorry, no mailbox here.",
+        ),
+        ("Your digest: Sensor Scheduling for Delay-Aware Control", "550 5.1.1 User unknown"),
+    ],
+)
+def test_title_in_the_subject_is_not_a_warning(subject: str, text: str) -> None:
     """The subject quotes that of the digest."""
-    text = "Your message could not be delivered.\n\n<alice@example.org>: 550 5.1.1 User unknown\n"
-    notice = parse_one(plain_notice(text, "Undeliverable: Sensor Scheduling for Delay-Aware Control"))
+    text = f"Your message could not be delivered.\n\n<alice@example.org>: {text}\n"
+    notice = parse_one(plain_notice(text, subject))
     assert (notice.kind, notice.action) == (Kind.BOUNCE, Action.SUPPRESS)
-    text = text.replace("550 5.1.1 User unknown", "451 4.4.1 Connection timed out")
-    assert parse_one(plain_notice(text, "Delivery delayed")).kind is Kind.DELAYED
+
+
+@pytest.mark.parametrize(
+    "subject", ["Delivery delayed", "Delivery Status Notification (Delay)", "Undelivered mail: delayed"]
+)
+def test_warning_in_the_subject(subject: str) -> None:
+    """The final notice will follow."""
+    text = "Your message could not be delivered.\n\n<alice@example.org>: 451 4.4.1 Connection timed out\n"
+    assert parse_one(plain_notice(text, subject)).kind is Kind.DELAYED
 
 
 def test_several_recipients_in_plain_text() -> None:
