@@ -6,6 +6,7 @@ webhook all report it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ _WEBHOOK_EVENTS: dict[str, tuple[WebhookEvent, dict[str, bool]]] = {
     SOFT: (WebhookEvent.BOUNCED, {"permanent": False}),
     COMPLAINT: (WebhookEvent.COMPLAINED, {}),
 }
+_APOSTROPHE = re.compile("['’`]")
 _MAILED_STATES = (State.PENDING, State.ACTIVE, State.PAUSED)
 
 
@@ -63,7 +65,10 @@ def find_delivery(session: Session, signer: LinkSigner, notice: Notice) -> Bounc
     if not (notice.message_id and notice.recipient):
         return None
     has_message_id = col(Delivery.message_id) == notice.message_id
-    return _delivery_where(session, has_message_id & (col(Subscriber.email) == notice.recipient.lower()))
+    # An apostrophe may belong to the address, or to the word before it: "l'adresse d'alice@example.org".
+    address = notice.recipient.lower()
+    has_address = col(Subscriber.email).in_((address, _APOSTROPHE.split(address)[-1]))
+    return _delivery_where(session, has_message_id & has_address)
 
 
 def _delivery_where(session: Session, condition: ColumnElement[bool]) -> BouncedDelivery | None:

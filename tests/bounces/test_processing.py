@@ -472,6 +472,26 @@ def test_notice_without_a_signed_return_path_is_ignored(app: Application, forged
     assert suppression_reason(app) == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        ("L'adresse d'alice@example.org n'existe pas.", True),
+        ("L’adresse d’alice@example.org n’existe pas.", True),
+        ("The user 'alice@example.org' is unknown.", True),
+        ("The user bob'alice@example.net is unknown.", False),
+    ],
+)
+def test_address_after_an_apostrophe_is_found(app: Application, text: str, is_found: bool) -> None:
+    """An apostrophe may also belong to the address. The Message-ID alone is no proof."""
+    add_deliveries(app)
+    notice_text = f"From: MAILER-DAEMON@mx\r\nSubject: Undeliverable\r\n\r\nUndeliverable. {text}\r\n"
+    (notice,) = bounces.parse_mail(notice_text.encode())
+    with app.db.read() as session:
+        message_id = session.exec(select(Delivery.message_id)).one()
+        notice = replace(notice, message_id=message_id)
+        assert (bounces.find_delivery(session, app.signer, notice) is not None) == is_found
+
+
 def test_automatic_reply_changes_nothing(app: Application) -> None:
     """This holds for any text and a valid return path."""
     (path,) = add_deliveries(app)
