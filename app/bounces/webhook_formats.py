@@ -76,7 +76,7 @@ def _generic(payload: Any) -> Iterator[Notice]:
             raise InvalidPayload("kind must be bounce, complaint, unsubscribe or delivered")
 
 
-# Types and subtypes of bounces as which SES also reports automatic replies, such as "out of office". Unlike
+# The bounce types and subtypes that SES also uses for automatic replies, such as "out of office". Unlike
 # bounces with a delivery status notice, these have neither a status nor a diagnostic.
 _SES_AUTOMATIC_REPLIES = {("Transient", "General"), ("Undetermined", "Undetermined")}
 _SES_REPORTS = {"auth-failure", "not-spam"}  # types of feedback that are not complaints
