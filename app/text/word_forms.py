@@ -18,8 +18,11 @@ _BRITISH = re.compile(
 )
 # Plurals that Snowball does not stem, such as "llms" and "vlas". Only the letter before the s may be a vowel.
 _SHORT_FORMS = re.compile(r"[^\W\d_aeiouy]{2,}[ao]?s")
-# Endings of plurals, and of the forms of a verb and the nouns made from it: "detects", "detection".
-_ENDINGS = "s es ies y e ed ing ion ions ation ations er ers or ors ic ics le able ility"
+# Endings of plurals, adverbs, the forms of a verb and the nouns made from it: "detects", "detection".
+_ENDINGS = (
+    "s es ies ied ying y e ed ing ings ion ions ation ations ment ments er ers or ors ic ics le able ility "
+    "ilities ly"
+)
 _AMERICAN = {"is": "iz", "our": "or"}
 _stemmer = Stemmer.Stemmer("english")
 
@@ -27,7 +30,7 @@ _stemmer = Stemmer.Stemmer("english")
 @lru_cache(maxsize=200_000)
 def stem(word: str) -> str:
     """Return the stem of a word without accents, in lower case. Most forms and spellings share their stem."""
-    stemmed = str(_stemmer.stemWord(_americanize(word)))
+    stemmed = str(_stemmer.stemWord(americanize(word)))
     is_plural = _SHORT_FORMS.fullmatch(stemmed) and stemmed not in _SINGULAR.split()
     return stemmed[:-1] if is_plural else stemmed
 
@@ -35,7 +38,7 @@ def stem(word: str) -> str:
 @lru_cache(maxsize=20_000)
 def _bases(word: str) -> frozenset[str]:
     """Return the possible base forms of a word, such as "plan" for "planning"."""
-    american = _americanize(fold_accents(word))
+    american = americanize(fold_accents(word))
     bases = {american.removesuffix(ending) for ending in ("", *_ENDINGS.split())}
     return frozenset(bases | {base[:-1] for base in bases if base[-2:-1] == base[-1:]})  # "planning"
 
@@ -49,5 +52,12 @@ def is_same_word(first: str, second: str) -> bool:
     return not _bases(first).isdisjoint(_bases(second))
 
 
-def _americanize(word: str) -> str:
+def forms_pattern(word: str) -> str:
+    """Return a regular expression for the American spellings of the words that `is_same_word` accepts."""
+    bases = "|".join(f"{base}{base[-1]}?" for base in sorted(_bases(word)) if base)
+    return f"({bases})({_ENDINGS.replace(' ', '|')})?"
+
+
+def americanize(word: str) -> str:
+    """Return a word without accents, in lower case, with British spellings replaced."""
     return _BRITISH.sub(lambda match: _AMERICAN[match.group()], word)

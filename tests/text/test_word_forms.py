@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from app.text import tokenizer, word_forms
@@ -35,7 +37,15 @@ def test_words_that_only_look_like_plurals(one: str, other: str) -> None:
         ("quantisation", "quantized", True),
         ("interpretable", "interpretability", True),
         ("tokenizer", "tokenization", True),
+        ("verified", "verifies", True),
+        ("verify", "verifying", True),
+        ("aligned", "alignments", True),
+        ("efficiently", "efficient", True),
+        ("capabilities", "capable", True),
+        ("rank", "rankings", True),
         ("token", "tokenization", False),
+        ("experience", "experiments", False),
+        ("relativity", "relative", False),
         ("object", "objective", False),
         ("interpreter", "interpretability", False),
     ],
@@ -44,3 +54,6 @@ def test_forms_of_a_word(first: str, second: str, is_same: bool) -> None:
     """Forms of a noun or verb are the same word. Others with the same stem are not."""
     assert tokenizer.stem_all(first) == tokenizer.stem_all(second)
     assert word_forms.is_same_word(first, second) is is_same
+    for word, other in ((first, second), (second, first)):
+        american = word_forms.americanize(other.lower())
+        assert bool(re.fullmatch(word_forms.forms_pattern(word), american)) is is_same
