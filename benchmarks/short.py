@@ -16,7 +16,6 @@ from pathlib import Path
 from app.relevance import cut_offs, matching, query_language
 from app.relevance.filters import Filters
 from app.relevance.model import RelevanceModel
-from app.relevance.query_language import Query
 from app.types import PaperView
 from benchmarks.relevance import view
 
@@ -44,9 +43,8 @@ def main() -> None:
 
 def show(text: str, pool: dict[int, PaperView], index: matching.MatchIndex, corpus: RelevanceModel) -> None:
     query = query_language.parse(text)
-    mentions = Filters([*pool.values()], corpus.abbreviations).excluded_mask(
-        Query("", excluded_phrases=(query.words,))
-    )
+    muted = query_language.parse_muted(text)
+    mentions = Filters([*pool.values()], corpus.abbreviations).excluded_mask(muted)
     mentioned = {n for n, is_mentioned in zip(pool, mentions.tolist(), strict=True) if is_mentioned}
     hits = index.match([query])[0]
     sent = {n for n, relevance in hits.items() if relevance >= cut_offs.FLOOR}

@@ -1,7 +1,8 @@
 """PURE. Check required and excluded phrases and filters for all papers at once.
 
-No score outweighs an exclusion, and a required phrase must occur as a whole. `search_index_fields` has the
-same filters for the search index: change both.
+No score outweighs an exclusion, and a required phrase must occur as a whole. Words match in all their forms,
+but not if they merely share a stem: "experience" is not mentioned by "experiments". `search_index_fields` has
+the same filters for the search index: change both.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import numpy as np
 
 from app.relevance.bm25 import Matrix
 from app.relevance.model import TermStatistics
-from app.relevance.phrase_index import PhraseIndex
+from app.relevance.phrase_index import PhraseIndex, TextIndex
 from app.relevance.query_language import FilterField, Query
-from app.text.abbreviations import Abbreviations
+from app.text.abbreviations import TERM, Abbreviations
 from app.text.characters import fold_accents
 from app.text.names import words_of_name, words_of_organization
-from app.text.tokenizer import stem_all, without_stopwords
+from app.text.tokenizer import WORD, without_stopwords
+from app.text.word_forms import stem
 from app.types import PaperView
 
 MIN_LIFT = 2.0
@@ -108,14 +110,16 @@ class Filters:
 
     def _mentioning(self, phrase: Sequence[str]) -> Matrix:
         """Return a mask of the papers that contain this phrase, as typed or in its short or long form."""
-        # Without "on", "on-policy" would match any policy.
-        if len(without_stopwords(phrase)) == 1 < len(phrase):
-            return self._texts[0].containing(phrase)
-        folded = self._abbreviations.fold(without_stopwords(phrase))
-        implying = self._abbreviations.implied_by.get(" ".join(folded), ())
         as_written, as_folded = self._texts
+        # Without "on", "on-policy" would match any policy.
+        if len(without_stopwords(map(stem, phrase))) == 1 < len(phrase):
+            return as_written.containing(phrase)
+        terms = self._abbreviations.terms(" ".join(phrase))
+        implying = self._abbreviations.implied_by.get(" ".join(terms), ())
         return np.asarray(
-            as_written.containing(phrase) | as_folded.containing(folded) | as_folded.containing_any(implying)
+            as_written.containing(phrase)
+            | as_folded.containing(self._abbreviations.fold_words(phrase))
+            | as_folded.containing_any(f"{TERM}{term}" for term in implying)
         )
 
     def _having(self, field: FilterField, names: Sequence[str]) -> Matrix:
@@ -145,11 +149,13 @@ class Filters:
         return mask
 
     @cached_property
-    def _texts(self) -> tuple[PhraseIndex, PhraseIndex]:
-        """Return two phrase indexes of the papers: one as written, one with long forms folded."""
-        texts = [[stem_all(paper.title), stem_all(paper.abstract)] for paper in self._papers]
-        folded = ([self._abbreviations.fold(without_stopwords(text)) for text in both] for both in texts)
-        return PhraseIndex(texts), PhraseIndex(folded)
+    def _texts(self) -> tuple[TextIndex, TextIndex]:
+        """Return two indexes of the papers: one as written, one with long forms folded."""
+        texts = [
+            [WORD.findall(fold_accents(text)) for text in (paper.title, paper.abstract)]
+            for paper in self._papers
+        ]
+        return TextIndex(texts), TextIndex(map(self._abbreviations.fold_words, both) for both in texts)
 
     @cached_property
     def _authors(self) -> PhraseIndex:
@@ -172,7 +178,7 @@ def required_fields(query: Query) -> list[str]:
 
 
 def belongs_together(
-    stems: Sequence[str], abbreviations: Abbreviations, statistics: TermStatistics | None
+    words: Sequence[str], abbreviations: Abbreviations, statistics: TermStatistics | None
 ) -> bool:
     """Return True if words joined by hyphens are a name ("SWE-bench"), not ordinary words ("LLM-based").
 
@@ -180,9 +186,9 @@ def belongs_together(
     in at least MIN_LIFT times as many papers as would contain both by chance. Words that are too rare to
     decide are treated as a name.
     """
-    if any(any(map(str.isdigit, stem)) for stem in stems[1:]):
+    if any(any(map(str.isdigit, word)) for word in words[1:]):
         return True
-    folded = abbreviations.fold(stems)
+    folded = abbreviations.fold([*map(stem, words)])
     if not statistics:
         return True
     papers, total = statistics.frequencies, max(1, statistics.papers)

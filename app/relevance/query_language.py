@@ -17,7 +17,8 @@ from typing import NamedTuple
 from app.errors import InvalidInterest
 from app.text import characters
 from app.text.characters import fold_accents
-from app.text.tokenizer import WORD, stem_all, tokenize, without_stopwords
+from app.text.tokenizer import WORD, stem_all, without_stopwords
+from app.text.word_forms import stem
 
 
 class FilterField(StrEnum):
@@ -85,13 +86,17 @@ _DESCRIPTIONS = {
 
 @dataclass(frozen=True)
 class Query:
-    """A parsed interest. Words are stems; a phrase is a sequence of stems."""
+    """A parsed interest. Words are stems; a phrase or a name is a sequence of words.
+
+    The words of phrases and names are as typed, but in lower case and without accents. `filters` also accepts
+    their other forms, but no other words with the same stem.
+    """
 
     text: str
     words: tuple[str, ...] = ()
     names: tuple[tuple[str, ...], ...] = ()  # the words of possible names with hyphens, such as "SWE-bench"
     phrases: tuple[tuple[str, ...], ...] = ()
-    excluded_phrases: tuple[tuple[str, ...], ...] = ()  # an excluded word is a phrase of one stem
+    excluded_phrases: tuple[tuple[str, ...], ...] = ()  # an excluded word is a phrase of one word
     required: FilterValues = field(default_factory=lambda: _NO_VALUES)  # papers need one value of each field
     excluded: FilterValues = field(default_factory=lambda: _NO_VALUES)
 
@@ -105,7 +110,7 @@ class Query:
     @property
     def stems(self) -> tuple[str, ...]:
         """Return the stems of the words and of the phrases, including stop words."""
-        return (*self.words, *itertools.chain(*self.phrases))
+        return (*self.words, *map(stem, itertools.chain(*self.phrases)))
 
     @cached_property
     def terms(self) -> tuple[str, ...]:
@@ -115,7 +120,8 @@ class Query:
     @property
     def runs(self) -> tuple[tuple[str, ...], ...]:
         """Return the runs of content stems in which neighbours form pairs: the words, then each phrase."""
-        return tuple(tuple(without_stopwords(run)) for run in (self.words, *self.phrases))
+        phrases = (map(stem, phrase) for phrase in self.phrases)
+        return tuple(tuple(without_stopwords(run)) for run in (self.words, *phrases))
 
     @property
     def has_filters(self) -> bool:
@@ -159,17 +165,17 @@ class _QueryBuilder:
                 values = self.excluded if part.minus else self.required
                 values[FilterField(part.field.lower())].append(part.value)
             return
-        stems = tuple(token.stem for token in tokenize(part.text))
-        if not stems or _EMPTY_FILTER.fullmatch(part.bare):
+        words = tuple(WORD.findall(fold_accents(part.text)))
+        if not words or _EMPTY_FILTER.fullmatch(part.bare):
             return
         if part.minus:
-            self.excluded_phrases.append(stems)
+            self.excluded_phrases.append(words)
         elif part.quoted:
-            self.phrases.append(stems)
+            self.phrases.append(words)
         else:
-            self.words.extend(stems)
+            self.words.extend(map(stem, words))
             if _is_like_a_name(part.bare):
-                self.names.append(stems)
+                self.names.append(words)
 
     def build(self, text: str) -> Query:
         required, excluded = (
@@ -248,7 +254,7 @@ def parse_muted(text: str) -> Query:
     builder = _QueryBuilder()
     builder.add(_Part("-", name, value.replace('"', " "), ""))
     query = builder.build(text)
-    if not (any(map(without_stopwords, query.excluded_phrases)) or query.excluded):
+    if not (_content_stems(query.excluded_phrases) or query.excluded):
         raise _too_general(text)
     return query
 
@@ -262,9 +268,7 @@ def parse_typed_muted(text: str) -> Query:
     query = parse_muted(text)
     for part in _split_into_parts(query.text):
         _require_well_formed(part, "muted", "mute")
-    if query.excluded_phrases and GENERAL_STEMS.issuperset(
-        without_stopwords(itertools.chain(*query.excluded_phrases))
-    ):
+    if query.excluded_phrases and GENERAL_STEMS.issuperset(_content_stems(query.excluded_phrases)):
         raise _too_general(normalize(text))
     if split_suggestion(query.text):
         raise InvalidInterest(
@@ -273,6 +277,11 @@ def parse_typed_muted(text: str) -> Query:
             "muted",
         )
     return query
+
+
+def _content_stems(phrases: Iterable[Sequence[str]]) -> list[str]:
+    """Return the stems of all words in phrases, without stop words."""
+    return without_stopwords(map(stem, itertools.chain(*phrases)))
 
 
 def _too_general(text: str) -> InvalidInterest:

@@ -30,7 +30,6 @@ from app.relevance.pseudo_relevance_feedback import QueryBatch, QueryExamples, c
 from app.relevance.query_language import Query
 from app.relevance.vector_space import VectorSpace
 from app.text.abbreviations import Abbreviations
-from app.text.tokenizer import without_stopwords
 
 
 class Weights(NamedTuple):
@@ -228,7 +227,7 @@ def with_minimum(query: Query, values: Matrix, rows_named_by_query: Collection[i
     """
     if not query.terms:
         return np.full(len(values), FILTER_RELEVANCE)
-    if any(map(without_stopwords, query.phrases)):
+    if any(query.runs[1:]):
         return np.maximum(values, PHRASE_RELEVANCE)
     if rows_named_by_query:
         is_named = np.isin(np.arange(len(values)), [*rows_named_by_query])

@@ -6,6 +6,7 @@ have the same meaning as in `filters`, which checks requirements and exclusions 
     text     title (twice, because titles count double) and abstract, long forms folded into short forms
     title    the folded title
     written  title and abstract as written, with stop words
+    words    the distinct words of both as spelled, which tell apart words that share a stem
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ from app.relevance.bm25 import Document, Matrix
 from app.relevance.filters import belongs_together
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import FilterField, FilterValues, Query
+from app.text.abbreviations import TERM
 from app.text.characters import fold_accents
 from app.text.names import words_of_name, words_of_organization
-from app.text.tokenizer import without_stopwords
+from app.text.tokenizer import STOP_STEMS, WORD, without_stopwords
+from app.text.word_forms import americanize, forms_pattern, stem
 
-INDEX_FORMAT = 1  # increase this when a field is added or removed, or a field or a record changes its meaning
+INDEX_FORMAT = 2  # increase this when a field is added or removed, or a field or a record changes its meaning
 MAX_PHRASES = 10  # phrases, exclusions and hyphenated names in a search; each may take a tenth of a second
+MAX_SPELLED = 6  # words of a phrase whose forms are checked; a longer one hardly matches by its stems alone
 CLOSE_STEMS = 16  # stems that represent the meaning of a query
 _BREAK = "|"  # between texts, so that phrases do not span two of them; no stem contains it
 _ID_BITS = 32
@@ -54,6 +58,7 @@ def schema() -> tantivy.Schema:
     builder.add_unsigned_field("newest", fast=True)  # sorts by day, then by id
     for name in ("text", "title", "written", "authors", "organizations"):
         builder.add_text_field(name, tokenizer_name="stems", index_option="position")
+    builder.add_text_field("words", tokenizer_name="stems", index_option="basic")
     for name in ("categories", "labels", "organization_keys"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     return builder.build()
@@ -81,6 +86,8 @@ def document(
     new.add_text("title", _joined([title, *implied_in_title]))
     new.add_text("text", _joined([title, title, abstract, *implied_in_title, *implied_in_title, *implied]))
     new.add_text("written", _joined(written))
+    words = {*WORD.findall(fold_accents(f"{paper.title} {paper.abstract}"))}
+    new.add_text("words", " ".join({*map(americanize, words)}))
     new.add_text("authors", _joined(map(words_of_name, paper.authors)))
     new.add_text("organizations", _joined(map(words_of_organization, paper.organization_names)))
     for category in _with_parents(paper.categories):
@@ -232,7 +239,7 @@ class QueryBuilder:
         return TantivyQuery.phrase_query(self.schema, field_name, [*words])
 
     def _requirements(self, query: Query) -> Iterable[TantivyQuery]:
-        yield from (self.written(phrase) for phrase in dict.fromkeys(query.phrases))
+        yield from map(self._containing, dict.fromkeys(query.phrases))
         abbreviations, statistics = self.model.abbreviations, self.model.statistics
         for name in dict.fromkeys(query.names):
             if belongs_together(name, abbreviations, statistics):
@@ -264,13 +271,33 @@ class QueryBuilder:
 
     def _mentioning(self, phrase: Sequence[str]) -> TantivyQuery:
         """Return a query for papers that contain this phrase, as typed or in its short or long form."""
-        written, content = self.written(phrase), without_stopwords(phrase)
-        if len(content) == 1 < len(phrase):  # without "on", "on-policy" would match any policy
-            return written
-        folded = self.model.abbreviations.fold(content)
-        implying = self.model.abbreviations.implied_by.get(" ".join(folded), ())
-        texts = [written, self._phrase("text", folded), *(self._term("text", term) for term in implying)]
+        texts, abbreviations = [self._containing(phrase)], self.model.abbreviations
+        stems = [*map(stem, phrase)]
+        # Without "on", "on-policy" would match any policy.
+        if not len(without_stopwords(stems)) == 1 < len(phrase):
+            terms = abbreviations.fold(without_stopwords(stems))
+            folded = self._phrase("text", terms)
+            # A paper may contain the long form of a word instead, so a short form is found by its stem alone.
+            spelled = [
+                word
+                for word in abbreviations.fold_words(phrase)
+                if not (word.startswith(TERM) or stem(word) in abbreviations.folded_terms)
+            ]
+            texts.append(self._with_forms(folded, spelled))
+            implying = abbreviations.implied_by.get(" ".join(terms), ())
+            texts += [self._term("text", term) for term in implying]
         return _any(texts)
+
+    def _containing(self, phrase: Sequence[str]) -> TantivyQuery:
+        """Return a query for papers that contain this phrase as typed."""
+        stems = [*map(stem, phrase)]
+        return self._with_forms(self.written(stems), [w for w in phrase if stem(w) not in STOP_STEMS])
+
+    def _with_forms(self, query: TantivyQuery, words: Sequence[str]) -> TantivyQuery:
+        """Limit a query to papers that contain a form of each of the first MAX_SPELLED of these words."""
+        patterns = map(forms_pattern, dict.fromkeys(words[:MAX_SPELLED]))
+        forms = (TantivyQuery.regex_query(self.schema, "words", pattern) for pattern in patterns)
+        return TantivyQuery.boolean_query([(Occur.Must, part) for part in (query, *forms)])
 
 
 def _any(queries: Sequence[TantivyQuery]) -> TantivyQuery:

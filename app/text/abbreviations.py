@@ -16,11 +16,13 @@ from functools import cached_property
 from typing import TypeVar
 
 from app.text.tokenizer import STOP_STEMS, Tokens, bigrams, content_stems
+from app.text.word_forms import stem
 
 MIN_PAPERS = 3  # papers that must define a short form in the same way, or use a compound word
 # Of the papers that define a short form, at least this share must define it in the same way. "SLM" and "ASR"
 # have two meanings, so they are not learned.
 MIN_AGREEMENT = 0.75
+TERM = "*"  # marks a term that stands for several words; no word contains it
 
 _SHORT = re.compile(r"\(([A-Za-z0-9][A-Za-z0-9-]{1,11})\)")
 _CLAUSE = re.compile(r"[.;:!?,]\s|[()]")
@@ -195,6 +197,11 @@ class Abbreviations:
         return dict(implied_by)
 
     @cached_property
+    def folded_terms(self) -> Set[str]:
+        """Return the short forms and the compounds, which may stand for several words."""
+        return frozenset((*self.shorts.values(), *self.compounds.values()))
+
+    @cached_property
     def _passes(self) -> Sequence[tuple[Table, Starts]]:
         """Return the replacement tables in order of use, each with its runs grouped by their first two stems.
 
@@ -220,6 +227,21 @@ class Abbreviations:
             if spans := _spans(folded, starts):
                 folded = _replace_spans(folded, spans, [table[tuple(folded[a:b])] for a, b in spans])
         return folded
+
+    def fold_words(self, words: Sequence[str]) -> list[str]:
+        """Return words, which must be in lower case and without accents, folded but as spelled.
+
+        Stop words are left out. A term that stands for several words begins with TERM: "*llm".
+        """
+        all_stems = [*map(stem, words)]
+        is_content = [own not in STOP_STEMS for own in all_stems]
+        stems, words = [*itertools.compress(all_stems, is_content)], [*itertools.compress(words, is_content)]
+        for table, starts in self._passes:
+            if spans := _spans(stems, starts):
+                terms = [table[tuple(stems[a:b])] for a, b in spans]
+                stems = _replace_spans(stems, spans, terms)
+                words = _replace_spans(words, spans, [f"{TERM}{term}" for term in terms])
+        return words
 
     def fold_any_order(self, words: Sequence[str]) -> list[str]:
         """Fold the stems of an interest in any order: "networks neural graph" also becomes "GNN".

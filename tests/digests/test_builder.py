@@ -216,7 +216,7 @@ def test_profiles_are_built_before_rows_are_locked(
         paper = factories.add_paper(
             session, factories.add_source(session, now), "Video Agents", now.date(), now
         )
-        fields = {"muted": ["games", "GAME", "lions"]}
+        fields = {"muted": ["game", "GAME", "lions"]}
         alice = factories.add_subscriber(session, "alice@example.org", ["agents"], now, **fields)
     with app.db.write() as session:
         subscribers.set_feedback(session, alice, paper, True, now)

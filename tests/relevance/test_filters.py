@@ -16,7 +16,8 @@ from app.relevance.highlights import PaperText
 from app.relevance.model import TermStatistics
 from app.relevance.query_language import FilterField, Query, parse, parse_muted, query_for
 from app.text.abbreviations import Abbreviations
-from app.text.tokenizer import content_stems, tokenize, without_stopwords
+from app.text.tokenizer import STOP_STEMS, WORD, content_stems
+from app.text.word_forms import is_same_word, stem
 from app.types import PaperView
 
 ABBREVIATIONS = Abbreviations(
@@ -59,7 +60,9 @@ FILTERS = Filters([OTHER, PAPER], ABBREVIATIONS)
         ('"tree attention" -drafts', "it contains a word or phrase that the interest excludes"),
         ('"drafts, and models"', ""),
         ('"decoding speculative"', "it does not contain a phrase in quotes"),
-        ('"language model"', ""),  # stems
+        ('"language model"', ""),  # other forms of the words
+        ('"decoder"', ""),
+        ('"speculation"', "it does not contain a phrase in quotes"),  # only the stem is the same
         (
             '"models speculative"',
             "it does not contain a phrase in quotes",
@@ -141,6 +144,30 @@ def test_exclusion_of_abbreviations(interest: str, excluded: bool) -> None:
     assert Filters([OTHER, paper], ABBREVIATIONS).excluded_mask(parse(interest)).tolist() == [False, excluded]
 
 
+@pytest.mark.parametrize(
+    ("word", "abstract", "is_mentioned"),
+    [
+        ("experience", "Experiments with users.", False),
+        ("experience", "Experiments on experiences.", True),
+        ("medication", "Medical images.", False),
+        ("digits", "Digital twins.", False),
+        ("relativity", "Relative poses.", False),
+        ("animal", "Animated faces.", False),
+        ("verify", "Verified proofs.", True),
+        ("alignment", "Aligning models.", True),
+        ("quantisation", "Quantized weights.", True),
+        ("social experience", "Social experiments.", False),
+        ("finetuning", "Fine-tuned models.", True),
+        ("fine-tuning experience", "Finetuning experiments.", False),
+    ],
+)
+def test_forms_of_words(word: str, abstract: str, is_mentioned: bool) -> None:
+    """Muted and excluded words match in all forms. Other words with the same stem don't count."""
+    filters = Filters([OTHER, PaperView(1, "A Study", abstract)], ABBREVIATIONS)
+    assert filters.excluded_mask(parse_muted(word)).tolist() == [False, is_mentioned]
+    assert filters.excluded_mask(parse(f'cats -"{word}"')).tolist() == [False, is_mentioned]
+
+
 def test_equal_exclusions_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are the most expensive clauses."""
     lookups: list[Sequence[str]] = []
@@ -151,29 +178,53 @@ def test_equal_exclusions_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) ->
         return original(self, phrase)
 
     monkeypatch.setattr(Filters, "_mentioning", counting)
-    FILTERS.passing_mask(parse("policies -bandit -bandits -robot -bandit"))
+    FILTERS.passing_mask(parse("policies -bandit -robot -Bandit"))
     assert len(lookups) == 2
 
 
 def is_in(phrase: Sequence[str], text: Sequence[str]) -> bool:
-    return bool(phrase) and any([*phrase] == [*text[at : at + len(phrase)]] for at in range(len(text)))
+    """Return True if forms of the words of a phrase follow each other. A term for several words is a stem."""
+    runs = [text[at : at + len(phrase)] for at in range(len(text) - len(phrase) + 1)] if phrase else []
+    return any(all(map(is_form, phrase, run)) for run in runs)
+
+
+def is_form(word: str, other: str) -> bool:
+    if "*" in word or "*" in other:
+        return stem(word.strip("*")) == stem(other.strip("*"))
+    return stem(word) == stem(other) and is_same_word(word, other)
+
+
+def fold(words: Sequence[str]) -> list[str]:
+    """Return the words without stop words. Mark terms that stand for several words with an asterisk."""
+    words = [word for word in words if stem(word) not in STOP_STEMS]
+    folded, past = list[str](), 0
+    while past < len(words):
+        runs = {**ABBREVIATIONS.compounds, **ABBREVIATIONS.shorts}.items()
+        run = next((run for run in runs if (*map(stem, words[past : past + len(run[0])]),) == run[0]), None)
+        folded.append(f"{run[1]}*" if run else words[past])
+        past += len(run[0]) if run else 1
+    return folded
 
 
 def reference_result(paper: PaperView, query: Query) -> tuple[bool, bool]:
     """Return (excluded, rejected) of one paper, found word by word without an index."""
     text_of_paper, texts = PaperText(paper, ABBREVIATIONS), [paper.title, paper.abstract]
-    stems = [[token.stem for token in tokenize(text)] for text in texts]
-    folded_texts = [ABBREVIATIONS.fold(content_stems(text)) for text in texts]
+    words = [WORD.findall(text.lower()) for text in texts]
+    folded_texts = [*map(fold, words)]
     implied = {
-        part for text in folded_texts for stem in text for part in ABBREVIATIONS.expansions.get(stem, ())
+        part
+        for text in texts
+        for term in ABBREVIATIONS.fold(content_stems(text))
+        for part in ABBREVIATIONS.expansions.get(term, ())
     }
 
     def is_mentioned(phrase: Sequence[str]) -> bool:
-        folded = ABBREVIATIONS.fold(without_stopwords(phrase))
-        literally = any(map(is_in, [phrase] * 2, stems))
-        if len(without_stopwords(phrase)) == 1 < len(phrase):
+        folded = fold(phrase)
+        literally = any(map(is_in, [phrase] * 2, words))
+        if len([word for word in phrase if stem(word) not in STOP_STEMS]) == 1 < len(phrase):
             return literally
-        return literally or any(map(is_in, [folded] * 2, folded_texts)) or " ".join(folded) in implied
+        terms = " ".join(ABBREVIATIONS.fold(content_stems(" ".join(phrase))))
+        return literally or any(map(is_in, [folded] * 2, folded_texts)) or terms in implied
 
     matching = {
         FilterField.AUTHOR: text_of_paper.matching_authors,
@@ -183,7 +234,7 @@ def reference_result(paper: PaperView, query: Query) -> tuple[bool, bool]:
     excluded = any(map(is_mentioned, query.excluded_phrases)) or any(
         matching[field](values) for field, values in query.excluded.items()
     )
-    unmet = not all(any(map(is_in, [phrase] * 2, stems)) for phrase in query.phrases)
+    unmet = not all(any(map(is_in, [phrase] * 2, words)) for phrase in query.phrases)
     unmet |= not all(matching[field](values) for field, values in query.required.items())
     return excluded, excluded or unmet
 
@@ -194,6 +245,8 @@ WORDS = st.sampled_from(
         "language",
         "model",
         "models",
+        "experience",
+        "experiments",
         "LLM",
         "LLMs",
         "fine",

@@ -48,6 +48,10 @@ QUERIES = [
     "author:lovelace -cat:cs",
     'cat:math "we study" -RL -author:"ada lovelace"',
     "-MT retrieval",
+    "robot -objective",  # "object" has the same stem
+    'graph -"communicated" -neighbors',
+    '"networked" graph',
+    '"objective"',
     '"reinforcement learning" -policy',
     '"a robust" noise',
     '"the the" robot',
