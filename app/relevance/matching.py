@@ -215,7 +215,7 @@ class MatchIndex:
         for start in range(0, len(missing), BATCH_SIZE):
             batch = missing[start : start + BATCH_SIZE]
             scores = self._scores(batch)
-            numbers = scores.relevance, scores.strength, scores.directions
+            numbers = scores.relevance, scores.strength, scores.share, scores.directions
             for query, *row in zip(batch, *numbers, strict=True):
                 new = matches[query] = self._matches(query, *row)
                 self._cache.put(self._key, query, new)
@@ -226,11 +226,13 @@ class MatchIndex:
         return scoring.score(batch, self._papers, self._model)
 
     def _matches(
-        self, query: Query, relevance: Matrix, strength: Matrix, direction: Matrix
+        self, query: Query, relevance: Matrix, strength: Matrix, share: Matrix, direction: Matrix
     ) -> InterestMatches:
         """Return the relevant papers that meet the requirements of a query and match no exclusion."""
         named = self._organizations.rows_named_by(query)
-        relevance, strength = (scoring.with_minimum(query, row, named) for row in (relevance, strength))
+        relevance, strength = (
+            scoring.with_minimum(query, row, share, named) for row in (relevance, strength)
+        )
         is_match = relevance > 0
         rows = (is_match & self.filters.passing_mask(query) if query.has_filters else is_match).nonzero()[0]
         # A copy, because a view would keep the directions of the whole batch in memory.

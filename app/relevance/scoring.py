@@ -57,7 +57,7 @@ TITLE_RELEVANCE = 0.34
 COMMON_IDF = 0.5  # of a stem in 60 % of all papers, such as "model"
 MAX_PAIRED = 4  # terms that all form pairs with each other; in a longer run, only neighbours do
 # Minimum relevance and strength: for papers from the organisation that the interest names, and for papers
-# with a phrase that the reader put in quotes.
+# with a phrase that the reader put in quotes and all other words of the interest.
 ORGANIZATION_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
 FILTER_RELEVANCE = 0.8  # for papers that pass an interest consisting only of filters ("author:…")
 
@@ -220,15 +220,18 @@ def terms_and_pairs(query: Query, abbreviations: Abbreviations) -> tuple[list[st
     return list(terms), list(pairs)
 
 
-def with_minimum(query: Query, values: Matrix, rows_named_by_query: Collection[int]) -> Matrix:
+def with_minimum(query: Query, values: Matrix, share: Matrix, rows_named_by_query: Collection[int]) -> Matrix:
     """Return relevances or strengths, raised to the minimum for a phrase or an organisation in a query.
 
-    If the query has no words, return FILTER_RELEVANCE for every paper.
+    If the query has words beside its phrases, raise only papers that also contain these words. `share` is the
+    one in `Scores`. If the query has no words, return FILTER_RELEVANCE for every paper.
     """
     if not query.terms:
         return np.full(len(values), FILTER_RELEVANCE)
-    if any(query.runs[1:]):
-        return np.maximum(values, PHRASE_RELEVANCE)
+    words, *phrases = query.runs
+    if any(phrases):
+        raised = np.maximum(values, PHRASE_RELEVANCE)
+        return np.where(share >= ALL_WORDS_SHARE, raised, values) if words else raised
     if rows_named_by_query:
         is_named = np.isin(np.arange(len(values)), [*rows_named_by_query])
         return np.where(is_named, np.maximum(values, ORGANIZATION_RELEVANCE), values)

@@ -91,8 +91,9 @@ class CandidateRanker:
             days += [papers.days]
             ids += others
         named = [row for row, paper_id in enumerate(ids) if paper_id in candidates.from_organization]
+        share = np.concatenate([own.share[0] for own in scores])
         relevance, strength = (
-            scoring.with_minimum(query, np.concatenate(rows), named)
+            scoring.with_minimum(query, np.concatenate(rows), share, named)
             for rows in ([own.relevance[0] for own in scores], [own.strength[0] for own in scores])
         )
         matching = 0 if candidates.are_all else candidates.matching

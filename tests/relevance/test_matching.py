@@ -115,6 +115,13 @@ def test_minimum_relevance_of_exact_matches(interest: str, paper: int, least: fl
     assert matches(interest)[paper] >= least
 
 
+def test_words_beside_a_phrase_count() -> None:
+    """A paper that contains the phrase but not the words is judged like any other. It was always sent."""
+    relevance = matches('safety "diffusion models"')
+    assert relevance[3] >= scoring.PHRASE_RELEVANCE > cut_offs.FLOOR > relevance.get(2, 0)
+    assert matches('"diffusion models"')[2] >= scoring.PHRASE_RELEVANCE
+
+
 def test_phrase_of_stop_words_is_only_a_filter() -> None:
     """It filters papers, but does not raise their relevance: it occurs in papers of any kind."""
     papers = [PaperView(1, "Agents", "How to plan."), PaperView(2, "Video", "How to film.")]
