@@ -30,7 +30,7 @@ from app.relevance.bm25 import Matrix, Terms, with_expansions
 from app.relevance.filters import Filters
 from app.relevance.highlights import Highlights, PaperText, Typed
 from app.relevance.model import RelevanceModel
-from app.relevance.query_language import FilterField, Query
+from app.relevance.query_language import OPERATORS, FilterField, Query
 from app.relevance.typed_organizations import OrganizationNames
 from app.relevance.vector_space import CLOSE_Z, Direction, title_fingerprint
 from app.text.shortening import FUNCTION_WORDS
@@ -367,11 +367,12 @@ class MatchIndex:
         ]
         stems = {*query.stems}
         ends = [token for token in tokens if token.stem in stems]
+        function_words = {token.stem for token in ends if _is_function_word(query.text, token)}
         return _QueryWords(
             typed,
             scoring.terms_and_pairs(query, self._model.abbreviations)[0],
             tokens_by_term,
-            frozenset(stem for stem in stems - terms if typed[stem] not in FUNCTION_WORDS),
+            frozenset(stems - terms - function_words),
             query.text[ends[0].start : ends[-1].end] if ends else "",
         )
 
@@ -408,6 +409,14 @@ class MatchIndex:
                 matches.close_stems[stem] = is_close
             if matches.close_stems[stem] and gains[n] > 0:
                 yield stem
+
+
+def _is_function_word(text: str, token: Token) -> bool:
+    """Return True for a function word or an operator. A word in capitals may be a name: "IT", "A*"."""
+    word = text[token.start : token.end]
+    is_article = word == "A" and text[token.end : token.end + 1] == " "
+    is_name = word.isupper() and not (text.isupper() or is_article or word in OPERATORS)
+    return word.lower() in FUNCTION_WORDS and not is_name
 
 
 def _joined(text: str, tokens: Iterable[Token]) -> list[str]:

@@ -174,6 +174,15 @@ def test_reason_quotes_the_matching_words(interest: str, paper: int, reason: str
     ("interest", "reason"),
     [
         ("video quality", "“Video” in the title; “quality” in the abstract"),
+        (
+            "Quality And Video",
+            "“Video” in the title; “quality” in the abstract",
+        ),  # in any case
+        ("A Quality For Video", "“Video” in the title; “quality” in the abstract"),
+        ("video AND quality", "“Video” in the title; “quality” in the abstract"),
+        ("VIDEO AT QUALITY", "“Video” in the title; “quality” in the abstract"),
+        ("IT for video", "“Video” in the title; no “IT for video”"),  # a name
+        ("A* video", "“Video” in the title; no “A* video”"),
         ("quality of bits", "“bit” and “quality” apart in the abstract"),
         ("video zebra", "“Video” in the title; no “zebra”"),
         ("zebra video striped horse", "“Video” in the title; no “zebra” or “striped horse”"),
