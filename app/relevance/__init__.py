@@ -2,7 +2,7 @@
 
 query_language            PURE: parse interests: words, phrases, exclusions, filters
 mute_suggestions          PURE: suggest words of a paper that its reader may want to mute
-vocabulary                PURE: the words of papers in their usual spelling
+vocabulary                PURE: the words of papers in their usual spelling, and an English dictionary
 misspellings              PURE: find the most likely correction of a misspelt word
 arxiv_categories          PURE: the categories of arXiv, and the one that an unknown category may mean
 translations              PURE: translate technical terms into English

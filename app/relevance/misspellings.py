@@ -2,8 +2,8 @@
 
 A candidate differs by one edit (an inserted, dropped or replaced letter, or two swapped neighbours), or by
 two if the word is long. Its score is the log-odds that the word is a slip, as opposed to a correct word such
-as a new name. The weights are the rounded weights of a logistic regression. docs/benchmarks.md explains how
-they were found, and how often correct words are changed.
+as a new name. Words of the dictionary are correct. The weights are the rounded weights of a logistic
+regression. docs/benchmarks.md explains how they were found, and how often correct words are changed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rapidfuzz.distance import OSA
 from app.relevance import vocabulary
 from app.relevance.vocabulary import Vocabulary
 from app.text.tokenizer import stem_all
+from app.text.word_forms import americanize
 
 MIN_LETTERS = 5  # a shorter word is similar to too many other words
 LETTERS_FOR_TWO_EDITS = 7
@@ -62,6 +63,8 @@ class SpellChecker:
         if len(word) < MIN_LETTERS or not (word.isascii() and word.isalpha()):
             return ""
         if papers > MAX_PAPERS_OF_SLIP and word in self._vocabulary.papers:
+            return ""
+        if vocabulary.is_in_dictionary(word) or vocabulary.is_in_dictionary(americanize(word)):
             return ""
         candidates = self._candidates_for(word)
         inflections = [other for other, _ in candidates if stem_all(other) == stem_all(word)]

@@ -106,8 +106,8 @@ class InterestReader:
     def read(self, text: str, missing_words: Collection[str] = ()) -> str:
         """Return an interest with its words corrected or translated.
 
-        Return "" if it seems correct, or if the result would be too long. `missing_words` are those words of
-        the text that occur in no paper of the index.
+        Return "" if it seems correct, or if the result would be too long or have no word to search for.
+        `missing_words` are those words of the text that occur in no paper of the index.
         """
         text = query_language.normalize(text)
         parts, past = list[str](), 0
@@ -117,7 +117,7 @@ class InterestReader:
             parts[-1] = parts[-1] or self._respelled(run, missing_words)
             past = end
         read = "".join([*parts, text[past:]])
-        if content_stems(read) == content_stems(text) or not WORD.search(read):
+        if content_stems(read) in (content_stems(text), []):
             return ""
         return read if len(read) <= query_language.MAX_INTEREST_CHARS else ""
 

@@ -1,10 +1,12 @@
-"""PURE. The words of papers as they are spelled, with the number of papers that contain each.
+"""PURE. The words of papers as they are spelled, with their numbers of papers, and an English dictionary.
 
 Term statistics count stems, but corrections and suggestions need readable words.
 """
 
 from __future__ import annotations
 
+import itertools
+import lzma
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ from app.text.tokenizer import WORD
 
 MIN_LETTERS = 4  # shorter words are too similar to each other to be corrected
 BUNDLED_WORDS = Path(__file__).with_name("vocabulary.txt")
+DICTIONARY = Path(__file__).with_name("dictionary.txt.xz")  # from `benchmarks/make_dictionary.py`
 
 
 @dataclass(frozen=True)
@@ -72,3 +75,16 @@ class Vocabulary:
 def bundled_vocabulary() -> Vocabulary:
     """Return the vocabulary of about 13,000 papers that ships with Paperboy for small archives."""
     return Vocabulary.from_lines(BUNDLED_WORDS.read_text(encoding="utf-8").splitlines())
+
+
+def is_in_dictionary(word: str) -> bool:
+    """Return True for an English word of at least five letters, in lower case and without accents."""
+    return f" {word} " in _dictionary().get(word[:2], "")
+
+
+@cache
+def _dictionary() -> Mapping[str, str]:
+    """Return the words, each between spaces, by their first two letters. A set needs more memory."""
+    words = lzma.decompress(DICTIONARY.read_bytes()).decode().split("\n")
+    groups = itertools.groupby(words, key=lambda word: word[:2])
+    return {beginning: f" {' '.join(group)} " for beginning, group in groups}

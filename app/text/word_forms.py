@@ -58,6 +58,7 @@ def forms_pattern(word: str) -> str:
     return f"({bases})({_ENDINGS.replace(' ', '|')})?"
 
 
+@lru_cache(maxsize=50_000)
 def americanize(word: str) -> str:
     """Return a word without accents, in lower case, with British spellings replaced."""
     return _BRITISH.sub(lambda match: _AMERICAN[match.group()], word)

@@ -58,6 +58,12 @@ def test_misspelt_words_are_corrected(typed: str, meant: str) -> None:
         "agents -langauge",
         "zzzzzzzzzzzzzz",
         "a",
+        "neutron scattering",  # words of the dictionary that are near frequent words
+        "Drought",
+        "addiction",
+        "catalysis",
+        "wheat",
+        "neighbourly",
     ],
 )
 def test_correct_words_and_names_are_kept(text: str) -> None:
