@@ -30,7 +30,7 @@ SHARED_LETTERS = 5  # at the beginning of words that are probably related, such 
 MAX_WORDS_TO_SHORTEN = 6
 
 _INNER_CAPITAL = re.compile(r"[^\W\d_](?=.*[A-Z])(?=.*[a-z])\w*[A-Z]")
-_CONTENT_BREAK = re.compile(r"[^\w\s-]")
+_CONTENT_BREAK = re.compile(r"[^\w\s'’-]|(?<!\w)['’]|['’](?!\w)")  # any mark but those within words
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ import re
 from app.text import characters, latex
 from app.text.characters import fold_accents
 from app.text.names import given_name_first
-from app.text.tokenizer import WORD
 
 TITLE_CHARS = 1_000
 ABSTRACT_CHARS = 20_000  # the longest real abstracts have about 4,000
@@ -76,7 +75,7 @@ def organization_names(value: object) -> tuple[str, ...]:
     listed = [value.get("fullname"), value.get("name")] if isinstance(value, dict) else [value]
     by_letters: dict[str, str] = {}
     for name in names(listed):
-        by_letters.setdefault("".join(WORD.findall(fold_accents(name))), name)
+        by_letters.setdefault("".join(filter(str.isalnum, fold_accents(name))), name)
     return tuple(name for letters, name in by_letters.items() if letters)
 
 

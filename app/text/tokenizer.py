@@ -12,8 +12,9 @@ from typing import NamedTuple
 from app.text import word_forms
 from app.text.characters import fold_accents
 
-WORD = re.compile(r"[^\W_]+")
-_WORDS_AND_GAPS = re.compile(r"([^\W_]+)")
+# A run of letters and digits. The s of "women's" and the t of "don't" are not words.
+WORD = re.compile(r"[^\W_]+(?<!\w['’][sStT])")
+_WORDS_AND_GAPS = re.compile(f"({WORD.pattern})")
 _STOPWORDS = (
     "a an and are as at be by can for from has have how in into is it its of on or our that the their there "
     "these this those to towards via was we were what when where which while who with using"
@@ -61,7 +62,7 @@ class Tokens:
 
 
 def tokenize(text: str) -> Tokens:
-    """Return the stems of the words in a text with their positions. A word is a run of letters and digits."""
+    """Return the stems of the words in a text with their positions."""
     parts = _WORDS_AND_GAPS.split(fold_accents(text))  # gap, word, gap, …, gap
     ends = array("I", itertools.accumulate(map(len, parts)))
     return Tokens([*map(word_forms.stem, parts[1::2])], ends[:-1:2], ends[1::2])

@@ -155,6 +155,14 @@ def test_topics_are_runs_of_words_in_several_titles() -> None:
     assert topics.varied(TITLES[:1]) == ["Protein Structure Prediction", "Diffusion Models"]
 
 
+def test_topics_keep_apostrophes_within_words() -> None:
+    """The offered topic was “s Disease”. Quotation marks still separate topics."""
+    topics = TopicIndex(["Alzheimer’s Disease 'Early Detection'", "On Alzheimer's Disease"])
+    assert topics.nearest("alzheimer") == ["Alzheimer’s Disease"]
+    topics = TopicIndex(["Graph 'Video Search'", "'Graph' Video 'Search'"])
+    assert topics.commonest() == []
+
+
 def test_single_compounds_are_no_topics() -> None:
     topics = TopicIndex(["Large-Scale Graphs", "A Large-Scale Study", "Large-Scale Search"] * 3)
     assert not any(topic == "Large-Scale" for topic in topics.varied([]) + topics.commonest())

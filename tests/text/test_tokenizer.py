@@ -31,6 +31,21 @@ def test_spellings_share_a_stem(one: str, other: str) -> None:
     assert tokenizer.content_stems(one) == tokenizer.content_stems(other)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Women's health", ["Women", "health"]),
+        ("ALZHEIMER’S disease isn’t", ["ALZHEIMER", "disease", "isn"]),
+        ("models' s and t of AT&T", ["models", "s", "and", "t", "of", "AT", "T"]),
+        ("l'apprentissage d’O'Brien", ["l", "apprentissage", "d", "O", "Brien"]),
+    ],
+)
+def test_possessives(text: str, words: list[str]) -> None:
+    """The s after an apostrophe is no word, so an interest in women's health does not search for "s"."""
+    assert [text[token.start : token.end] for token in tokenizer.tokenize(text)] == words
+    assert tokenizer.WORD.findall(text) == words
+
+
 @given(st.text(max_size=200))
 def test_token_positions(text: str) -> None:
     """Token positions are valid in any script, and `content_stems` finds the same words as `tokenize`."""
