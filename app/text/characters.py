@@ -63,12 +63,17 @@ def safe_line(text: str) -> str:
     return " ".join(text.split())
 
 
+# Letters that Unicode does not decompose into a letter and an accent.
+_BASE_LETTERS = dict(zip("łøđðħŧı", "loddhti", strict=True))
+
+
 class _FoldTable(dict[int, str]):
     """A translation table from characters to lower case without accents, filled on demand."""
 
     def __missing__(self, code: int) -> str:
         base = unicodedata.normalize("NFKD", chr(code))[:1] or chr(code)
-        self[code] = base.lower() if len(base.lower()) == 1 else base
+        lower = base.lower() if len(base.lower()) == 1 else base
+        self[code] = _BASE_LETTERS.get(lower, lower)
         return self[code]
 
 

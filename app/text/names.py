@@ -18,6 +18,7 @@ _BETWEEN_NAMES = re.compile(rf",(?!\s*(?:{_COMPANY}|{_GENERATION})\s*(?:,|$))")
 _INITIALS = re.compile(rf"\s*(?:[^\W\d_]{{1,2}}\.[\s-]*)+(?:,?\s*{_GENERATION})?\s*")
 _AND = re.compile(r",?\s+and\s+")
 _FAMILY_NAME_FIRST = re.compile(r"[^,]+,\s*\w[^,]*")
+_SPELLED_OUT = str.maketrans({"ß": "ss", "æ": "ae", "œ": "oe", "þ": "th"})
 _OF_ORGANIZATIONS = re.compile(r"\b(?:of|for|in|the)\b")  # words in the names of organisations
 
 
@@ -65,10 +66,10 @@ def split_names(text: str) -> list[str]:
 
 
 def words_of_name(name: str) -> list[str]:
-    """Return the lower-case words of a person's name without accents: "García, José" → ["jose", "garcia"]."""
-    return WORD.findall(fold_accents(given_name_first(name)))
+    """Return the lower-case words of a name without accents: "Nießner, José" → ["jose", "niessner"]."""
+    return WORD.findall(fold_accents(given_name_first(name)).translate(_SPELLED_OUT))
 
 
 def words_of_organization(name: str) -> list[str]:
     """Return the lower-case words of an organisation's name without accents."""
-    return WORD.findall(fold_accents(name))
+    return WORD.findall(fold_accents(name).translate(_SPELLED_OUT))
