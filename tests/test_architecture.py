@@ -75,6 +75,7 @@ PURE = (
     "relevance.phrase_index",
     "relevance.pseudo_relevance_feedback",
     "relevance.query_language",
+    "relevance.query_words",
     "relevance.search_index_records",
     "relevance.search_offers",
     "relevance.reasons",

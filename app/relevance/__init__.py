@@ -16,6 +16,7 @@ phrase_index              PURE: find phrases in many papers at once
 filters                   PURE: check required and excluded phrases and filters
 typed_organizations       PURE: recognise organisations that subscribers type as plain words
 highlights                PURE: find the matching words of a paper, as the paper spells them
+query_words               PURE: prepare the words of an interest for comparison with papers
 matching                  PURE: match interests with papers: the relevance, and the reason on the card
 pseudo_relevance_feedback PURE: find papers in the archive that show what an interest means
 cut_offs                  PURE: estimate each interest's cut-off, and convert agreement to relevance

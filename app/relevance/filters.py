@@ -99,14 +99,18 @@ class Filters:
     def _unmet_requirements(self, query: Query) -> Iterator[Clause]:
         for phrase in dict.fromkeys(query.phrases):
             yield "it does not contain a phrase in quotes", ~self._texts[0].containing(phrase)
-        for name in dict.fromkeys(query.names):
-            if belongs_together(name, self._abbreviations, self._statistics):
-                yield "it does not contain a hyphenated name as a whole", ~self._mentioning(name)
+        for name in self.required_names(query):
+            yield "it does not contain a hyphenated name as a whole", ~self._mentioning(name)
         for field, values in query.required.items():
             if field in _ABSENT:
                 attribute, reason = _ABSENT[field]
                 yield reason, self._lacking(attribute)
             yield _OTHERS[field], ~self._having(field, values)
+
+    def required_names(self, query: Query) -> list[Sequence[str]]:
+        """Return the hyphenated names of a query that must occur as a whole."""
+        names = dict.fromkeys(query.names)
+        return [name for name in names if belongs_together(name, self._abbreviations, self._statistics)]
 
     def _mentioning(self, phrase: Sequence[str]) -> Matrix:
         """Return a mask of the papers that contain this phrase, as typed or in its short or long form."""

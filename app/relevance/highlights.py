@@ -28,6 +28,7 @@ from app.text.word_forms import is_same_word
 from app.types import PaperView, Spans
 
 MAX_HIGHLIGHTS = 3  # per field
+PHRASE_WEIGHT = 1_000.0  # more than the idf of any number of terms
 
 Typed = Mapping[str, str]  # stems → the words of an interest, as typed
 Highlights = list[tuple[str, list[str]]]  # the name of a field, and excerpts from it
@@ -136,7 +137,8 @@ class PaperText:
 
         The field with the heaviest run of several words comes first, or the title if there is no such run.
         The other field adds only terms that the first one lacks. Words that merely share a stem with a typed
-        word do not count. A term that is a stop word counts only beside another term.
+        word do not count. A term that is a stop word counts only beside another term. A term may be a phrase,
+        as stems joined by spaces. It is heavier than all other terms.
         """
 
         fields, idf = self._fields_with(terms, typed), _weights(terms, idf)
@@ -206,8 +208,12 @@ class PaperText:
     def _fields_with(self, terms: Set[str], typed: Typed) -> list[Field]:
         """Return the folded fields. Relabel tokens that imply one of `terms` with that term.
 
-        If the paper writes out a long form with words among `terms`, replace its token with these words.
+        If the paper writes out a long form with words among `terms`, replace its token with these words. If
+        the paper contains a phrase among `terms`, replace its words with one token.
         """
+        if phrases := {term for term in terms if " " in term}:
+            fields = self._fields_with(terms - phrases, typed)
+            return [self._with_phrases(field, phrases, typed) for field in fields]
         fields = self._fields_with_forms(terms, typed)
         if self._stems_in_folded_words.isdisjoint(terms):
             return fields
@@ -224,6 +230,42 @@ class PaperText:
             unfolded.append(Field(field.name, field.text, Tokens.of(tokens), {}))
         missing = terms - {stem for field in unfolded for stem in field.tokens.stems}
         return [self._relabelled(field, missing, typed) for field in unfolded] if missing else unfolded
+
+    def contains_phrase(self, phrase: str, typed: Typed) -> bool:
+        """Return True if a field contains forms of these words, which are stems joined by spaces."""
+        return any(next(self._phrases_in(field, phrase, typed), None) for field in self.fields)
+
+    def _phrases_in(self, field: Field, phrase: str, typed: Typed) -> Iterator[Token]:
+        """Yield the places of a phrase in an unfolded field as tokens, if no punctuation divides them."""
+        stems, tokens = phrase.split(" "), field.tokens
+        for first in field.positions(stems[0]):
+            past = first + len(stems)
+            if tokens.stems[first:past] != stems or not all(
+                _is_form(tokens[position], field.text, typed) for position in range(first, past)
+            ):
+                continue
+            gaps = zip(tokens.ends[first : past - 1], tokens.starts[first + 1 : past], strict=True)
+            if not any(_BOUNDARY.search(field.text, *gap) for gap in gaps):
+                yield Token(phrase, tokens.starts[first], tokens.ends[past - 1])
+
+    def _with_phrases(self, field: Field, phrases: Set[str], typed: Typed) -> Field:
+        """Return a folded field in which each of these phrases, and each of its short forms, is one token."""
+        unfolded = next(own for own in self.fields if own.name == field.name)
+        tokens = [*field.tokens]
+        for phrase in sorted(phrases):
+            places = [*self._phrases_in(unfolded, phrase, typed)]
+            short = self.abbreviations.fold(without_stopwords(phrase.split(" ")))
+            for token in tokens:
+                implied = self._implied(token, field.name, field.text, typed)
+                if phrase in implied or ([token.stem] == short and token.stem not in typed):
+                    places.append(token)
+            for place in places:
+                within = [token for token in tokens if token.start < place.end and place.start < token.end]
+                start = min(token.start for token in (place, *within))
+                end = max(token.end for token in (place, *within))
+                others = [token for token in tokens if token not in within]
+                tokens = sorted([*others, Token(phrase, start, end)], key=lambda token: token.start)
+        return Field(field.name, field.text, Tokens.of(tokens), {})
 
     def _relabelled(self, field: Field, terms: Set[str], typed: Typed) -> Field:
         """Return a folded field in which each token that implies one of these terms is that term."""
@@ -360,7 +402,7 @@ def _distinct_runs(field: Field, terms: Set[str], idf: Idf) -> list[list[Token]]
 
 def _weights(terms: Set[str], idf: Idf) -> Idf:
     """Compute the idf of these terms once, instead of for each run. Return a function that looks it up."""
-    return {term: idf(term) for term in terms}.__getitem__
+    return {term: PHRASE_WEIGHT if " " in term else idf(term) for term in terms}.__getitem__
 
 
 def _spans(runs: Iterable[Sequence[Token]]) -> Spans:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from threading import Lock
 from types import MappingProxyType
 
@@ -25,16 +25,15 @@ import numpy as np
 from cachetools import LRUCache
 from scipy import sparse
 
-from app.relevance import reasons, scoring
+from app.relevance import query_words, reasons, scoring
 from app.relevance.bm25 import Matrix, Terms, with_expansions
 from app.relevance.filters import Filters
 from app.relevance.highlights import Highlights, PaperText, Typed
 from app.relevance.model import RelevanceModel
-from app.relevance.query_language import OPERATORS, FilterField, Query
+from app.relevance.query_language import FilterField, Query
 from app.relevance.typed_organizations import OrganizationNames
 from app.relevance.vector_space import CLOSE_Z, Direction, title_fingerprint
-from app.text.shortening import FUNCTION_WORDS
-from app.text.tokenizer import Token, compound_span, content_stems, tokenize
+from app.text.tokenizer import Token, content_stems, stem_all, tokenize, without_stopwords
 from app.types import CardReason, Marks, PaperView, Spans
 
 MAX_GAINS = 20  # words of a paper that may be named in place of missing ones: those that add most to P
@@ -66,20 +65,9 @@ class MatchDetails:
 class _WordsInPaper:
     """The words of an interest that a paper contains."""
 
-    terms: frozenset[str]  # as stems or short forms
+    terms: frozenset[str]  # as stems, short forms, or phrases of stems
     typed: Typed  # all words of the interest
     missing: Sequence[str]  # the words that the paper lacks, as typed
-
-
-@dataclass(frozen=True, slots=True)
-class _QueryWords:
-    """The words of an interest, prepared for comparison with papers."""
-
-    typed: Typed
-    terms: Sequence[str]  # folded
-    tokens_by_term: Sequence[tuple[str, Sequence[Token]]]  # the words that each folded term stands for
-    stop_words: frozenset[str]  # those that may matter beside another word, such as "use"
-    searched_text: str  # the interest from the first to the last word that is searched for
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +174,9 @@ class MatchIndex:
             terms, terms.field_counts(documents), self._vectors, fingerprints, model
         )
         self._cache, self._key = cache or MatchCache(), object()
-        self._query_words = lru_cache(MAX_CACHED_QUERY_WORDS)(self._new_query_words)
+        self._query_words = lru_cache(MAX_CACHED_QUERY_WORDS)(
+            partial(query_words.prepare, abbreviations=model.abbreviations)
+        )
         self._excerpts = lru_cache(MAX_CACHED_EXCERPTS)(self._new_excerpts)
 
     @property
@@ -254,7 +244,9 @@ class MatchIndex:
         """Return the words of an interest, as typed, that occur in no paper and name no organisation."""
         if self._organizations.rows_named_by(query):
             return []
-        typed = {token.stem: _as_typed(query.text, token) for token in reversed(tokenize(query.text))}
+        typed = {
+            token.stem: query_words.as_typed(query.text, token) for token in reversed(tokenize(query.text))
+        }
         fold, columns = self._model.abbreviations.fold, self._papers.terms.columns
         return [typed[stem] for stem in query.terms if columns.keys().isdisjoint([stem, *fold([stem])])]
 
@@ -329,11 +321,12 @@ class MatchIndex:
 
         A paper that lacks a term may still contain some of the words that the term consists of. Stop words
         such as "use" can matter, as in "tool use", so the paper must contain them beside another word of the
-        interest.
+        interest. A required phrase or name that it contains as written is one term.
         """
+        query, phrases = self._query_without_phrases_in(text, query)
         words = self._query_words(query)
         typed = words.typed
-        present = {term for term in words.terms if text.surface_form(term, typed)}
+        present = phrases | {term for term in words.terms if text.surface_form(term, typed)}
         expansions = self._model.abbreviations.expansions
         implied = {stem for term in present for stem in expansions.get(term, ())}
         missing = list[Token]()
@@ -344,7 +337,7 @@ class MatchIndex:
                         present.add(token.stem)
                     else:
                         missing.append(token)
-        absent = _joined(query.text, missing)
+        absent = query_words.joined(query.text, missing)
         if words.stop_words and present and not missing:
             if text.are_together(present, words.stop_words):
                 present |= words.stop_words
@@ -354,27 +347,19 @@ class MatchIndex:
             present, typed = {term for term in query.terms if text.surface_form(term)}, {}
         return _WordsInPaper(frozenset(present), typed, absent)
 
-    def _new_query_words(self, query: Query) -> _QueryWords:
-        tokens = tokenize(query.text)
-        typed = {token.stem: query.text[token.start : token.end] for token in reversed(tokens)}
-        terms = {*query.terms}
-        tokens_by_term = [
-            (
-                term.stem,
-                [t for t in tokens if term.start <= t.start and t.end <= term.end and t.stem in terms],
-            )
-            for term in self._model.abbreviations.fold_tokens(tokens)
-        ]
-        stems = {*query.stems}
-        ends = [token for token in tokens if token.stem in stems]
-        function_words = {token.stem for token in ends if _is_function_word(query.text, token)}
-        return _QueryWords(
-            typed,
-            scoring.terms_and_pairs(query, self._model.abbreviations)[0],
-            tokens_by_term,
-            frozenset(stems - terms - function_words),
-            query.text[ends[0].start : ends[-1].end] if ends else "",
-        )
+    def _query_without_phrases_in(self, text: PaperText, query: Query) -> tuple[Query, set[str]]:
+        """Return a query without the required phrases and names that a paper has as written, and these."""
+        if not (query.phrases or query.names):
+            return query, set()
+        typed = self._query_words(query).typed
+        required = (*query.phrases, *self.filters.required_names(query))
+        stems = {phrase: " ".join(stem_all(" ".join(phrase))) for phrase in required}
+        contained = {
+            phrase: own
+            for phrase, own in stems.items()
+            if without_stopwords(own.split(" ")) and text.contains_phrase(own, typed)
+        }
+        return query_words.without_phrases(query, contained), {*contained.values()}
 
     def _close_words(
         self, matches: InterestMatches, text: PaperText, words: _WordsInPaper
@@ -387,7 +372,12 @@ class MatchIndex:
         z_score = matches.direction.z_score(self._vectors[row]) if matches.direction else 0
         if z_score <= 0:  # the paper matches only by its words
             return None
-        quoted = {stem for term in words.terms for stem in (term, *content_stems(text.surface_form(term)))}
+        quoted = {
+            stem
+            for term in words.terms
+            for part in term.split(" ")
+            for stem in (part, *content_stems(text.surface_form(part)))
+        }
         strongest = map(text.whole_word, self._close_stems(matches, row))
         return reasons.distinct_words(strongest, quoted) or ([] if z_score >= CLOSE_Z else None)
 
@@ -409,28 +399,3 @@ class MatchIndex:
                 matches.close_stems[stem] = is_close
             if matches.close_stems[stem] and gains[n] > 0:
                 yield stem
-
-
-def _is_function_word(text: str, token: Token) -> bool:
-    """Return True for a function word or an operator. A word in capitals may be a name: "IT", "A*"."""
-    word = text[token.start : token.end]
-    is_article = word == "A" and text[token.end : token.end + 1] == " "
-    is_name = word.isupper() and not (text.isupper() or is_article or word in OPERATORS)
-    return word.lower() in FUNCTION_WORDS and not is_name
-
-
-def _joined(text: str, tokens: Iterable[Token]) -> list[str]:
-    """Return the words at these tokens: "long-horizon" for "horizon". Join neighbours into phrases."""
-    spans = list[tuple[int, int]]()
-    for token in tokens:
-        start, end = compound_span(text, token.start, token.end)
-        if spans and text[spans[-1][1] : start] in ("", " "):
-            spans[-1] = spans[-1][0], end
-        else:
-            spans.append((start, end))
-    return [text[start:end] for start, end in spans]
-
-
-def _as_typed(text: str, token: Token) -> str:
-    """Return the word of a token with the signs after it that are part of a name, as in "C++" and "C#"."""
-    return text[token.start : len(text) - len(text[token.end :].lstrip("+#"))]

@@ -198,6 +198,45 @@ def test_reason_tells_what_is_missing(interest: str, reason: str) -> None:
     assert reason_for(interest, 2) == reason
 
 
+PHRASE_PAPERS = [
+    PaperView(1, "Actor-Policy Mismatch in RL", "We study mismatch. On-policy learning is slow, on purpose."),
+    PaperView(
+        2, "Learning in Context", "With in-context learning, GPT-5 (not GPT-4) learns from 5 contexts."
+    ),
+    PaperView(3, "A Study of LLM Safety", "Large language models, and language models in general, are safe."),
+    PaperView(4, "Language Models and Safety", "Language (models) as policies."),
+]
+
+
+@pytest.mark.parametrize(
+    ("interest", "paper", "reason", "marked_in_title"),
+    [
+        ('"on-policy"', 1, "“On-policy” in the abstract", []),
+        ('"on-policy" mismatch', 1, "“Mismatch” in the title; “On-policy” in the abstract", ["Mismatch"]),
+        ('"on-policy learning"', 1, "“On-policy learning” in the abstract", []),
+        ('"in-context learning"', 2, "“in-context learning” in the abstract", []),
+        ("GPT-5", 2, "“GPT-5” in the abstract", []),
+        ('"language models"', 3, "“LLM” in the title", ["LLM"]),  # a short form of the phrase
+        (
+            '"language models" safety',
+            4,
+            "“Language Models and Safety” in the title",
+            [PHRASE_PAPERS[3].title],
+        ),
+    ],
+)
+def test_phrase_is_quoted_and_marked_as_a_whole(
+    interest: str, paper: int, reason: str, marked_in_title: list[str]
+) -> None:
+    """The words of a phrase in quotes or of a name are not quoted, marked or missed by themselves."""
+    index = matching.MatchIndex(PHRASE_PAPERS, RelevanceModel.bundled())
+    card_reason = index.reason(parse(interest), paper)
+    assert card_reason.text == reason
+    assert card_reason.marks is not None
+    title = PHRASE_PAPERS[paper - 1].title
+    assert [title[start:end] for start, end in card_reason.marks.title] == marked_in_title
+
+
 # --- by meaning
 
 
