@@ -303,11 +303,13 @@ class UserProfile:
             return sum(shared.get(part, 0.0) for part in dict.fromkeys([term, *term.split(" ")]))
 
         text, other = self.candidates.texts[row], feedback[nearest]
-        strongest = sorted(shared, key=lambda term: (-weight(term), term))
+        ordered = sorted(shared, key=lambda term: (-weight(term), term))
         stems = set(content_stems(f"{other.title} {other.abstract}"))
         space = self.candidates.space
         direction = space.direction(papers[nearest].lsa)
-        close = (term for term in strongest[:MAX_SHARED_TERMS] if space.is_close(term, direction))
+        words = (term for term in ordered if len(term) > 1)  # single letters are variables
+        strongest = itertools.islice(words, MAX_SHARED_TERMS)
+        close = (term for term in strongest if space.is_close(term, direction))
         return other.title, reasons.distinct_words(map(text.surface_form, close), set(), stems)
 
     @cached_property

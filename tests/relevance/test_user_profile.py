@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from app.digests import ranking
 from app.relevance import cut_offs, user_profile
+from app.relevance.model import RelevanceModel
 from app.relevance.reasons import MAX_CLOSE_WORDS
 from app.text import tokenizer
 from app.types import Feedback, PaperView
@@ -146,6 +147,20 @@ def test_adjacent_words_are_quoted_together() -> None:
         "Protein",
         "folding",
     }
+
+
+def test_single_letters_are_not_named() -> None:
+    """Papers with formulas share variables, which say nothing to a reader."""
+    papers = [replace(paper, abstract=f"{paper.abstract} For q and n.") for paper in papers_on("retrieval")]
+    others = [paper for paper in PAPERS if "retrieval" not in paper.abstract]
+    model = RelevanceModel.train([(paper.title, paper.abstract) for paper in [*papers, *others]])
+    assert model.space
+    profile = profile_of(
+        [feedback_on(papers[0])], user_profile.Candidates([*papers, *others], model, model.space)
+    )
+    texts = [profile.reason(number) for number in profile.relevance if number != papers[0].id]
+    assert any(", through “" in text for text in texts)
+    assert not [text for text in texts if re.search("“.”", text)]
 
 
 def profile_for(author: str, *, liked: str) -> user_profile.UserProfile:
