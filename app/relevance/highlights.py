@@ -245,7 +245,7 @@ class PaperText:
             ):
                 continue
             gaps = zip(tokens.ends[first : past - 1], tokens.starts[first + 1 : past], strict=True)
-            if not any(_BOUNDARY.search(field.text, *gap) for gap in gaps):
+            if not any(_is_divided(field.text, *gap) for gap in gaps):
                 yield Token(phrase, tokens.starts[first], tokens.ends[past - 1])
 
     def _with_phrases(self, field: Field, phrases: Set[str], typed: Typed) -> Field:
@@ -420,10 +420,24 @@ def _runs(field: Field, terms: Set[str]) -> list[list[Token]]:
     last = -2
     for position in sorted([place for term in terms if term in field for place in field.positions(term)]):
         token = tokens[position]
-        is_next = position == last + 1 and not _BOUNDARY.search(field.text, tokens.ends[last], token.start)
+        is_next = position == last + 1 and not _is_divided(field.text, tokens.ends[last], token.start)
         if is_next and all(token.stem != other.stem for other in runs[-1]):
             runs[-1].append(token)
         else:
             runs.append([token])
         last = position
-    return [run for run in runs if without_stopwords([token.stem for token in run])]
+    return [
+        run
+        for run in runs
+        if not all(is_digit(token.stem) for token in run) and without_stopwords([token.stem for token in run])
+    ]
+
+
+def _is_divided(text: str, end: int, start: int) -> bool:
+    """Return True if punctuation divides two words. A point within a number such as "3.5" does not."""
+    return text[end:start] != "." and bool(_BOUNDARY.search(text, end, start))
+
+
+def is_digit(term: str) -> bool:
+    """Return True for a single digit. Without a name, as in "GPT-5" or "Claude 3.5", it says nothing."""
+    return len(term) == 1 and term.isdigit()

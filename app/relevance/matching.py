@@ -28,7 +28,7 @@ from scipy import sparse
 from app.relevance import query_words, reasons, scoring
 from app.relevance.bm25 import Matrix, Terms, with_expansions
 from app.relevance.filters import Filters
-from app.relevance.highlights import Highlights, PaperText, Typed
+from app.relevance.highlights import Highlights, PaperText, Typed, is_digit
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import FilterField, Query
 from app.relevance.typed_organizations import OrganizationNames
@@ -312,7 +312,7 @@ class MatchIndex:
         in_title, in_summary, marked = text.card.marks(terms, idf, typed)
         highlights = unmarked = text.highlights(terms, idf, typed)
         if marked:  # a stop word is not a highlight by itself
-            rest = terms - marked
+            rest = {term for term in terms - marked if not is_digit(term)}
             unmarked = (text.highlights(rest, idf, typed) or highlights) if rest else []
         return _Excerpts(highlights, unmarked, in_title, in_summary)
 

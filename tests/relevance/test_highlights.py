@@ -68,6 +68,21 @@ def test_highlight_is_contiguous(abstract: str, highlight: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("abstract", "highlight"),
+    [
+        ("Claude 3.5 wins.", "“Claude 3.5” in the abstract"),
+        ("Claude. 5 times, 3 wins.", "“Claude” in the abstract"),
+        ("In 3.5 s, Claude wins.", "“Claude” in the abstract"),
+        ("In 3 to 5 s.", ""),
+    ],
+)
+def test_version_numbers(abstract: str, highlight: str) -> None:
+    """They are quoted together with their name, and single digits are not quoted by themselves."""
+    text = PaperText(PaperView(1, "", abstract), ABBREVIATIONS)
+    assert highlights("claud", "3", "5", text=text) == highlight
+
+
+@pytest.mark.parametrize(
     ("abstract", "word"),
     [
         ("For cross-lingual tasks.", "cross-lingual"),
