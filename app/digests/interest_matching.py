@@ -142,15 +142,17 @@ class InterestMatcher:
         filters, has_no_field = self._index.filters, self.absent_fields_note(text)
         hint = suggestions.hint_from_text(text, read, filters.categories)
         query = query_language.parse(read or text)
+        matched = len(self.papers_above_floor(text))
+        if not matched and (better := self._with_filters(text)):
+            return replace(hint, with_filters=better)
         if missing_categories := filters.missing_categories(query):
             typed = query_language.typed_values(query.text, FilterField.CATEGORY)
             missing_as_typed = tuple(typed.get(name, name) for name in missing_categories)
             frequent = tuple(filters.categories[:MAX_FREQUENT_CATEGORIES])
             return replace(hint, missing_categories=missing_as_typed, categories=frequent)
-        matched = len(self.papers_above_floor(text))
         if (read or not matched) and (author := self._author_query(text, matched)):
             return replace(hint, by_author=author)
-        if hint.with_exclusion or hint.with_category or has_no_field or matched or not query.terms:
+        if hint.with_exclusion or hint.with_filters or has_no_field or matched or not query.terms:
             return hint
         missing = tuple(self._index.missing_words(query))
         shorter = self._best_shorter_interest(query.text)
@@ -163,6 +165,12 @@ class InterestMatcher:
             topics=tuple(near or ([] if shorter else self._topics.commonest())),
             topics_are_near=bool(near),
         )
+
+    def _with_filters(self, text: str) -> str:
+        """Return an interest with the value of its filter completed or split, or "" if that has no papers."""
+        versions = suggestions.filter_suggestions(text)
+        passing = self._index.filters.passing_mask
+        return next((other for other in versions if passing(query_language.parse(other)).any()), "")
 
     def _author_query(self, text: str, matched: int) -> str:
         """Return a query for papers by the author whom an interest names, or "" if it names none of them."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from app.relevance import query_language
+from app.relevance import query_language, suggestions
 from app.relevance.query_language import Query
 from app.relevance.suggestions import InterestHint, InterestReader
 
@@ -31,9 +31,12 @@ def choose(
     author = author_query(query, total)
     if author and has_papers(query_language.parse(author)):
         return SearchOffers(by_author=author)
+    versions = suggestions.filter_suggestions(query.text) if not total else []
+    if better := next((text for text in versions if has_papers(query_language.parse(text))), ""):
+        return SearchOffers(InterestHint(query.text, with_filters=better))
     hint = reader.hint(query.text)
-    if hint.with_category and not has_papers(query_language.parse(hint.with_category)):
-        hint = replace(hint, with_category="")
+    if hint.with_filters and not has_papers(query_language.parse(hint.with_filters)):
+        hint = replace(hint, with_filters="")
     # Visitors paste titles, in which a dash is not a negation.
     return SearchOffers(hint if "NOT" in query.text.split() else replace(hint, with_exclusion=""))
 

@@ -28,8 +28,10 @@ MAX_VARIED_TOPICS = 8
 SHARE_OF_LONGER = 0.7  # a topic is left out if this share of its papers contain the same longer run
 SHARED_LETTERS = 5  # at the beginning of words that are probably related, such as "protein" and "proteomics"
 MAX_WORDS_TO_SHORTEN = 6
+MAX_VALUE_WORDS = 4  # words after an unquoted value of a filter that may belong to it
 
 _INNER_CAPITAL = re.compile(r"[^\W\d_](?=.*[A-Z])(?=.*[a-z])\w*[A-Z]")
+_UNQUOTED_FILTER = re.compile(rf"(?<!\S)({'|'.join(FilterField)}):\s*([^\s\"]+)", re.IGNORECASE)
 _CONTENT_BREAK = re.compile(r"[^\w\s'’-]|(?<!\w)['’]|['’](?!\w)")  # any mark but those within words
 
 
@@ -45,7 +47,7 @@ class InterestHint:
     parts: tuple[str, ...] = ()  # the separate interests, if the text looks like several
     with_exclusion: str = ""  # the interest with NOT or a separate dash written as an exclusion
     by_author: str = ""  # a query with the filter `author:`, if the interest names an author
-    with_category: str = ""  # the interest with its unknown categories replaced by the closest ones
+    with_filters: str = ""  # the interest with its filters corrected: unknown categories, missing quotes
     missing_words: tuple[str, ...] = ()  # words that no recent paper contains, if nothing matches
     missing_categories: tuple[str, ...] = ()  # required categories that no recent paper is in
     categories: tuple[str, ...] = ()  # the most frequent categories, if a category is missing
@@ -71,7 +73,7 @@ def hint_from_text(text: str, read_as: str, categories: Sequence[str] = ()) -> I
     parts = query_language.split_suggestion(text)
     with_exclusion = query_language.exclusion_suggestion(text) if not parts else ""
     corrected = with_closest_categories(read_as or text, categories)
-    return InterestHint(text, read_as, parts, with_exclusion, with_category=corrected)
+    return InterestHint(text, read_as, parts, with_exclusion, with_filters=corrected)
 
 
 def with_closest_categories(text: str, archive: Sequence[str]) -> str:
@@ -87,6 +89,28 @@ def with_closest_categories(text: str, archive: Sequence[str]) -> str:
     unknown = {value: name for value, name in closest.items() if name.casefold() not in ("", value)}
     corrected = query_language.replace_values(text, FilterField.CATEGORY, unknown) if unknown else ""
     return corrected if len(corrected) <= query_language.MAX_INTEREST_CHARS else ""
+
+
+def filter_suggestions(text: str) -> list[str]:
+    """Return versions of an interest in which the value of its first filter includes the words after it.
+
+    The version with the most words comes first: `author:Yann LeCun` may mean `author:"Yann LeCun"`. If the
+    value is a list, such as `cat:cs.CL,cs.AI`, also return the version with one filter for each.
+    """
+    text = query_language.normalize(text)
+    if not (match := _UNQUOTED_FILTER.search(text)):
+        return []
+    name, value, past = *match.groups(), match.end()
+    following = next(
+        (text[start:end] for start, end in query_language.plain_runs(text) if start == past + 1), ""
+    )
+    words = following.split()[:MAX_VALUE_WORDS]
+    longer = [" ".join([value, *words[:size]]) for size in range(len(words), 0, -1)]
+    versions = [(query_language.query_for(name, each), past + len(each) - len(value)) for each in longer]
+    if len(values := [*filter(None, value.split(","))]) > 1:
+        versions.append((" ".join(query_language.query_for(name, each) for each in values), past))
+    texts = [f"{text[: match.start()]}{version}{text[end:]}" for version, end in versions if version]
+    return [each for each in texts if len(each) <= query_language.MAX_INTEREST_CHARS]
 
 
 class InterestReader:
@@ -276,11 +300,11 @@ def category_sentences(hint: InterestHint) -> list[str]:
     texts = []
     if hint.missing_categories:
         frequent = (
-            "" if hint.with_category else f" The most frequent categories: {', '.join(hint.categories)}."
+            "" if hint.with_filters else f" The most frequent categories: {', '.join(hint.categories)}."
         )
         texts.append(f"No recent paper is in the category {_quoted(hint.missing_categories)}.{frequent}")
-    if hint.with_category:
-        texts.append(f"Did you mean “{hint.with_category}”?")
+    if hint.with_filters:
+        texts.append(f"Did you mean “{hint.with_filters}”?")
     return texts
 
 

@@ -154,6 +154,31 @@ def test_an_author_is_offered_for_a_name(app: Application, now: datetime, text: 
         assert matcher.hint(query) == InterestHint(query)
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("author:Hongtao Wu", 'author:"Hongtao Wu"'),
+        ("author:Wu, Hongtao", 'author:"Wu, Hongtao"'),
+        ("author:hopper,hongtao", "author:hopper author:hongtao"),
+        ("cat:cs.CL,cs.RO", "cat:cs.CL cat:cs.RO"),
+        ("author:Grace Hopper", ""),  # no paper
+        ("author:hongtao robot", ""),  # papers match
+    ],
+)
+def test_value_of_a_filter_is_completed(app: Application, now: datetime, text: str, meant: str) -> None:
+    """The hint said that no paper mentions “Wu”."""
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        fields = {"authors": ["Hongtao Wu"], "categories": ["cs.RO"]}
+        factories.add_paper(session, source, "Robot Hands", now.date(), now, **fields)
+    with app.db.read() as session:
+        matcher = DigestBuilder(app.digest_context, session, now).interests
+    assert matcher.hint(text).with_filters == meant
+    if meant:
+        assert suggestions.sentences(matcher.hint(text)) == [f"Did you mean “{meant}”?"]
+        assert matcher.hint(meant).with_filters == ""
+
+
 def test_category_that_no_paper_has_is_named(app: Application, now: datetime) -> None:
     """The hint lists categories that papers have."""
     with app.db.write() as session:
@@ -178,12 +203,12 @@ def test_similar_category_is_offered_for_an_unknown_one(app: Application, now: d
     with app.db.read() as session:
         matcher = DigestBuilder(app.digest_context, session, now).interests
     hint = matcher.hint("cat:cs.R0")
-    assert (hint.missing_categories, hint.with_category) == (("cs.R0",), "cat:cs.RO")
+    assert (hint.missing_categories, hint.with_filters) == (("cs.R0",), "cat:cs.RO")
     assert suggestions.sentences(hint) == [
         "No recent paper is in the category “cs.R0”.",
         "Did you mean “cat:cs.RO”?",
     ]
-    assert matcher.hint("cs.LGG") == InterestHint("cs.LGG", with_category="cat:cs.LG")
+    assert matcher.hint("cs.LGG") == InterestHint("cs.LGG", with_filters="cat:cs.LG")
 
 
 def test_old_archive_is_named_as_the_reason(app: Application, now: datetime) -> None:

@@ -45,4 +45,14 @@ def test_similar_category_is_offered_only_if_it_has_papers(*, has_papers: bool) 
     reader = InterestReader(sample_archive.trained_model())
     hint = search_offers.choose(query_language.parse("cat:cs.R0"), 0, reader, lambda _: has_papers).hint
     assert hint is not None
-    assert hint.with_category == ("cat:cs.RO" if has_papers else "")
+    assert hint.with_filters == ("cat:cs.RO" if has_papers else "")
+
+
+@pytest.mark.parametrize(("total", "offered"), [(0, 'author:"Lerrel Pinto"'), (7, "")])
+def test_value_of_a_filter_is_completed(total: int, offered: str) -> None:
+    """Only if the search finds nothing."""
+    reader = InterestReader(sample_archive.trained_model())
+    query = query_language.parse("author:Lerrel Pinto")
+    hint = search_offers.choose(query, total, reader, lambda _: True).hint
+    assert hint is not None
+    assert hint.with_filters == offered

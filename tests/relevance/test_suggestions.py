@@ -204,6 +204,28 @@ def test_other_scripts_are_recognized(text: str, is_foreign: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("typed", "versions"),
+    [
+        ("author:Yann LeCun", ['author:"Yann LeCun"']),
+        ("Author: LeCun, Yann", ['Author:"LeCun, Yann"']),
+        (
+            "video org:Google DeepMind robots -survey",
+            ['video org:"Google DeepMind robots" -survey', 'video org:"Google DeepMind" robots -survey'],
+        ),
+        ("cat:cs.CL,cs.AI", ["cat:cs.CL cat:cs.AI"]),
+        ('author:"Yann LeCun" robots', []),
+        ("-author:Yann LeCun", []),
+        ("author:LeCun", []),
+        ("robots", []),
+    ],
+)
+def test_values_of_filters_that_lack_quotes(typed: str, versions: list[str]) -> None:
+    """A value may include the words after it, or be a list."""
+    assert suggestions.filter_suggestions(typed) == versions
+    assert all(map(query_language.parse, versions))
+
+
+@pytest.mark.parametrize(
     ("typed", "corrected"),
     [
         ("cat:cs.R0", "cat:cs.RO"),
@@ -233,4 +255,4 @@ def test_other_scripts_are_recognized(text: str, is_foreign: bool) -> None:
 def test_unknown_categories_are_replaced_by_the_closest(typed: str, corrected: str) -> None:
     assert suggestions.with_closest_categories(typed, ["cs.CV", "ICLR.oral", "ICLR poster"]) == corrected
     if "ICLR" not in typed and "cv" not in typed:
-        assert READER.hint(typed).with_category == corrected
+        assert READER.hint(typed).with_filters == corrected

@@ -46,8 +46,8 @@ class HintOut(BaseModel):
         description="An interest with the filter `author:`, if this one names an author.",
         examples=['author:"Jane Doe"'],
     )
-    with_category: str = Field(
-        description="The interest with unknown categories replaced by the most similar ones.",
+    with_filters: str = Field(
+        description="The interest with its filters corrected: unknown categories, missing quotation marks.",
         examples=["cat:cs.RO"],
     )
     missing_words: list[str] = Field(description="Words that no recent paper contains, if nothing matches.")
@@ -65,7 +65,7 @@ class HintOut(BaseModel):
             parts=list(hint.parts),
             with_exclusion=hint.with_exclusion,
             by_author=hint.by_author,
-            with_category=hint.with_category,
+            with_filters=hint.with_filters,
             missing_words=list(hint.missing_words),
             missing_categories=list(hint.missing_categories),
             categories=list(hint.categories),

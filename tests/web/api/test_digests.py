@@ -78,7 +78,7 @@ def test_preview_and_check_of_interests_give_hints(paper_ids: dict[str, int], ca
     assert checked.json() == hints[0]
     assert call("GET", "/interests/hint", scope=Scope.READ, params={"text": "video"}).json()["message"] == ""
     category = call("GET", "/interests/hint", scope=Scope.READ, params={"text": "cat:cs.R0"}).json()
-    assert (category["with_category"], category["message"]) == ("cat:cs.RO", "Did you mean “cat:cs.RO”?")
+    assert (category["with_filters"], category["message"]) == ("cat:cs.RO", "Did you mean “cat:cs.RO”?")
     refused = call("GET", "/interests/hint", scope=Scope.READ, params={"text": "?!"})
     assert (refused.status_code, "at least one word" in refused.text) == (422, True)
 
