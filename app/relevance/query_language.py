@@ -231,7 +231,8 @@ def parse(text: str, noun: str = "An interest") -> Query:
         builder.add(part)
     query = builder.build(text)
     if not (query.terms or query.required):
-        example = ", not only exclusions: for example “agents -robot”" if query.has_filters else ""
+        has_exclusions = query.excluded_phrases or query.excluded
+        example = ", not only exclusions: for example “agents -robot”" if has_exclusions else ""
         raise InvalidInterest(
             f"{noun} needs at least one word or filter ({filter_names('or')}) to search for{example}.",
             "interests",

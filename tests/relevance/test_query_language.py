@@ -135,6 +135,7 @@ def test_has_filters(text: str, has_filters: bool) -> None:
         ("", "at least one word"),
         ("-crypto", "not only exclusions"),
         ("the of and", "at least one word"),
+        ('"to be"', r"to search for\.$"),
         ('""', "at least one word"),
         ("author:", "at least one word"),
         ("org:", r"at least one word or filter \(author:, org: or cat:\)"),
