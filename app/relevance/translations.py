@@ -93,9 +93,10 @@ def translate(text: str, is_english: Callable[[str], bool]) -> str:
 
 def is_foreign_script(text: str) -> bool:
     """Return True if a text has a word in a script other than Latin."""
+    words = (word for word in _LETTERS.findall(text) if word.isalpha())  # not "π₀"
     return any(
         all(letter >= _LATIN_END and not _VIETNAMESE[0] <= letter <= _VIETNAMESE[1] for letter in word)
-        for word in _LETTERS.findall(text)
+        for word in words
     )
 
 

@@ -196,7 +196,7 @@ def test_hints_in_words() -> None:
 @pytest.mark.parametrize(
     ("text", "is_foreign"),
     [("модели", True), ("세계 모델", True), ("مدل", True), ("Übersetzung", False), ("tiếng Việt", False),
-     ("α-divergence", False), ("2026", False)],
+     ("α-divergence", False), ("π₀", False), ("2026", False)],
 )  # fmt: skip
 def test_other_scripts_are_recognized(text: str, is_foreign: bool) -> None:
     """A single Greek letter is not a foreign word."""
