@@ -16,6 +16,7 @@ from app.text.tokenizer import WORD, content_stems
 from app.types import CardReason, Marks, Trend
 
 MAX_CLOSE_WORDS = 3  # per reason, besides the highlights
+MAX_AUTHORS = 3  # per reason; many papers have more authors called Li
 MAX_CACHED_WORDS = 20_000
 WELL_VOTED = "more votes than most papers of its day"
 EDITORS_PICK = CardReason("picked by the editor of this service")
@@ -42,7 +43,8 @@ def interest_reason(
         related = f"related words: {_quote(close_words)}" if close_words else "a similar topic"
         parts.append(", but ".join(filter(None, [without, "" if close_words is None else related])))
     if authors:
-        parts.append(f"by {', '.join(authors)}")
+        others = f" and {len(authors) - MAX_AUTHORS} more" if len(authors) > MAX_AUTHORS else ""
+        parts.append(f"by {', '.join(authors[:MAX_AUTHORS])}{others}")
     if organization:
         parts.append(f"from {organization}")
     if categories:

@@ -170,6 +170,13 @@ def test_reason_quotes_the_matching_words(interest: str, paper: int, reason: str
     assert reason_for(interest, paper) == reason
 
 
+def test_number_of_authors_in_a_reason_is_limited() -> None:
+    """A paper had twenty authors called Li, and the reason named all of them."""
+    paper = PaperView(1, "Agents", authors=("Ann Li", "Bo Li", "Ada Lovelace", "Chen Li", "Dan Li", "Eve Li"))
+    index = matching.MatchIndex([paper], RelevanceModel.bundled())
+    assert index.reason(parse("author:Li"), 1).text == "by Ann Li, Bo Li, Chen Li and 2 more"
+
+
 @pytest.mark.parametrize(
     ("interest", "reason"),
     [
