@@ -42,7 +42,8 @@ def preview(
         digest, hints = pipeline.preview_with_hints(app, preferences, now, day=day)
         if isinstance(digest, Skip):
             output.require_papers(app)
-            output.suggest_day(app, now, "--day")
+            if not day:
+                output.suggest_day(app, now, "--day")
         if html and isinstance(digest, Digest):
             mail = pipeline.render_digest(app, digest, "you@example.org", now)
             html.write_text(mail.html, "utf-8")

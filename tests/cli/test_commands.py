@@ -1468,6 +1468,8 @@ def test_old_archive_suggests_an_earlier_day(run: Run, papers_file: Path) -> Non
             assert "The newest papers are from 2026-11-20. To use them, add --" in hint
             option, value = hint.rstrip(".\n").split()[-2:]
             assert "Language Agents that Plan" in run(*arguments, option, value).stdout
+        given = run("preview", "--interest", "zebrafish", "--day", "2026-11-21").stderr
+        assert "To use them" not in given
 
 
 def test_adding_a_private_feed_prints_a_warning(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
