@@ -32,11 +32,13 @@ _DECODER = json.JSONDecoder()
 _KEY = re.compile(r'\s*[{,]\s*"([^"\\]*)"\s*:\s*')  # with what precedes it in an object
 _BETWEEN = re.compile(r"[\s,]*")
 # Only the usual families: Python also has encodings that are no character sets, such as "unicode_escape".
-_CHARSET = r"(?:big5|cp|euc|gb|iso|koi8|latin|mac|shift|us-ascii|windows)[\w.-]{0,30}"
-_XML_CHARSET = re.compile(
-    rf"\s*<\?xml\s[^<>]{{0,100}}?\bencoding\s*=\s*[\"']({_CHARSET})[\"']".encode(), re.IGNORECASE
+_CHARSET = re.compile(
+    r"(?:big5|cp|euc|gb|iso|koi8|latin|mac|shift|us-ascii|windows)[\w.-]{0,30}", re.ASCII | re.IGNORECASE
 )
-_HEADER_CHARSET = re.compile(rf";\s*charset\s*=\s*[\"']?({_CHARSET})", re.IGNORECASE)
+_XML_ENCODING = re.compile(
+    rb"\s*<\?xml\s[^<>]{0,100}?\bencoding\s*=\s*[\"']([\w.-]{0,40})[\"']", re.IGNORECASE
+)
+_HEADER_ENCODING = re.compile(r";\s*charset\s*=\s*[\"']?([\w.-]{1,40})", re.ASCII | re.IGNORECASE)
 
 Row = tuple[int, Any]  # number, counted from 1, and value
 
@@ -58,19 +60,20 @@ def text_of(data: bytes | str, content_type: str = "") -> str:
 
 
 def _declared_encoding(data: bytes, content_type: str) -> str:
-    """Return the encoding in an XML declaration, else in the header. Latin 1 is read as Windows-1252.
+    """Return the encoding in an XML declaration, else in the header. It is UTF-8 if neither is usable.
 
-    Browsers do the latter, too. The declaration is by the author of the feed, while many servers send their
-    default in the header.
+    Latin 1 is read as Windows-1252, as browsers do. The declaration comes from the feed's author, while many
+    servers send their default in the header.
     """
-    if declared := _XML_CHARSET.match(data):
+    if declared := _XML_ENCODING.match(data):
         charset = declared[1].decode()
     else:
-        header = _HEADER_CHARSET.search(content_type)
-        charset = header[1] if header else "utf-8"
-    with suppress(LookupError):
-        name = codecs.lookup(charset).name
-        return {"iso8859-1": "cp1252", "utf-8": "utf-8-sig"}.get(name, name)
+        header = _HEADER_ENCODING.search(content_type)
+        charset = header[1] if header else ""
+    if _CHARSET.fullmatch(charset):
+        with suppress(LookupError):
+            name = codecs.lookup(charset).name
+            return {"iso8859-1": "cp1252", "utf-8": "utf-8-sig"}.get(name, name)
     return "utf-8-sig"
 
 

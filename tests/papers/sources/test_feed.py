@@ -61,6 +61,16 @@ def test_encoding_in_the_header(declaration: str, content_type: str, actual: str
     assert record.title == "Étude des réseaux"
 
 
+@pytest.mark.parametrize("encoding", ["UTF-8", "unicode_escape", ""])
+def test_encoding_in_the_header_does_not_replace_the_declared_one(encoding: str) -> None:
+    """Only the invalid byte is replaced, and the rest is still read as UTF-8."""
+    entry = "<item><title>Étude X</title><link>https://a.test/1</link></item>"
+    answer = f'<?xml version="1.0" encoding="{encoding}"?><rss version="2.0"><channel>{entry}</channel></rss>'
+    invalid = answer.encode().replace(b"X", b"\xff")
+    [record] = feed.parse(invalid, DAY, "text/xml; charset=ISO-8859-1").records
+    assert record.title == "Étude \N{REPLACEMENT CHARACTER}"
+
+
 def test_invalid_bytes_are_replaced() -> None:
     answer = responses.RSS.encode().replace(b"Owls.", b"Owls\xff.")
     assert feed.parse(answer, DAY).records[1].abstract == "Owls\N{REPLACEMENT CHARACTER}."
