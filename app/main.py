@@ -42,7 +42,10 @@ def build(settings: Settings) -> Application:
         signer=signer,
         renderer=renderer,
         composer=Composer(settings, signer, renderer),
-        http=HttpTransport(response_seconds=settings.source_timeout_seconds),
+        http=HttpTransport(
+            response_seconds=settings.source_timeout_seconds,
+            timeout_fix="if the host is slow, raise PAPERBOY_SOURCE_TIMEOUT_SECONDS",
+        ),
     )
 
 

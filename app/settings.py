@@ -177,7 +177,7 @@ class Settings(BaseSettings):
     preferences_link_days: int = Field(default=30, ge=1, le=365)
     admin_idle_minutes: int = Field(default=60, ge=5, le=720)
     admin_session_hours: int = Field(default=12, ge=1, le=168)  # after which operators must sign in again
-    source_timeout_seconds: int = Field(default=60, ge=5, le=600)  # for one response
+    source_timeout_seconds: int = Field(default=60, ge=5, le=240)  # two attempts fit in POLL_DEADLINE
     unconfirmed_days: int = Field(default=30, ge=1, le=365)  # at least confirm_link_days
     run_retention_days: int = Field(default=90, ge=7, le=3650)
 

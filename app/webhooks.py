@@ -176,7 +176,7 @@ async def _attempt_once(
 
 
 def _client_of(app: Application, now: datetime) -> AbstractAsyncContextManager[http_client.Client]:
-    quick = replace(app.http, response_seconds=RESPONSE_SECONDS)
+    quick = replace(app.http, response_seconds=RESPONSE_SECONDS, timeout_fix="")
     return polling.client_of(replace(app.poll_context, http=quick), now)
 
 

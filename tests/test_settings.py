@@ -92,7 +92,7 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
         ("summary_url", "model.test/v1"),
         ("pages_per_minute", "0"),
         ("api_requests_per_minute", "many"),
-        ("source_timeout_seconds", "601"),
+        ("source_timeout_seconds", "241"),
         ("unconfirmed_days", "0"),
         ("admin_session_hours", "0"),
         ("pastes_per_hour", "0"),
@@ -215,6 +215,7 @@ def test_limits_are_applied(database_url: str) -> None:
     loaded = settings.load(secret_keys=(GOOD,), database_url=database_url, source_timeout_seconds=7, **limits)
     app = main.build(loaded)
     assert app.http.response_seconds == 7
+    assert "PAPERBOY_SOURCE_TIMEOUT_SECONDS" in app.http.timeout_fix
     capacity = Capacity(loaded)
     for limiter, most in (
         (capacity.visitors.pages, 10),

@@ -53,6 +53,7 @@ class HttpTransport:
     sleep: Sleep = asyncio.sleep
     resolve: Resolve | None = None
     response_seconds: float = RESPONSE_SECONDS
+    timeout_fix: str = ""  # ends the error after a timeout: how to raise `response_seconds`
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,10 @@ class PostReply:
     wait: timedelta | None  # the wait that the host asked for
 
 
+class _StalledError(SourceError):
+    """A timeout before the response headers. Perhaps only this connection was lost."""
+
+
 class _TransientError(Exception):
     """A fault after which a retry may succeed. `wait` is the pause that the host requested."""
 
@@ -95,6 +100,7 @@ class Client:
     checked: httpx.AsyncClient
     pacing: Pacing
     response_seconds: float
+    timeout_fix: str = ""
     allowed: Allowed = field(default_factory=Allowed)
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_REQUESTS))
 
@@ -109,6 +115,9 @@ class Client:
         follow_redirects: bool = True,
     ) -> HttpResponse:
         """Send a GET request within the rate limits. Raise SourceError if there is no successful response.
+
+        Each attempt may take `response_seconds`. After a timeout before the response headers, there is one
+        more attempt, on a new connection.
 
         If `public_only`, the addresses of the host must be public or allowed. After a redirect to another
         host, always check the addresses of that host.
@@ -182,7 +191,11 @@ class Client:
             check = public_only or host != service
             allowed = (urlsplit(url).hostname or "").lower() in self.allowed.hosts
             http = self.checked if check and not allowed else self.http
-            response, body = await self._exchange(http, "GET", url, headers)
+            try:
+                response, body = await self._exchange(http, "GET", url, headers)
+            except _StalledError:
+                await self.pacing.wait_for_turn(host)
+                response, body = await self._exchange(http, "GET", url, headers)
             is_redirect = response.status_code in REDIRECTS and "location" in response.headers
             if not (is_redirect and follow_redirects):
                 return self._interpret(response, body)
@@ -205,17 +218,20 @@ class Client:
 
         Raise _TransientError after a transport error, SourceError after a timeout or another HTTP error.
         """
+        has_headers = False
         try:
             async with (
                 self._slots,
                 asyncio.timeout(self.response_seconds),
                 http.stream(method, url, headers=headers, content=content) as response,
             ):
+                has_headers = True
                 return response, await (read or _read_body)(response)
         except TimeoutError:
-            limit = f"no complete response within {self.response_seconds:g} seconds"
-            hint = "" if content else ": if the host is slow, raise PAPERBOY_SOURCE_TIMEOUT_SECONDS"
-            raise SourceError(f"{service_of(url)}: {limit}{hint}.") from None
+            problem = f"no complete response within {self.response_seconds:g} seconds"
+            fix = f": {self.timeout_fix}" if self.timeout_fix else ""
+            kind = SourceError if has_headers else _StalledError
+            raise kind(f"{service_of(url)}: {problem}{fix}.") from None
         except httpx.TransportError as error:
             reason = re.sub(r"\[Errno -?\d+\] ", "", str(error))
             problem = f"no response ({type(error).__name__}: {reason})"
@@ -295,7 +311,8 @@ async def open_client(
         ) as http,
         httpx.AsyncClient(headers=headers, timeout=TIMEOUT, transport=checked, trust_env=False) as direct,
     ):
-        yield Client(http, direct, Pacing(now, transport.sleep), transport.response_seconds, allowed)
+        pacing = Pacing(now, transport.sleep)
+        yield Client(http, direct, pacing, transport.response_seconds, transport.timeout_fix, allowed)
 
 
 def _normalized_url(url: str, params: Mapping[str, str | int] | None) -> str:

@@ -147,7 +147,7 @@ def add_source(app: Paperboy, key: CanWrite, now: Now, body: NewSource) -> Sourc
 
 @router.post("/trial", responses=problems.responses(409))
 def try_source(app: Paperboy, _key: CanWrite, now: Now, body: SourceTrial, limits: Limited) -> TrialOut:
-    """Try a source: fetch its newest papers, but store nothing. The response takes up to 30 seconds."""
+    """Try a source: fetch its newest papers, but store nothing. The response may take a minute."""
     with limits.jobs.take():
         result = pipeline.try_source(app, body.kind, body.config, now)
     papers = [

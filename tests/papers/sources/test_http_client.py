@@ -95,12 +95,36 @@ def test_user_agent_has_a_contact_address(now: datetime) -> None:
     assert upstream.requests[0].url.params["p"] == "1"
 
 
-def test_first_byte_may_take_as_long_as_the_response(now: datetime) -> None:
+@pytest.mark.parametrize("public_only", [False, True])
+def test_first_byte_may_take_as_long_as_the_response(now: datetime, public_only: bool) -> None:
     """Silence had a limit of its own, so PAPERBOY_SOURCE_TIMEOUT_SECONDS did not help with a slow host."""
-    upstream = Upstream(httpx.Response(200), httpx.Response(200))
-    upstream.get(now)
-    upstream.get(now, public_only=True)
-    assert [each.extensions["timeout"]["read"] for each in upstream.requests] == [None, None]
+    upstream = Upstream(httpx.Response(200))
+    upstream.get(now, public_only=public_only)
+    [request] = upstream.requests
+    assert request.extensions["timeout"] == {"connect": 10, "read": None, "write": None, "pool": None}
+
+
+@pytest.mark.parametrize("stalled", [1, 2])
+def test_stalled_connection_is_replaced_once(now: datetime, stalled: int) -> None:
+    """A single lost connection does not fail a poll, and a silent host takes only two timeouts."""
+    requests = []
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        await asyncio.sleep(10 if len(requests) <= stalled else 0)
+        return httpx.Response(200, content=b"[]")
+
+    async def fetch() -> http_client.HttpResponse:
+        transport = HttpTransport(httpx.MockTransport(respond), _no_sleep, _resolve, response_seconds=0.1)
+        async with http_client.open_client("ops@paperboy.test", now, transport) as polite:
+            return await polite.get(URL)
+
+    if stalled == 1:
+        assert asyncio.run(fetch()).body == b"[]"
+    else:
+        with pytest.raises(SourceError, match=r"no complete response within 0\.1 seconds\.$"):
+            asyncio.run(fetch())
+    assert len(requests) == 2
 
 
 def test_conditional_requests(now: datetime) -> None:
