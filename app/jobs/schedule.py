@@ -10,7 +10,7 @@ from enum import StrEnum
 from app import maintenance, pipeline, webhooks
 from app.application import Application
 from app.doctor import alerts, daily_report
-from app.storage import locks
+from app.storage import job_runs, locks
 
 
 class Lane(StrEnum):
@@ -36,7 +36,7 @@ class Job:
     work: Callable[[Application, datetime], object]
     minute: str
     hour: str = "*"
-    once_a_day: bool = False  # across all processes on all machines; it runs again only after a failure
+    once_a_day: bool = False  # across all processes on all machines; repeated only after a failure
     lane: Lane = Lane.UPKEEP
     is_shared: bool = False
     has_more: Callable[[Application, datetime], bool] | None = None
@@ -61,19 +61,24 @@ JOBS = (
     Job(pipeline.fetch_pictures, "7-59/15"),  # after the sources have been polled
     Job(alerts.send_alerts, "*/5"),
     Job(daily_report.send_daily_report, "10"),
-    # Every hour until they have succeeded, because the machine may be off at night.
+    # Repeated every hour until it succeeds: the machine may be off at night. After a failure, `run` waits.
     Job(pipeline.train, "43", "2-23", once_a_day=True),
     Job(pipeline.recheck, "37", "3-23", once_a_day=True),  # arXiv is often busy until 01:00
     Job(maintenance.prune, "17", "3-23", once_a_day=True),
 )
 NIGHTLY_LEASE = timedelta(hours=2)  # after which another machine may start the same nightly job
+# The waits after failures of a nightly job: at most three attempts a day.
+FIRST_WAIT, LONGEST_WAIT = timedelta(hours=3.5), timedelta(hours=11.5)
 
 
 def run(app: Application, job: Job, now: datetime) -> None:
-    """Run a job, unless it is a daily job that has already run today."""
+    """Run a job, unless it is a daily job that has already run today, or failed a short time ago."""
     if not job.once_a_day:
         job.work(app, now)
         return
+    with app.db.read() as session:
+        if job_runs.is_backing_off(session, job.name, now, FIRST_WAIT, LONGEST_WAIT):
+            return
     day = app.timeline(now).start.date().isoformat()
     with locks.hold(app.db, f"{job.name} once a day", now, NIGHTLY_LEASE, edition=day) as acquired:
         if acquired:

@@ -47,8 +47,7 @@ from app.text.in_words import sentence
 UPKEEP_JOBS = 4  # jobs of the upkeep lane that a process runs in parallel
 # The interval of a lane's heartbeats, and the time without a heartbeat after which a lane counts as stalled.
 HEARTBEAT_SECONDS, STALLED_SECONDS = 10.0, 30.0
-MAX_RETRIES = 2  # of a job whose process died, and of a failed nightly job
-RETRY_SECONDS = 600
+MAX_RETRIES = 2  # of a job whose process died
 KEEP_FAILED_HOURS = 24
 FALLBACK_SECONDS = 5.0  # between queries for jobs, because a notification can be missed and retries send none
 RESTART_SECONDS = 5.0  # after a lane has lost the database
@@ -134,9 +133,8 @@ class Worker:
             schedule.run(self._app, job, now)
 
         lock = None if job.is_shared else job.name
-        retry = procrastinate.RetryStrategy(max_attempts=MAX_RETRIES, wait=RETRY_SECONDS)
         cron = f"{job.minute} {job.hour} * * *"
-        return self._add_periodic(work, job.name, cron, job.lane, lock, retry if job.once_a_day else False)
+        return self._add_periodic(work, job.name, cron, job.lane, lock)
 
     def _has_spare_process(self, recruits: int) -> bool:
         """Return whether any registered process has not been recruited for a job yet."""
@@ -151,11 +149,10 @@ class Worker:
         cron: str,
         lane: Lane,
         lock: str | None = None,
-        retry: procrastinate.RetryStrategy | bool = False,
     ) -> Any:
         """Add a task that runs at its scheduled times. At most one run is waiting at any time."""
         engine = self._engines[lane]
-        task = engine.task(name=name, queue=lane.value, lock=lock, queueing_lock=name, retry=retry)(work)
+        task = engine.task(name=name, queue=lane.value, lock=lock, queueing_lock=name)(work)
         return engine.periodic(cron=cron)(task)
 
     async def _defer(self, name: str, recruits: int) -> None:

@@ -20,7 +20,7 @@ from app.papers import canonical_rows, ingest, poll_schedule, polling
 from app.papers.polling import PollContext
 from app.papers.sources import arxiv, deadlines, http_client, huggingface
 from app.storage import job_runs, locks
-from app.storage.models import FeedbackRow, Paper, PaperSnapshot, Source
+from app.storage.models import FeedbackRow, JobRun, Paper, PaperSnapshot, Source
 from app.types import IngestSummary, ParseResult, SourceKind
 
 JOB = "recheck"
@@ -43,21 +43,25 @@ class _Lookup:
 def recheck(context: PollContext, now: datetime) -> IngestSummary:
     """Query one arXiv and one Hugging Face source again, and store the changes.
 
+    After a failed run on the same day, query only the sources that failed.
     Raise SourceError at the end if a source could not be queried. Do not call this from a running event loop.
     """
     with context.db.read() as session:
         lookups = _lookups(session, now - WINDOW)
+        if failed := _failed_sources(session, now):
+            lookups = [lookup for lookup in lookups if lookup.source.name in failed]
     if not lookups:
         return IngestSummary()
     summary = IngestSummary()
     with job_runs.record(context.db, JOB, now) as run:
-        for lookup in lookups:
+        for number, lookup in enumerate(lookups):
             try:
                 result = _query(context, lookup, now)
             except (SourceError, TimeoutError) as error:
                 run.fail(lookup.source.name, str(error) or "no response in time")
             except Stopping:
-                run.fail(lookup.source.name, "the service was stopped")
+                for waiting in lookups[number:]:
+                    run.fail(waiting.source.name, "the service was stopped")
                 break
             else:
                 run.add({"asked": len(lookup.ids)} | result.counts())
@@ -66,6 +70,15 @@ def recheck(context: PollContext, now: datetime) -> IngestSummary:
     if run.failures:
         raise SourceError(run.error)
     return summary
+
+
+def _failed_sources(session: Session, now: datetime) -> set[str]:
+    """Return the names of the sources that failed in the last run, if it was today and read the others."""
+    newest = select(JobRun).where(JobRun.job == JOB).order_by(col(JobRun.id).desc()).limit(1)
+    run = session.exec(newest).first()
+    if run is None or run.started_at.date() != now.date() or "" in run.failed_parts:
+        return set()
+    return set(run.failed_parts)
 
 
 def _lookups(session: Session, since: datetime) -> list[_Lookup]:

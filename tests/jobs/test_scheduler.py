@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,7 +22,7 @@ from app.doctor import alerts, daily_report
 from app.jobs import schedule, scheduler
 from app.jobs.schedule import Job
 from app.settings import Settings
-from app.storage import live_processes, worker_registry
+from app.storage import job_runs, live_processes, worker_registry
 from app.storage.models import Lock
 from tests.support import factories
 from tests.support.mail_server import MailServer
@@ -150,6 +152,26 @@ def test_nightly_job_runs_on_one_machine(app: Application, settings: Settings) -
         session.exec(select(Lock)).one().edition = "2026-11-01"
     scheduler.run(app, job)
     assert len(runs) == 3, "the next day it runs again"
+
+
+def test_failing_nightly_job_has_three_attempts_a_day(app: Application, now: datetime) -> None:
+    """It was repeated every hour, at full cost."""
+    attempts: list[datetime] = []
+
+    def prune(app: Application, at: datetime) -> None:
+        attempts.append(at)
+        with job_runs.record(app.db, "prune", at):
+            raise ConnectionError("the database is away")
+
+    job = Job(prune, minute="17", hour="3-23", once_a_day=True)
+    midnight = now.replace(hour=0, minute=0)
+    for day in range(3):
+        for hour in range(3, 24):
+            with suppress(ConnectionError):
+                schedule.run(app, job, midnight + timedelta(days=day, hours=hour, minutes=17))
+    days = Counter(at.date() for at in attempts)
+    assert list(days.values()) == [3, 2, 2]
+    assert {min(at.hour for at in attempts if at.date() == day) for day in days} == {3}
 
 
 def test_only_nightly_jobs_are_limited_to_once_a_day() -> None:

@@ -212,9 +212,30 @@ def test_one_source_fails(app: Application, now: datetime) -> None:
     assert paper(app, 1).code_url == CODE
 
 
+@pytest.mark.parametrize("hours", [4, 24])
+def test_failed_source_is_asked_again_alone(app: Application, now: datetime, hours: int) -> None:
+    """On the same day, the other source is not asked again."""
+    like(app, now, 1)
+    send_to_readers(app, now, 2)
+    sources = FakeSources()
+    sources.arxiv_status = 400
+    for attempt in range(2):
+        with pytest.raises(SourceError, match="HTTP 400"):
+            pipeline.recheck(sources.on(app), now + timedelta(minutes=attempt))
+    sources.arxiv_status = 200
+    sources.asked.clear()
+    pipeline.recheck(sources.on(app), now + timedelta(hours=hours))
+    assert [len(ids) for ids in sources.asked] == ([2] if hours == 4 else [1, 2])
+
+
 def test_service_stops(app: Application, now: datetime) -> None:
     """A stopped run is not complete, so it is repeated."""
     send_to_readers(app, now, 1)
+    like(app, now, 2)
     app.stopping.set()
     with pytest.raises(SourceError, match="stopped"):
         pipeline.recheck(FakeSources().on(app), now)
+    app.stopping.clear()
+    sources = FakeSources()
+    pipeline.recheck(sources.on(app), now + timedelta(hours=1))
+    assert len(sources.asked) == 2
