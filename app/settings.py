@@ -431,6 +431,7 @@ def load(*, needs_secret: bool = True, **overrides: object) -> Settings:
                 "Paperboy's folder; for a new service, run `make .env` there, which writes a new secret"
             )
         raise InvalidSettings(
-            "PAPERBOY_SECRET_KEYS is not set: add a secret to .env, which `paperboy key secret` creates"
+            "PAPERBOY_SECRET_KEYS is not set: run `paperboy key secret`, and add the secret that it prints "
+            "to .env"
         )
     return settings

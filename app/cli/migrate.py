@@ -9,6 +9,7 @@ from sqlalchemy.engine import make_url
 
 from app import logs
 from app.cli import output
+from app.settings import Settings
 from app.storage import live_processes, schema
 from app.storage.database import Database, sqlite_file
 
@@ -22,24 +23,25 @@ def migrate(
 
     Before a downgrade, stop all processes.
     """
-    url = output.load_settings(needs_secret=False).database_url
-    if to is not None:
-        downgrade(url, to)
-    else:
+    settings = output.load_settings(needs_secret=False)
+    if to is None:
         with output.open_application(needs_secret=False, migrate=True) as app:
-            to, _ = schema.revisions(app.db)
-    file = sqlite_file(make_url(url))
+            current, _ = schema.revisions(app.db)
+    else:
+        current = migrate_to(settings, to)
+    file = sqlite_file(make_url(settings.database_url))
     name = f"The database {output.escaped(str(file.absolute()))}" if file else "The database"
-    output.out().print(f"{name} is at revision {to}.", soft_wrap=True)
+    output.out().print(f"{name} is at revision {current}.", soft_wrap=True)
 
 
-def downgrade(url: str, revision: str) -> None:
-    """Migrate the database to an older revision. Raise Conflict if another process uses it."""
-    logs.configure(output.load_settings(needs_secret=False), level="WARNING")
-    output.require_database(url)
-    db = Database(url)
+def migrate_to(settings: Settings, revision: str) -> str | None:
+    """Migrate the database to a revision, and return it. Raise Conflict if another process uses it."""
+    logs.configure(settings, level="WARNING")
+    output.require_database(settings.database_url)
+    db = Database(settings.database_url)
     try:
         live_processes.refuse_others(db.engine)
-        schema.migrate(url, revision)
+        schema.migrate(settings.database_url, revision)
+        return schema.revisions(db)[0]
     finally:
         db.dispose()

@@ -203,15 +203,16 @@ def format_time(at: datetime | None) -> str:
 def open_application(
     *, needs_secret: bool = True, log_level: str | None = "WARNING", migrate: bool = False
 ) -> Iterator[Application]:
-    """Build the application for one command. Create its database if it is new.
+    """Build the application for one command. Create its database if there is none.
 
     `migrate` is for commands that start the service: they also upgrade an older database, and announce that
-    they use it. Other commands would undo a downgrade. They create only a database that a setting names: in
-    the wrong folder, where there are no settings, they would work on a new, empty database.
+    they use it. Other commands raise SchemaError, because an upgrade would undo a downgrade. They create a
+    database only if a setting names another one than the default: in the wrong folder, they would work on a
+    new, empty one.
     """
     settings = load_settings(needs_secret=needs_secret)
     logs.configure(settings, level=log_level)
-    if not migrate and "database_url" not in settings.model_fields_set:
+    if not migrate and settings.database_url == Settings.model_fields["database_url"].default:
         require_database(settings.database_url)
     app = main.build(settings)
     try:

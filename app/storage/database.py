@@ -338,11 +338,9 @@ def sqlite_file(url: URL) -> Path | None:
 def existing_file(url: URL) -> URL:
     """Return the URL of the same database, in a form in which SQLite does not create a missing file."""
     file = sqlite_file(url)
-    return (
-        url.set(database=file.absolute().as_uri(), query={**url.query, "uri": "true", "mode": "rw"})
-        if file
-        else url
-    )
+    if not file:
+        return url
+    return url.set(database=file.absolute().as_uri(), query={**url.query, "uri": "true", "mode": "rw"})
 
 
 def _make_engine(url: URL) -> Engine:

@@ -66,15 +66,12 @@ def migrate(url: str, revision: str = "head") -> None:
         current, newest = revisions(db)
     finally:
         db.dispose()
-    revisions_of_release = known_revisions()
-    if current and current not in revisions_of_release:
+    known = known_revisions()  # newest first
+    if current and current not in known:
         raise SchemaError(str(_newer_release(current, newest)))
-    if revision not in ("head", *revisions_of_release):
-        raise SchemaError(
-            f"there is no revision {revision}; this release has {', '.join(revisions_of_release)}"
-        )
-    steps = revisions_of_release  # newest first
-    is_older = current and revision in steps and steps.index(revision) > steps.index(current)
+    if revision not in ("head", *known):
+        raise SchemaError(f"there is no revision {revision}; this release has {', '.join(known)}")
+    is_older = current and revision in known and known.index(revision) > known.index(current)
     (command.downgrade if is_older else command.upgrade)(config, revision)
 
 

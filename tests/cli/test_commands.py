@@ -1532,11 +1532,17 @@ def test_unreachable_database_is_a_one_line_error(run: Run, monkeypatch: pytest.
     assert "hunter2" not in failed.stderr
 
 
+@pytest.mark.parametrize("url", [None, "sqlite:///var/paperboy.db"])
 def test_only_migrations_and_the_service_create_the_default_database(
-    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str | None
 ) -> None:
-    """In the wrong folder, other commands would pause, back up or list a new, empty database."""
+    """In the wrong folder, other commands would pause, back up or list a new, empty database.
+
+    A copy of .env.example sets the default, too.
+    """
     monkeypatch.delenv("PAPERBOY_DATABASE_URL")
+    if url:
+        monkeypatch.setenv("PAPERBOY_DATABASE_URL", url)
     file = tmp_path / "var" / "paperboy.db"
     for command in (
         ("sending", "pause", "--reason", "test"), ("backup",), ("subscribers", "list"), ("send",),
@@ -1547,7 +1553,9 @@ def test_only_migrations_and_the_service_create_the_default_database(
     (tmp_path / ".env").touch()
     assert f"There is no database {file}: run this command in Paper" in run("runs", code=1).stderr
     assert not file.exists()
-    assert f"The database {file} is at revision" in run("migrate").stdout
+    at_newest = f"The database {file} is at revision {schema.known_revisions()[0]}."
+    assert at_newest in run("migrate").stdout
+    assert at_newest in run("migrate", "--to", "head").stdout
     sources = parse_output(run("sources", "list", "--json"))
     assert [source["kind"] for source in sources] == ["huggingface", "arxiv_feed"]
     assert "There is nothing to list." in run("deliveries").stderr
@@ -1583,7 +1591,7 @@ def test_settings_in_the_wrong_folder(run: Run, monkeypatch: pytest.MonkeyPatch,
     assert (listed["PAPERBOY_SECRET_KEYS"]["value"], listed["PAPERBOY_SECRET_KEYS"]["changed"]) == ("", False)
     assert f"there is no {tmp_path}/.env: run this command in Paperboy's folder" in run("send", code=1).stderr
     (tmp_path / ".env").touch()
-    assert "PAPERBOY_SECRET_KEYS is not set: add a secret to .env" in run("send", code=1).stderr
+    assert "PAPERBOY_SECRET_KEYS is not set: run `paperboy key secret`, and add" in run("send", code=1).stderr
 
 
 @pytest.fixture
