@@ -61,7 +61,7 @@ tools:
 
 .env:
 	@umask 077 && $(PYTHON) scripts/new-env > $@.new && mv $@.new $@
-	@echo "Wrote .env with fresh secrets; .env.example explains what else can be set."
+	@echo "Wrote .env with new secrets. Now set your addresses and relay there; .env.example explains all settings."
 
 .venv/runtime.stamp: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Paperboy needs Python 3.11 or newer: make PYTHON=python3.11 …")'

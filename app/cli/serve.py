@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import shlex
 import socket
+import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
@@ -57,7 +60,9 @@ def log_first_steps(app: Application) -> None:
     """Log how to sign in to the admin pages, if there is no key yet."""
     with app.db.read() as session:
         if not api_keys.list_keys(session):
-            command = 'paperboy key create "Your Name" --scope read --scope write --scope send'
+            started = Path(sys.argv[0])  # such as .venv/bin/paperboy, which need not be in PATH
+            program = shlex.quote(str(started)) if started.name == "paperboy" else "paperboy"
+            command = f'{program} key create "Your Name" --scope read --scope write --scope send'
             url = f"{app.settings.base_url}/admin"
             log.info("create a key to sign in to the admin pages", url=url, command=command)
 

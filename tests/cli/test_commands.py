@@ -1563,11 +1563,18 @@ def test_only_migrations_and_the_service_create_the_default_database(
         assert f"There is no revision {unknown}" in run("migrate", "--to", unknown, code=1).stderr
 
 
-def test_service_without_keys_logs_how_to_sign_in(run: Run, app: Application) -> None:
+@pytest.mark.parametrize(
+    ("started", "program"), [(".venv/bin/paperboy", ".venv/bin/paperboy"), ("app/__main__.py", "paperboy")]
+)
+def test_service_without_keys_logs_how_to_sign_in(
+    run: Run, app: Application, monkeypatch: pytest.MonkeyPatch, started: str, program: str
+) -> None:
     """The first key cannot be created on the admin pages."""
+    monkeypatch.setattr("sys.argv", [started, "serve"])
     with structlog.testing.capture_logs() as logged:
         serve.log_first_steps(app)
     assert logged[0]["url"] == f"{app.settings.base_url}/admin"
+    assert shlex.split(logged[0]["command"])[0] == program
     run(*shlex.split(logged[0]["command"])[1:])
     with structlog.testing.capture_logs() as logged:
         serve.log_first_steps(app)
