@@ -66,6 +66,20 @@ def restore(
     return main.build(settings), report
 
 
+@pytest.mark.once
+def test_restore_into_a_file_without_tables(
+    service: Application, tmp_path: Path, now: datetime, restored_services: list[Application]
+) -> None:
+    """A failed command may have left the file behind."""
+    file, database = tmp_path / "backup.zip", tmp_path / "empty.db"
+    manifest = maintenance.back_up(service, file, now)
+    database.touch()
+    restored, _ = restore(service, file, f"sqlite:///{database}", now)
+    restored_services.append(restored)
+    with restored.db.read() as session:
+        assert len(session.exec(select(Subscriber)).all()) == manifest.tables["subscriber"].rows == READERS
+
+
 def test_every_row_is_restored(
     service: Application, empty_url: str, tmp_path: Path, now: datetime, mail_server: MailServer
 ) -> None:
