@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from time import monotonic
 
@@ -100,7 +100,8 @@ def pictures_to_fetch(session: Session, now: datetime) -> list[PictureToFetch]:
 async def fetch(context: PollContext, pictures: Sequence[PictureToFetch], now: datetime) -> FetchResult:
     """Fetch pictures one after the other, and store them, until the deadline or until the service stops."""
     deadline = monotonic() + DEADLINE.total_seconds()
-    async with polling.client_of(context, now) as client:
+    http = replace(context.http, timeout_fix="")  # RESPONSE_TIMEOUT would still apply
+    async with polling.client_of(replace(context, http=http), now) as client:
         fetcher = _Fetcher(context, client, now)
         for picture in pictures:
             if context.stopping.is_set() or monotonic() > deadline:

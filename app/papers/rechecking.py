@@ -43,8 +43,8 @@ class _Lookup:
 def recheck(context: PollContext, now: datetime) -> IngestSummary:
     """Query one arXiv and one Hugging Face source again, and store the changes.
 
-    After a failed run on the same day, query only the sources that failed.
-    Raise SourceError at the end if a source could not be queried. Do not call this from a running event loop.
+    After a failed run on the same day, query only the sources that failed. Raise SourceError at the end if a
+    source could not be queried. Do not call this from a running event loop.
     """
     with context.db.read() as session:
         lookups = _lookups(session, now - WINDOW)
@@ -73,7 +73,7 @@ def recheck(context: PollContext, now: datetime) -> IngestSummary:
 
 
 def _failed_sources(session: Session, now: datetime) -> set[str]:
-    """Return the names of the sources that failed in the last run, if it was today and read the others."""
+    """Return the names of the sources that failed in the last run today. Return none to query all."""
     newest = select(JobRun).where(JobRun.job == JOB).order_by(col(JobRun.id).desc()).limit(1)
     run = session.exec(newest).first()
     if run is None or run.started_at.date() != now.date() or "" in run.failed_parts:

@@ -66,12 +66,14 @@ def migrate(url: str, revision: str = "head") -> None:
         current, newest = revisions(db)
     finally:
         db.dispose()
-    known = known_revisions()  # newest first
-    if current and current not in known:
+    newest_first = known_revisions()
+    if current and current not in newest_first:
         raise SchemaError(str(_newer_release(current, newest)))
-    if revision not in ("head", *known):
-        raise SchemaError(f"there is no revision {revision}; this release has {', '.join(known)}")
-    is_older = current and revision in known and known.index(revision) > known.index(current)
+    if revision not in ("head", *newest_first):
+        raise SchemaError(f"there is no revision {revision}; this release has {', '.join(newest_first)}")
+    is_older = (
+        current and revision in newest_first and newest_first.index(revision) > newest_first.index(current)
+    )
     (command.downgrade if is_older else command.upgrade)(config, revision)
 
 
