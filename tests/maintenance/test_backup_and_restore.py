@@ -567,7 +567,7 @@ def test_restore_refuses(
         for name in source.namelist():
             content = source.read(name)
             if name == "manifest.json":
-                content = content.replace(manifest.revision.encode(), newer.revision.encode())
+                content = content.replace(f'"{manifest.revision}"'.encode(), f'"{newer.revision}"'.encode())
             target.writestr(name, content)
     with pytest.raises(InvalidInput, match="which this release cannot read: install that release"):
         backup_file.read_manifest(damaged)
