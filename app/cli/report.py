@@ -28,7 +28,8 @@ def report(
         if send:
             if not app.settings.admin_addresses:
                 raise InvalidSettings("PAPERBOY_ADMIN_ADDRESSES is not set: list the operators' addresses")
-            sent, operators = operator_mail.send(app, built, now), len(app.settings.admin_addresses)
+            emails = operator_mail.emails(app, built)
+            sent, operators = operator_mail.send(app, emails, now), len(emails)
             if as_json:
                 output.print_json({"sent": sent, "operators": operators})
             else:

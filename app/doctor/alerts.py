@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from sqlmodel import Session, col, select
+from sqlalchemy import func
+from sqlmodel import Session, col, or_, select
 
 from app.application import Application
 from app.doctor import local_checks, operator_mail
 from app.doctor.findings import Finding
+from app.doctor.operator_mail import Issue, OperatorEmail
 from app.storage import job_runs, locks
 from app.storage.database import insert_or_ignore
-from app.storage.models import OperatorAlert
+from app.storage.models import JobRun, OperatorAlert
 from app.types import OperatorReport, ReportSection
 
+JOB = "alert"
 MAX_CAUSE = 200  # characters
 REPEAT_AFTER = timedelta(days=1)  # a cause that was absent for longer is reported again
+RETRY_FOR = timedelta(hours=18)  # how long other operators' servers are tried after one operator got an alert
+LONGEST_WAIT = timedelta(hours=1)  # between two attempts
 
 
 def send_alerts(app: Application, now: datetime) -> None:
-    """Send the operators one alert about all new causes. Do not repeat an alert while its cause persists.
+    """Send each operator one alert about all causes that they have not got. Do not repeat it.
 
-    Raise DeliveryError if the relay accepts none of the emails. Later runs try again to send the emails that
-    were not accepted.
+    Later runs retry emails that were not accepted, at growing intervals. They stop RETRY_FOR after one of the
+    operators got the alert. Raise DeliveryError if no operator gets it.
     """
     if not app.settings.admin_addresses:
         return
@@ -33,32 +39,69 @@ def send_alerts(app: Application, now: datetime) -> None:
         findings = local_checks.all_findings(app, now)
         urgent = {finding.check[:MAX_CAUSE]: finding for finding in findings if finding.urgent}
         with app.db.write() as session:
-            new = _new_alerts(session, urgent, now)
-        if not new:
+            _store_causes(session, urgent, now)
+            alerts = _unsettled_alerts(session, urgent, now)
+        missing = _missing_by_operator(app, alerts)
+        if not missing or _is_backing_off(app, missing, now):
             return
-        causes = [alert.cause for alert in new]
-        section_lines = operator_mail.lines_of([urgent[cause] for cause in causes])
-        subject = f"{app.settings.site_name} needs attention: {', '.join(causes):.200}"
-        report = OperatorReport(subject, (ReportSection("Needs attention", tuple(section_lines)),))
-        content = repr([(alert.cause, alert.since) for alert in new])
-        issue = operator_mail.Issue("alert", hashlib.sha256(content.encode()).hexdigest()[:40])
-        with job_runs.record(app.db, "alert", now) as run:
-            run.add({"mails": operator_mail.send(app, report, now, issue=issue)})
-        if operator_mail.addresses_left(app, issue):
+        emails = [_compose(app, address, urgent, lacking) for address, lacking in missing.items()]
+        with job_runs.record(app.db, JOB, now) as run:
+            sent = operator_mail.send(app, emails, now)
+            run.add({"mails": sent})
+        if not sent:
             return
         with app.db.write() as session:
-            for alert in session.exec(select(OperatorAlert).where(col(OperatorAlert.cause).in_(causes))):
-                alert.mailed_at = now
+            for alert in alerts:
+                alert.mailed_at = alert.mailed_at or now
                 session.add(alert)
 
 
-def _new_alerts(session: Session, urgent: dict[str, Finding], now: datetime) -> list[OperatorAlert]:
-    """Store the causes of the `urgent` findings. Return those that not all operators have got yet."""
+def _issue(alert: OperatorAlert) -> Issue:
+    return Issue(_kind(alert.cause), alert.since.isoformat(timespec="seconds"))
+
+
+def _kind(cause: str) -> str:
+    return f"alert {hashlib.sha256(cause.encode()).hexdigest()[:16]}"
+
+
+def _missing_by_operator(app: Application, alerts: Sequence[OperatorAlert]) -> dict[str, list[OperatorAlert]]:
+    """Return the alerts that each operator has yet to get. Leave out operators who have got all."""
+    missing: dict[str, list[OperatorAlert]] = {}
+    for alert in alerts:
+        for address in operator_mail.addresses_left(app, _issue(alert)):
+            missing.setdefault(address, []).append(alert)
+    return missing
+
+
+def _is_backing_off(app: Application, missing: Mapping[str, Sequence[OperatorAlert]], now: datetime) -> bool:
+    """Return whether to wait before the next attempt. A new cause does not wait.
+
+    The wait is as long as the time between the newest cause and the last attempt, up to LONGEST_WAIT.
+    """
+    with app.db.read() as session:
+        last = session.exec(select(func.max(JobRun.started_at)).where(JobRun.job == JOB)).one()
+    newest = max(alert.since for alerts in missing.values() for alert in alerts)
+    return last is not None and newest <= last and now < last + min(last - newest, LONGEST_WAIT)
+
+
+def _compose(
+    app: Application, address: str, urgent: Mapping[str, Finding], alerts: Sequence[OperatorAlert]
+) -> OperatorEmail:
+    causes = [alert.cause for alert in alerts]
+    section_lines = operator_mail.lines_of([urgent[cause] for cause in causes])
+    subject = f"{app.settings.site_name} needs attention: {', '.join(causes):.200}"
+    report = OperatorReport(subject, (ReportSection("Needs attention", tuple(section_lines)),))
+    return OperatorEmail(address, report, tuple(map(_issue, alerts)))
+
+
+def _store_causes(session: Session, urgent: Mapping[str, Finding], now: datetime) -> None:
+    """Store the causes of the `urgent` findings. Delete causes that have been absent for REPEAT_AFTER."""
     for alert in session.exec(select(OperatorAlert)):
         if alert.cause in urgent:
             alert.seen_at = now
             session.add(alert)
         elif now - alert.seen_at > REPEAT_AFTER:
+            locks.forget(session, f"{_kind(alert.cause)} to ")
             session.delete(alert)
     for cause, finding in urgent.items():
         insert_or_ignore(
@@ -70,6 +113,11 @@ def _new_alerts(session: Session, urgent: dict[str, Finding], now: datetime) -> 
             since=now,
             seen_at=now,
         )
-    unmailed = select(OperatorAlert).where(col(OperatorAlert.mailed_at).is_(None))
-    unmailed = unmailed.order_by(col(OperatorAlert.since), OperatorAlert.cause)
-    return [alert for alert in session.exec(unmailed) if alert.cause in urgent]
+
+
+def _unsettled_alerts(session: Session, urgent: Mapping[str, Finding], now: datetime) -> list[OperatorAlert]:
+    """Return the alerts about `urgent` findings that an operator may have yet to get, oldest first."""
+    mailed_at = col(OperatorAlert.mailed_at)
+    unsettled = select(OperatorAlert).where(or_(mailed_at.is_(None), mailed_at > now - RETRY_FOR))
+    unsettled = unsettled.order_by(col(OperatorAlert.since), OperatorAlert.cause)
+    return [alert for alert in session.exec(unsettled) if alert.cause in urgent]

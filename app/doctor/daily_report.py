@@ -15,6 +15,7 @@ from app.delivery import ledger
 from app.digests import reconciliation
 from app.doctor import local_checks, operator_mail
 from app.doctor.findings import Finding, Level
+from app.doctor.operator_mail import OperatorEmail
 from app.errors import InvalidInput
 from app.papers import listing_days, source_registry
 from app.storage import job_runs, locks
@@ -42,8 +43,8 @@ _STATES = (
 def send_daily_report(app: Application, now: datetime) -> None:
     """Send each operator the report about yesterday once, at the configured hour or later.
 
-    Raise DeliveryError if the relay accepts none of the emails. For RETRY_HOURS, later runs try again to send
-    the emails that were not accepted.
+    Raise DeliveryError if no operator has got it. For RETRY_HOURS, later runs send the emails again that were
+    not accepted, unless the mailbox refused them for good.
     """
     local = now.astimezone(ZoneInfo(app.settings.default_zone))
     hours_late = (local.hour - app.settings.report_hour) % 24
@@ -52,9 +53,11 @@ def send_daily_report(app: Application, now: datetime) -> None:
     today = (local - timedelta(hours=hours_late)).date()
     issue = operator_mail.Issue("report", today.isoformat())
     with locks.hold(app.db, "daily report", now, operator_mail.LEASE) as acquired:
-        if acquired and operator_mail.addresses_left(app, issue):
+        if acquired and (left := operator_mail.addresses_left(app, issue)):
             with job_runs.record(app.db, "report", now) as run:
-                run.add({"mails": operator_mail.send(app, build(app, now, today - DAY), now, issue=issue)})
+                report = build(app, now, today - DAY)
+                emails = [OperatorEmail(address, report, (issue,)) for address in left]
+                run.add({"mails": operator_mail.send(app, emails, now)})
 
 
 def build(app: Application, now: datetime, day: date | None = None) -> OperatorReport:

@@ -29,52 +29,81 @@ FINAL = (SendOutcome.ACCEPTED, SendOutcome.HARD_BOUNCE, SendOutcome.SOFT_BOUNCE,
 
 
 class Issue(NamedTuple):
-    """An email that each operator gets once, such as the report of a day."""
+    """Content that each operator gets once, such as the report of a day."""
 
-    kind: str
-    edition: str  # distinguishes the issues of a kind: at most 40 characters
+    kind: str  # at most 22 characters
+    key: str  # distinguishes the issues of a kind: at most 32 characters
 
     def lock_for(self, address: str) -> str:
-        """Return the name of the lock that stores the last issue of this kind that was sent to an address."""
-        return f"{self.kind} to {hashlib.sha256(address.encode()).hexdigest()[:24]}"
+        """Return the name of the lock that stores the last issue of this kind that an address got or refused.
+
+        Its edition is `key` or `refused`.
+        """
+        return f"{self.kind} to {hashlib.sha256(address.encode()).hexdigest()[:14]}"
+
+    @property
+    def refused(self) -> str:
+        return f"refused {self.key}"
+
+
+class OperatorEmail(NamedTuple):
+    """An email to one operator, and the issues that it contains."""
+
+    address: str
+    report: OperatorReport
+    issues: tuple[Issue, ...] = ()
+
+
+def emails(app: Application, report: OperatorReport) -> list[OperatorEmail]:
+    """Return an email with a report for each operator."""
+    return [OperatorEmail(address, report) for address in app.settings.admin_addresses]
 
 
 def addresses_left(app: Application, issue: Issue) -> list[str]:
-    """Return the operators to whom an issue has yet to be sent."""
+    """Return the operators who have not got an issue, apart from those whose mailboxes refused it."""
     operators = {issue.lock_for(address): address for address in app.settings.admin_addresses}
     with app.db.read() as session:
-        completed = locks.completed(session, operators, issue.edition)
-    return [address for name, address in operators.items() if name not in completed]
+        settled = locks.completed(session, operators, issue.key)
+        settled |= locks.completed(session, operators, issue.refused)
+    return [address for name, address in operators.items() if name not in settled]
 
 
-def send(
-    app: Application,
-    report: OperatorReport,
-    now: datetime,
-    to: Sequence[str] = (),
-    issue: Issue | None = None,
-) -> int:
-    """Send a report to each operator, or to the addresses in `to`.
+def send(app: Application, emails: Sequence[OperatorEmail], now: datetime) -> int:
+    """Send emails to operators. Return the number of emails that the relay accepted.
 
-    With `issue`, leave out operators to whom it has been sent, or whose mailboxes have refused it. A later
-    call tries the others again. Return the number of emails that the relay accepted. Raise DeliveryError if
-    no operator has got the email.
+    Record who got or refused which issues. An email that the relay did not accept for now can be sent again.
+    Raise DeliveryError if the relay accepts none of the emails, and no operator has got any of their issues
+    before.
     """
-    failures, addresses = [], to or app.settings.admin_addresses
-    left = addresses_left(app, issue) if issue else addresses
-    for address in left:
-        mail = app.composer.report(report, address, now)
+    sent, failures = 0, []
+    for email in emails:
+        mail = app.composer.report(email.report, email.address, now)
         result = asyncio.run(connection_pool.send_one(app.settings, mail))
-        if result.outcome is not SendOutcome.ACCEPTED:
+        accepted = result.outcome is SendOutcome.ACCEPTED
+        sent += accepted
+        if not accepted:
             failures.append(f"{result.code or ''} {result.text}".strip())
-        if issue and result.outcome in FINAL:
+        if email.issues and result.outcome in FINAL:
             with app.db.write() as session:
-                locks.complete(session, issue.lock_for(address), issue.edition, now)
+                for issue in email.issues:
+                    edition = issue.key if accepted else issue.refused
+                    locks.complete(session, issue.lock_for(email.address), edition, now)
     if failures:
         log.warning("emails to operators were not sent", count=len(failures), error=failures[0])
-    if len(failures) == len(addresses):
+    if (
+        failures
+        and not sent
+        and not any(_is_received(app, each) for email in emails for each in email.issues)
+    ):
         raise DeliveryError(f"no operator got the email: {failures[0]}", permanent=False)
-    return len(left) - len(failures)
+    return sent
+
+
+def _is_received(app: Application, issue: Issue) -> bool:
+    """Return whether an operator has got an issue."""
+    names = [issue.lock_for(address) for address in app.settings.admin_addresses]
+    with app.db.read() as session:
+        return bool(locks.completed(session, names, issue.key))
 
 
 def lines_of(findings: Sequence[Finding]) -> Iterable[str]:

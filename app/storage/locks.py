@@ -125,3 +125,8 @@ def complete(session: Session, name: str, edition: str, now: datetime) -> None:
 def completed(session: Session, names: Iterable[str], edition: str) -> set[str]:
     """Return the names of the locks whose last completed edition is `edition`."""
     return {*session.exec(select(Lock.name).where(col(Lock.name).in_(names), Lock.edition == edition))}
+
+
+def forget(session: Session, prefix: str) -> None:
+    """Delete the locks whose names begin with `prefix`, with their completed editions."""
+    session.connection().execute(delete(Lock).where(col(Lock.name).startswith(prefix, autoescape=True)))

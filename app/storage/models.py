@@ -633,7 +633,7 @@ class WebhookMessage(Row, table=True):
 
 
 class OperatorAlert(Row, table=True):
-    """A problem that needs attention, and the time at which it was sent to the operators."""
+    """A problem that needs attention, and the time at which the first operator got an alert about it."""
 
     cause: str = Field(primary_key=True, max_length=200)
     message: str = Field(sa_type=Text)

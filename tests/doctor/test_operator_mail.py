@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from email.message import EmailMessage
@@ -173,7 +174,7 @@ def test_log_of_an_unreachable_relay(service: Application, now: datetime) -> Non
     """The log does not say that the relay refused an email or replied."""
     app = main.build(service.settings.model_copy(update={"smtp_port": 1}))
     with structlog.testing.capture_logs() as logged, pytest.raises(DeliveryError, match="no connection"):
-        operator_mail.send(app, daily_report.build(app, now), now)
+        operator_mail.send(app, operator_mail.emails(app, daily_report.build(app, now)), now)
     app.db.dispose()
     warning = logged[-1]
     assert (warning["event"], warning["count"]) == ("emails to operators were not sent", len(OPERATORS))
@@ -265,6 +266,63 @@ def test_cause_that_recurs_is_sent_again_after_a_deferral(
             ledger.resume(session)
         alerts.send_alerts(service, now + (day + 2) * DAY)
     assert [mail.recipient for mail in mail_server.messages] == [*OPERATORS] * 2
+
+
+def test_causes_that_change_during_a_deferral(
+    service: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """Each operator gets each cause once. The server that defers mail is tried less and less often."""
+    ada, late = OPERATORS
+    mail_server.reply("rcpt", "451 4.7.1 greylisted", to=late)
+    with service.db.write() as session:
+        ledger.pause(session, "a trial", now)
+    for number in range(4 * 12):
+        with job_runs.record(service.db, "prune", now) as run:
+            if number % 2:  # every other run fails
+                run.fail("the disk", "full")
+        alerts.send_alerts(service, now + number * 5 * MINUTE)
+    received = [(mail.recipient, mail.parsed()["Subject"]) for mail in mail_server.messages]
+    assert received == [(ada, f"Paperboy needs attention: {cause}") for cause in ("sending", "job prune")]
+    with service.db.read() as session:
+        assert len(session.exec(select(JobRun).where(JobRun.job == "alert")).all()) < 15
+    with job_runs.record(service.db, "prune", now) as run:
+        run.fail("the disk", "full")
+    mail_server.clear_rules()
+    mail_server.messages.clear()
+    for hours in (5, 6):
+        alerts.send_alerts(service, now + hours * HOUR)
+    received = [(mail.recipient, mail.parsed()["Subject"]) for mail in mail_server.messages]
+    assert received == [(late, "Paperboy needs attention: sending, job prune")]
+
+
+@pytest.mark.parametrize(("deferring", "last_attempt"), [(OPERATORS[1:], 17), (OPERATORS, 30)])
+def test_server_that_defers_alerts_for_a_day(
+    service: Application, mail_server: MailServer, now: datetime, deferring: Sequence[str], last_attempt: int
+) -> None:
+    """It is no longer tried, unless nobody has got the alert."""
+    with service.db.write() as session:
+        ledger.pause(session, "a trial", now)
+    for address in deferring:
+        mail_server.reply("rcpt", "451 4.7.1 greylisted", to=address)
+    for hours in range(31):
+        with suppress(DeliveryError):
+            alerts.send_alerts(service, now + hours * HOUR)
+    with service.db.read() as session:
+        attempts = session.exec(select(JobRun.started_at).where(JobRun.job == "alert")).all()
+    assert max(attempts) == now + last_attempt * HOUR
+
+
+def test_report_that_nobody_gets(service: Application, mail_server: MailServer, now: datetime) -> None:
+    """A mailbox that refuses it for good is not tried again. The run fails until an operator gets it."""
+    mail_server.reply("rcpt", "550 5.1.1 no such user", to=OPERATORS[0])
+    mail_server.reply("rcpt", "451 4.7.1 later", to=OPERATORS[1], times=2)
+    for hours in range(4):
+        with suppress(DeliveryError):
+            daily_report.send_daily_report(service, now + hours * HOUR)
+    with service.db.read() as session:
+        runs = session.exec(select(JobRun).where(JobRun.job == "report").order_by(col(JobRun.id))).all()
+    assert [bool(run.error) for run in runs] == [True, True, False]
+    assert [mail.recipient for mail in mail_server.messages] == [OPERATORS[1]]
 
 
 def test_operator_without_a_mailbox(service: Application, mail_server: MailServer, now: datetime) -> None:

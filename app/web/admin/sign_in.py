@@ -233,7 +233,7 @@ def _send_link(app: Application, address: str, now: datetime) -> None:
     report = OperatorReport(
         f"Sign in to {app.settings.site_name}", (section,), f"{HOME}/sign-in/{token}", "Sign in"
     )
-    operator_mail.send(app, report, now, [address])
+    operator_mail.send(app, [operator_mail.OperatorEmail(address, report)], now)
 
 
 @router.get("/admin/sign-in/{token}")
