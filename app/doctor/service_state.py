@@ -9,9 +9,10 @@ import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from sqlalchemy.exc import SQLAlchemyError
-from sqlmodel import Session, col, select
+from sqlmodel import Session, select
 
 from app.bounces import rates
 from app.delivery import ledger
@@ -19,13 +20,12 @@ from app.digests import clock_check, planning, reconciliation
 from app.doctor.findings import Finding, Remedy, RemedyAction, error, ok, warning
 from app.effective_settings import hide_credentials
 from app.errors import ClockError
-from app.maintenance import backup_and_restore
 from app.papers import picture_fetching, polling, silent_sources, source_registry
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage import api_keys, job_runs, schema, webhook_endpoints, worker_registry
 from app.storage.database import Database, sqlite_file
-from app.storage.models import JobRun, SendingPause, Source
+from app.storage.models import SendingPause, Source
 from app.text.in_words import count_of
 
 RECENTLY = timedelta(hours=1)
@@ -33,8 +33,7 @@ LATE = timedelta(minutes=5)  # the schedule runs every minute
 EXPIRES_SOON = timedelta(days=30)
 RECENT_EDITIONS = timedelta(days=7)
 STALE = timedelta(days=3)  # longer than a weekend, when sources publish nothing
-STALE_BACKUP = timedelta(days=8)  # longer than between weekly backups
-REGULAR_BACKUPS = 3  # the number from which backups count as regular
+REGULAR_GAP = timedelta(days=8)  # longer than between weekly backups
 
 
 def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterator[Finding]:
@@ -45,7 +44,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
             "start the service, or run `paperboy migrate`: both create it; if it should exist, run this "
             "command in Paperboy's folder, or check PAPERBOY_DATABASE_URL"
         )
-        yield error("database", f"there is no file {file.absolute()} yet", fix)
+        yield error("database", f"the file {file.absolute()} does not exist", fix)
         return
     try:
         schema_fault = schema.revision_fault(db) or schema.table_fault(db)
@@ -158,17 +157,20 @@ def _check_webhooks(session: Session) -> Iterator[Finding]:
 
 
 def _check_backups(session: Session, now: datetime) -> Iterator[Finding]:
-    """Check that regular backups have not stopped. Operators may back up in another way from the start."""
-    backups = select(JobRun.started_at).where(
-        JobRun.job == backup_and_restore.JOB, col(JobRun.ended_at).is_not(None), JobRun.error == ""
-    )
-    times = session.exec(backups.order_by(col(JobRun.id).desc()).limit(REGULAR_BACKUPS)).all()
+    """Check that regular backups have not stopped.
+
+    Do not warn without backups: operators may use another tool.
+    """
+    times = [run.started_at for run in job_runs.last_backups(session)]
     if not times:
         advice = "run it daily, for example with deploy/paperboy-backup.timer, or back up in another way"
-        yield ok("backup", "none has been made with `paperboy backup`", advice)
-    elif len(times) == REGULAR_BACKUPS and now - times[0] > STALE_BACKUP:
+        yield ok("backup", "no backup has been made with `paperboy backup`", advice)
+        return
+    gaps = [later - earlier for later, earlier in pairwise(times)]
+    is_regular = len(times) == job_runs.KEPT_BACKUPS and max(gaps) <= REGULAR_GAP
+    if is_regular and now - times[0] > REGULAR_GAP:
         fix = "find out why, for example with `systemctl status paperboy-backup`, and run `paperboy backup`"
-        message = f"none has been made since {times[0]:%Y-%m-%d %H:%M} UTC"
+        message = f"no backup has been made since {times[0]:%Y-%m-%d %H:%M} UTC"
         yield warning("backup", message, fix, urgent=True)
     else:
         yield ok("backup", f"the last one was made at {times[0]:%Y-%m-%d %H:%M} UTC")

@@ -19,13 +19,12 @@ from app.storage.backup_file import Manifest
 from app.storage.database import Database
 from app.storage.models import JobRun, SendingPause
 
-JOB = "backup"
 RESTORING = "a restore of the backup of {} is running, or was interrupted: in that case, repeat it"
 
 
 def back_up(app: Application, target: Path, now: datetime) -> Manifest:
     """Write a backup while the service is running. Raise InvalidInput if the file exists."""
-    with job_runs.record(app.db, JOB, now) as run:
+    with job_runs.record(app.db, job_runs.BACKUP_JOB, now) as run:
         manifest = backup_file.write(app.db, target, Path(app.settings.journal_dir), now, version("paperboy"))
         run.add({"rows": manifest.rows})
     return manifest
@@ -74,7 +73,9 @@ def restore(
                 "the service has run since the restore was interrupted: empty the database and retry"
             )
         # Delete the run that made the backup, because it had not ended.
-        session.execute(delete(JobRun).where(col(JobRun.job) == JOB, col(JobRun.ended_at).is_(None)))
+        session.execute(
+            delete(JobRun).where(col(JobRun.job) == job_runs.BACKUP_JOB, col(JobRun.ended_at).is_(None))
+        )
     # The run is recorded only now, because its table did not exist before.
     with job_runs.record(db, "restore", time(), job_runs.begin(db, "restore", now)) as run:
         backup_file.restore_journals(source, manifest, journals)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from datetime import datetime, timedelta
 
-from sqlmodel import col, delete
-
 from app import subscribers
 from app.application import Application
 from app.delivery import ledger
@@ -20,8 +18,6 @@ from app.storage import (
     uploads,
     webhook_outbox,
 )
-from app.storage.database import execute_and_count
-from app.storage.models import JobRun
 
 SENDER_DATA_SINCE = timedelta(days=3)  # the data of older emails was deleted on previous nights
 
@@ -41,8 +37,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
         with app.db.write() as session:
             subscribers.expire_changes(session, now)
             run.counts["unconfirmed"] += subscribers.expire_pending(session, unconfirmed, now)
-            outdated = delete(JobRun).where(col(JobRun.started_at) < old_run)
-            run.counts["runs"] += execute_and_count(session, outdated)
+            run.counts["runs"] += job_runs.prune(session, old_run)
             run.counts["polls"] += poll_history.prune(session, old_run)
             listed_before = old.date() if app.settings.pictures else None
             run.counts["pictures"] += pictures.prune(session, listed_before)

@@ -13,15 +13,17 @@ from typing import Any, cast
 
 import structlog
 from sqlalchemy import func
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, delete, select
 
 from app.errors import PaperboyError
 from app.runtime import tracing
-from app.storage.database import Database
+from app.storage.database import Database, execute_and_count
 from app.storage.models import JobRun
 from app.types import Rejection
 
 MAX_LISTED = 500  # rejections stored per run, so that a broken source does not fill the disk; all are counted
+BACKUP_JOB = "backup"
+KEPT_BACKUPS = 3  # the number of runs from which regular backups are recognized
 
 log = structlog.get_logger(__name__)
 
@@ -70,6 +72,20 @@ def last_runs(session: Session) -> Sequence[JobRun]:
     """Return the last finished run of each job, sorted by the job's name."""
     newest = select(func.max(JobRun.id)).where(col(JobRun.ended_at).is_not(None)).group_by(JobRun.job)
     return session.exec(select(JobRun).where(col(JobRun.id).in_(newest)).order_by(JobRun.job)).all()
+
+
+def last_backups(session: Session) -> Sequence[JobRun]:
+    """Return the last KEPT_BACKUPS successful backups, newest first."""
+    ended = select(JobRun).where(JobRun.job == BACKUP_JOB, col(JobRun.ended_at).is_not(None))
+    successful = ended.where(JobRun.error == "")
+    return session.exec(successful.order_by(col(JobRun.id).desc()).limit(KEPT_BACKUPS)).all()
+
+
+def prune(session: Session, before: datetime) -> int:
+    """Delete runs that began earlier, except the last KEPT_BACKUPS backups. Return their number."""
+    backups = [run.id for run in last_backups(session)]
+    outdated = delete(JobRun).where(col(JobRun.started_at) < before, col(JobRun.id).not_in(backups))
+    return execute_and_count(session, outdated)
 
 
 def failed_jobs(session: Session, _now: datetime) -> list[str]:

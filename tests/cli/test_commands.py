@@ -1514,7 +1514,7 @@ def test_doctor_creates_no_database(run: Run, monkeypatch: pytest.MonkeyPatch, t
     for _ in ("without the folder", "without the file"):
         findings = parse_output(run("doctor", "--json", code=1))["findings"]
         (fault,) = (each for each in findings if each["check"] == "database")
-        assert fault["message"] == f"there is no file {file} yet"
+        assert fault["message"] == f"the file {file} does not exist"
         assert "`paperboy migrate`" in fault["fix"]
         assert not file.exists()
         file.parent.mkdir(exist_ok=True)

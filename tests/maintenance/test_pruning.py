@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import pytest
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
 from app import maintenance
 from app.application import Application
 from app.delivery import ledger
 from app.delivery.ledger import retention
 from app.digests import planning
-from app.storage.models import Delivery, Event
+from app.storage import job_runs
+from app.storage.models import Delivery, Event, JobRun
 from app.types import Skip
 from tests.conftest import NOW
 from tests.support import factories
@@ -85,3 +87,17 @@ def test_pruning_uses_short_transactions(app: Application, monkeypatch: pytest.M
     app.stopping.clear()
     pruned = maintenance.prune(app, NOW)
     assert (pruned["deliveries"], pruned["events"]) == (3, 5)
+
+
+def test_last_backups_are_kept(app: Application) -> None:
+    """The doctor recognizes regular backups that have stopped by them."""
+    for days in range(200, 120, -10):
+        with job_runs.record(app.db, "backup", NOW - timedelta(days=days)):
+            pass
+    with suppress(ValueError), job_runs.record(app.db, "backup", NOW - timedelta(days=120)):
+        raise ValueError
+    for _ in range(2):
+        maintenance.prune(app, NOW)
+        with app.db.read() as session:
+            backups = select(JobRun.started_at).where(JobRun.job == "backup").order_by(col(JobRun.id).desc())
+            assert session.exec(backups).all() == [NOW - timedelta(days=days) for days in (130, 140, 150)]
