@@ -24,19 +24,10 @@ def database_url(value: str | None) -> str | None:
         raise typer.BadParameter(str(error)) from None
 
 
-def new_file(value: Path | None) -> Path | None:
-    """Return the value of an argument that is a file to write. Raise BadParameter if it exists."""
-    if value and value.exists():
-        raise typer.BadParameter(f"{value} already exists: choose another name")
-    return value
-
-
 def backup(
     file: Annotated[
         Path | None,
-        typer.Argument(
-            help="The file. Default: a new file in var/backups/.", dir_okay=False, callback=new_file
-        ),
+        typer.Argument(help="The file. Default: a new file in var/backups/.", dir_okay=False),
     ] = None,
     as_json: output.AsJson = False,
 ) -> None:

@@ -23,7 +23,8 @@ RESTORING = "a restore of the backup of {} is running, or was interrupted: in th
 
 
 def back_up(app: Application, target: Path, now: datetime) -> Manifest:
-    """Write a backup while the service is running. Raise InvalidInput if the file exists."""
+    """Write a backup while the service is running. Raise InvalidInput if the file cannot be created."""
+    backup_file.check_target(target)  # before the run is recorded, because nothing else has failed
     with job_runs.record(app.db, job_runs.BACKUP_JOB, now) as run:
         manifest = backup_file.write(app.db, target, Path(app.settings.journal_dir), now, version("paperboy"))
         run.add({"rows": manifest.rows})

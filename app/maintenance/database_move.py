@@ -47,6 +47,7 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
         live_processes.refuse_others(app.db.engine)
         is_empty = backup_file.is_empty(target)  # first, because the target may be unreachable
         refuse_same(app.db, target, now)
+        backup_file.check_target(file)
         earlier = pause_old(app.db, target, now, is_empty=is_empty)
         paused_before = earlier.reason if earlier and earlier.reason != MOVING else ""
         manifest, is_copying = None, False

@@ -74,15 +74,23 @@ def default_path(now: datetime) -> Path:
     return next((path for path in paths if not path.exists()), paths[0])
 
 
+def check_target(target: Path) -> None:
+    """Create the folder of a new backup. Raise InvalidInput if the file exists or cannot be created."""
+    if target.exists():
+        raise InvalidInput(f"{target} already exists: choose another name")
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"cannot create {target.parent}: {error.strerror}") from None
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise InvalidInput(f"{target.parent} cannot be written to: choose another folder")
+
+
 def write(db: Database, target: Path, journals: Path, now: datetime, release: str) -> Manifest:
     """Write a backup while the service is running. All tables are read from one snapshot.
 
-    The file appears only when it is complete, and only its owner can read it. Raise InvalidInput if the file
-    already exists.
+    The file, which `check_target` has checked, appears only when it is complete. Only its owner can read it.
     """
-    if target.exists():
-        raise InvalidInput(f"{target} already exists: choose another name")
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for abandoned in target.parent.glob(".paperboy-*.zip.*.partial"):  # left by a killed process
         with suppress(FileNotFoundError):
             if now.timestamp() - abandoned.stat().st_mtime > ABANDONED_SECONDS:

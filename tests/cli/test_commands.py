@@ -1648,7 +1648,11 @@ def test_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert file.parent.stat().st_mode & 0o777 == 0o700
     assert parse_output(run("backup", "second.zip", "--json"))["file"] == "second.zip"
     runs = run("runs", "--json").stdout
-    assert "second.zip already exists" in usage_error(run("backup", "second.zip", code=2))
+    assert "second.zip already exists" in run("backup", "second.zip", code=1).stderr
+    assert "Cannot create second.zip" in run("backup", "second.zip/third.zip", code=1).stderr
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda *_: False)  # root may write to all folders
+        assert ". cannot be written to" in run("backup", "third.zip", code=1).stderr
     assert run("runs", "--json").stdout == runs, "a mistyped command is no failed run, and causes no alert"
     assert "The backup is complete" in run("restore", str(file), "--check").stdout
     checked = parse_output(run("restore", str(file), "--check", "--json"))
