@@ -2,7 +2,7 @@
 
 Sessions, rate limits, workers and jobs are left out. A backup is a ZIP archive with these members:
 
-    manifest.json          the release, the schema revision, the time, and rows and SHA-256 of each table
+    manifest.json          the release, schema revision and time, rows and SHA-256 of each table, and last ids
     tables/NAME.jsonl      the rows of a table: a JSON array of the column names, then one array per row
     journals/NAME.journal  the senders' journals, with results that may not be in the tables yet
 """
@@ -30,7 +30,7 @@ from sqlalchemy.engine import Connection
 
 from app.errors import InvalidInput
 from app.storage import schema
-from app.storage.database import Database, storable
+from app.storage.database import Database, last_id, set_last_id, storable
 
 FORMAT = 1
 DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFError, NotImplementedError)
@@ -40,6 +40,8 @@ EVERYTHING = "*"  # the edition of a pause that holds all emails
 # These tables are useless in another database: sessions and jobs belong to running processes. So do locks,
 # but their rows also store what has been completed, such as the report of a day.
 EXCLUDED = ("alembic_version", "admin_session", "rate_limit", "worker")
+# Links and bounces refer to the ids of these rows, so no id is reused, not even those that a restore skipped.
+SEQUENCES = ("delivery", "paper_snapshot", "paper")
 JOBS = "procrastinate_"  # the prefix of the job tables
 
 
@@ -61,6 +63,7 @@ class Manifest:
     tables: Mapping[str, TableEntry]
     journals: tuple[str, ...] = ()
     format: int = field(default=FORMAT)
+    last_ids: Mapping[str, int] = field(default_factory=dict)  # of the sequences; rows may have higher ids
 
     @property
     def rows(self) -> int:
@@ -105,9 +108,12 @@ def write(db: Database, target: Path, journals: Path, now: datetime, release: st
                 tables = {
                     table.name: _write_table(archive, connection, table) for table in _tables(connection)
                 }
+                last_ids = {name: last for name in SEQUENCES if (last := last_id(connection, name))}
             # After the tables, so that an email sent in between is at least in a journal.
             names = tuple(_write_journals(archive, journals))
-            manifest = Manifest(now, schema.revisions(db)[0] or "base", release, tables, names)
+            manifest = Manifest(
+                now, schema.revisions(db)[0] or "base", release, tables, names, last_ids=last_ids
+            )
             archive.writestr("manifest.json", json.dumps(asdict(manifest), default=str, indent=1))
         unfinished.rename(target)
     finally:
@@ -135,7 +141,7 @@ def read_manifest(source: Path) -> Manifest:
                         )
             manifest = Manifest(
                 datetime.fromisoformat(stored["created_at"]), stored["revision"], stored["release"], tables,
-                tuple(stored["journals"]), stored["format"],
+                tuple(stored["journals"]), stored["format"], stored.get("last_ids", {}),
             )  # fmt: skip
             for name in manifest.journals:
                 archive.read(f"journals/{name}")  # raises BadZipFile if the journal is damaged
@@ -162,6 +168,8 @@ def load(url: str, source: Path, manifest: Manifest, pause_reason: str, now: dat
             for table in _tables(connection):
                 if table.name in manifest.tables:
                     _load_table(connection, table, archive)
+            for name, last in manifest.last_ids.items():
+                set_last_id(connection, name, max(last, last_id(connection, name)))
             _pause(connection, pause_reason, now)
     finally:
         db.dispose()

@@ -305,14 +305,38 @@ def reserve_ids(session: Session, table: type[SQLModel], count: int) -> Iterator
         return iter(())
     key = inspect(table).local_table.primary_key.columns[0]
     if session.get_bind().dialect.name == "sqlite":
-        # This table has the highest id ever of tables with AUTOINCREMENT, and ids to skip after a restore.
-        highest = text("SELECT seq FROM sqlite_sequence WHERE name = :table")
-        skipped = session.execute(highest, {"table": key.table.name}).scalar() or 0
+        skipped = last_id(session.connection(), key.table.name)
         last = max(session.execute(select(func.max(key))).scalar() or 0, skipped)
         return iter(range(last + 1, last + 1 + count))
     sequence = func.pg_get_serial_sequence(key.table.name, key.name)
     ids = select(func.nextval(sequence)).select_from(func.generate_series(1, count))
     return iter(session.execute(ids).scalars().all())
+
+
+def last_id(connection: Connection, table: str) -> int:
+    """Return the last id of a table's sequence, or 0. Without AUTOINCREMENT, rows may have higher ids.
+
+    On SQLite, sqlite_sequence stores the highest id that was ever used (with AUTOINCREMENT), or the last id
+    to skip after a restore.
+    """
+    if connection.dialect.name == "sqlite":
+        last = text("SELECT seq FROM sqlite_sequence WHERE name = :table")
+    else:
+        last = text("SELECT pg_sequence_last_value(pg_get_serial_sequence(:table, 'id'))")
+    return connection.execute(last, {"table": table}).scalar() or 0
+
+
+def set_last_id(connection: Connection, table: str, last: int) -> None:
+    """Set the last id of a table's sequence, at least 1, so that the next row gets a higher one.
+
+    On SQLite, `reserve_ids` reads this row for tables without AUTOINCREMENT, too, such as that of papers.
+    """
+    values = {"table": table, "last": last}
+    if connection.dialect.name == "sqlite":
+        connection.execute(text("DELETE FROM sqlite_sequence WHERE name = :table"), values)
+        connection.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:table, :last)"), values)
+    else:
+        connection.execute(text("SELECT setval(pg_get_serial_sequence(:table, 'id'), :last)"), values)
 
 
 def in_array(session: Session, column: Any, values: Iterable[Any]) -> ColumnElement[bool]:

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +326,28 @@ def test_ids_of_lost_papers_are_not_reused(
         with app.db.read() as session:
             newest.append(max(session.exec(select(Paper.id)).all()))
     assert newest[1] - newest[0] == ledger.PAPER_ID_GAP
+
+
+def test_ids_skipped_by_a_restore_are_not_reused_by_the_next(
+    service: Application, new_database_url: Callable[[], str], tmp_path: Path, now: datetime,
+    restored_services: list[Application],
+) -> None:  # fmt: skip
+    """A backup made right after a restore, before any paper was added, contains them."""
+    with service.db.write() as session:
+        for kind in (SourceKind.FEED, SourceKind.JSONL):
+            factories.add_source(session, now, kind)
+            store(kind)(session, now)
+    newest, source = [], service
+    for number in range(3):
+        file = tmp_path / f"{number}.zip"
+        maintenance.back_up(source, file, now)
+        with source.db.write() as session:
+            store_another(session, now)
+        with source.db.read() as session:
+            newest.append(max(session.exec(select(Paper.id)).all()))
+        source, _ = restore(service, file, new_database_url(), now)
+        restored_services.append(source)
+    assert [later - earlier for earlier, later in pairwise(newest)] == [ledger.PAPER_ID_GAP] * 2
 
 
 @pytest.mark.parametrize(

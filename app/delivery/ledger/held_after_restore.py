@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import cast
 
-from sqlalchemy import Table, delete, func, insert, inspect, or_, select, text, update
+from sqlalchemy import Table, delete, func, insert, inspect, or_, select, update
 from sqlmodel import Session
 
 from app.delivery.ledger.claims import LEASED_STATES, WAITING_STATES
-from app.storage.database import execute_and_count, in_array, insert_many
+from app.storage.database import execute_and_count, in_array, insert_many, last_id, set_last_id
 from app.storage.models import Delivery, DigestContent, Paper, PaperSnapshot, Subscriber
 from app.storage.models import DeliveryState as State
 
 ID_GAP = 1_000_000  # must exceed the number of emails added since the backup
-PAPER_ID_GAP = 50_000  # the same for papers; not larger, because each sitemap covers so many ids
+PAPER_ID_GAP = 50_000  # the same for papers; because each sitemap covers 50,000 ids, and would be empty
 BATCH = 1000  # rows
 NOT_SENT = (State.SKIPPED, State.FAILED, State.SUPPRESSED)
 FINAL_STATES = (State.SENT, State.UNCERTAIN, *NOT_SENT)
@@ -48,14 +48,10 @@ def hold_waiting(session: Session, now: datetime) -> int:
 
 def skip_ids(session: Session) -> None:
     """Skip the ids assigned since the backup, because links, bounces and journals may refer to them."""
+    connection = session.connection()
     for table, gap in ((_DELIVERIES, ID_GAP), (_SNAPSHOTS, ID_GAP), (_PAPERS, PAPER_ID_GAP)):
-        newest = max((session.scalar(select(func.max(table.c.id))) or 0) + gap, 1)
-        if session.get_bind().dialect.name == "postgresql":
-            session.execute(select(func.setval(func.pg_get_serial_sequence(table.name, "id"), newest)))
-        else:  # `reserve_ids` reads this row even if the table has no AUTOINCREMENT, as that of papers
-            values = {"name": table.name, "newest": newest}
-            session.execute(text("DELETE FROM sqlite_sequence WHERE name = :name"), values)
-            session.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :newest)"), values)
+        newest = session.scalar(select(func.max(table.c.id))) or 0
+        set_last_id(connection, table.name, max(newest, last_id(connection, table.name)) + gap)
 
 
 def copy_since(session: Session, previous: Session, backup_at: datetime) -> int:
