@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 import structlog
 import typer
@@ -40,14 +42,16 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\
 _DAYS_AGO = {"today": 0, "yesterday": 1}
 
 
-def _parse_day(text: str) -> date:
-    """Parse the value of an option that is a day: a date, “today” or “yesterday”, in UTC."""
+def _parse_day(text: str, *, in_default_zone: bool = False) -> date:
+    """Parse the value of an option that is a day: a date, “today” or “yesterday”."""
     if text in _DAYS_AGO:
-        return clock.utcnow().date() - timedelta(days=_DAYS_AGO[text])
+        clock_zone = ZoneInfo(load_settings(needs_secret=False).default_zone) if in_default_zone else UTC
+        return clock.utcnow().astimezone(clock_zone).date() - timedelta(days=_DAYS_AGO[text])
+    zone = "PAPERBOY_DEFAULT_ZONE" if in_default_zone else "UTC"
     if len(text) == len("2026-11-20") and (day := dates.day(text)):
         return day
     raise typer.BadParameter(
-        f"“{text}” is not a day. Write YYYY-MM-DD, such as 2026-11-20, or today or yesterday (in UTC)."
+        f"“{text}” is not a day. Write YYYY-MM-DD, such as 2026-11-20, or today or yesterday (in {zone})."
     )
 
 
@@ -63,9 +67,10 @@ def parse_time(text: str) -> datetime:
     )
 
 
-def day_option(name: str, help_text: str) -> Any:
-    """Return the declaration of an option whose value is a day."""
-    return typer.Option(name, parser=_parse_day, metavar="YYYY-MM-DD", help=help_text)
+def day_option(name: str, help_text: str, *, in_default_zone: bool = False) -> Any:
+    """Return the declaration of an option whose value is a day, in UTC unless `in_default_zone`."""
+    parser = partial(_parse_day, in_default_zone=in_default_zone)
+    return typer.Option(name, parser=parser, metavar="YYYY-MM-DD", help=help_text)
 
 
 Day = Annotated[date | None, day_option("--day", "The day, such as 2026-11-20, today or yesterday.")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import date
 from typing import Annotated
 
 import typer
@@ -18,7 +19,14 @@ def report(
     send: Annotated[
         bool, typer.Option("--send", help="Send the report to PAPERBOY_ADMIN_ADDRESSES; do not print it.")
     ] = False,
-    day: output.Day = None,
+    day: Annotated[
+        date | None,
+        output.day_option(
+            "--day",
+            "The day in PAPERBOY_DEFAULT_ZONE, such as 2026-11-20, today or yesterday.",
+            in_default_zone=True,
+        ),
+    ] = None,
     as_json: output.AsJson = False,
 ) -> None:
     """Show a day's digests, mail and papers, and the current problems. Default: yesterday."""

@@ -69,9 +69,10 @@ def build(app: Application, now: datetime, day: date | None = None) -> OperatorR
     """
     zone = ZoneInfo(app.settings.default_zone)
     today = now.astimezone(zone).date()
-    day, latest = day or today - DAY, max(today, now.date())  # a caller's today may be that in UTC
+    day, latest = day or today - DAY, max(today, now.date())  # the caller may use the UTC day
     if not FIRST_DAY <= day <= latest:
-        raise InvalidInput(f"the day must be from {FIRST_DAY} to {latest}, which is today", "day")
+        in_utc = "" if latest == today else " in UTC"
+        raise InvalidInput(f"the day must be from {FIRST_DAY} to {latest}, which is today{in_utc}", "day")
     begin, end = (datetime.combine(each, time(), zone).astimezone(UTC) for each in (day, day + DAY))
     settings = _not_ok(local_checks.settings_findings(app, now))
     urgent = [finding for finding in settings if finding.urgent]

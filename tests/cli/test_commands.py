@@ -244,9 +244,21 @@ def test_wrong_usage_has_exit_code_2(arguments: tuple[str, ...], run: Run) -> No
     "day", ["tomorrow", "20.11.2026", "2026-13-01", "2026-1-2", "2026-W47-5", "20261120", ""]
 )
 def test_wrong_day_says_what_is_expected(arguments: tuple[str, ...], day: str, run: Run) -> None:
-    """Each option that is a day says the same."""
-    message = f"“{day}” is not a day. Write YYYY-MM-DD, such as 2026-11-20, or today or yesterday (in UTC)."
+    """Each option that is a day says the same, apart from the time zone."""
+    zone = "PAPERBOY_DEFAULT_ZONE" if "report" in arguments else "UTC"
+    message = (
+        f"“{day}” is not a day. Write YYYY-MM-DD, such as 2026-11-20, or today or yesterday (in {zone})."
+    )
     assert message in usage_error(run(*arguments, day, code=2))
+
+
+def test_days_of_reports_by_name(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are relative to today in the default time zone."""
+    monkeypatch.setenv("PAPERBOY_DEFAULT_ZONE", "America/Los_Angeles")
+    with time_machine.travel("2026-11-20T03:00:00Z", tick=False):
+        for day, number in (("today", 19), ("yesterday", 18), ("2026-11-20", 20)):
+            assert f"Digests of 2026-11-{number}" in run("report", "--day", day).stdout
+        assert "to 2026-11-20, which is today in UTC" in run("report", "--day", "2026-11-21", code=1).stderr
 
 
 def test_days_and_times_by_name(run: Run) -> None:
