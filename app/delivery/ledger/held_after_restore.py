@@ -14,7 +14,8 @@ from app.storage.models import Delivery, DigestContent, Paper, PaperSnapshot, Su
 from app.storage.models import DeliveryState as State
 
 ID_GAP = 1_000_000  # must exceed the number of emails added since the backup
-PAPER_ID_GAP = 50_000  # the same for papers; because each sitemap covers 50,000 ids, and would be empty
+# The same for papers. It is not larger, because each sitemap covers 50,000 ids, and would be empty.
+PAPER_ID_GAP = 50_000
 BATCH = 1000  # rows
 NOT_SENT = (State.SKIPPED, State.FAILED, State.SUPPRESSED)
 FINAL_STATES = (State.SENT, State.UNCERTAIN, *NOT_SENT)
