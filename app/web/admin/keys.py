@@ -94,6 +94,6 @@ def _page(
     listed = keys.list_keys(request.app.state.paperboy, operator.key)
     return admin_page(
         request, "admin/keys.html", operator, status=status, keys=listed.items, now=clock.utcnow(),
-        scopes=[scope for scope in Scope if operator.may(scope) or scope is Scope.BOUNCES],
+        scopes=[scope for scope in Scope if scope in keys.grantable_scopes(operator.key)],
         message=message, problem=problem, created=created, selected=selected or Scope.READ,
     )  # fmt: skip

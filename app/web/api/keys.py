@@ -1,6 +1,7 @@
 """API keys: list, create, rotate and revoke them. A key can grant only scopes that it has itself.
 
-A key with `write` can also grant `bounces`, because it may unsubscribe people and suppress addresses itself.
+A key with `write` and `send` can also grant `bounces`, because it may do everything that notices cause:
+`write` unsubscribes people and suppresses addresses, and `send` pauses all sending.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def list_keys(app: Paperboy, _key: CanRead) -> KeyList:
 def create_key(app: Paperboy, key: CanWrite, now: Now, body: NewKey) -> CreatedKey:
     """Create a key. It can have only scopes of the key that creates it, and expires no later than that key.
 
-    It can also have the scope `bounces`, because `write` allows everything that bounce notices cause.
+    It can also have the scope `bounces` if that key has `write` and `send`.
     The name `cli` and names that end in `, by mail` are reserved.
     """
     _require_scopes(key, body.scopes)
@@ -103,9 +104,14 @@ def revoke_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> None:
         audit_log.record(session, key.name, "key.revoke", row.name, now)
 
 
+def grantable_scopes(key: api_keys.ApiKeyIdentity) -> frozenset[Scope]:
+    """Return the scopes that a key can grant if it has `write`."""
+    return key.scopes | {Scope.BOUNCES} if key.scopes >= {Scope.WRITE, Scope.SEND} else key.scopes
+
+
 def _require_scopes(key: api_keys.ApiKeyIdentity, scopes: list[Scope]) -> None:
     """Raise Conflict if a key that has `write` may not grant these scopes."""
-    if missing := sorted(set(scopes) - key.scopes - {Scope.BOUNCES}):
+    if missing := sorted(set(scopes) - grantable_scopes(key)):
         raise Conflict(
             f"this key lacks the “{missing[0]}” scope: it cannot create, rotate or revoke a key that has it; "
             "use a key with this scope"

@@ -1137,7 +1137,7 @@ def test_keys_are_created_replaced_and_revoked(app: Application, sign_in: Callab
 
 def test_key_for_a_relay(app: Application, sign_in: Callable[..., Desk]) -> None:
     """The button on the overview leads to a form that creates it, although operators' keys lack its scope."""
-    desk = sign_in(Scope.READ, Scope.WRITE)
+    desk = sign_in()
     (path,) = re.findall(r'href="([^"]*)">Create a key for webhooks</a>', desk.get("/admin").text)
     form = desk.get(path).text.partition('<h2 id="new">')[2]
     assert re.findall(r'name="scope" value="(\w+)" checked', form) == ["bounces"]
@@ -1149,6 +1149,24 @@ def test_key_for_a_relay(app: Application, sign_in: Callable[..., Desk]) -> None
     assert key.scopes == {Scope.BOUNCES}
     assert ">in use</td>" in desk.get("/admin/keys").text
     assert desk.post("/admin/keys/2/revoke").status_code == 303
+
+
+@pytest.mark.parametrize("scopes", [(Scope.READ, Scope.WRITE), (Scope.READ, Scope.SEND)])
+def test_key_for_a_relay_needs_write_and_send(
+    app: Application, sign_in: Callable[..., Desk], scopes: tuple[Scope, ...]
+) -> None:
+    """Forged complaints would pause all sending, which a key without `send` may not do."""
+    with app.db.write() as session:
+        relay = api_keys.create(session, "relay", [Scope.BOUNCES], clock.utcnow())[0].id
+    desk = sign_in(*scopes)
+    assert 'value="bounces"' not in desk.get("/admin/keys?scope=bounces").text
+    refused = 422 if Scope.WRITE in scopes else 403
+    assert desk.post("/admin/keys", name="mine", scope="bounces").status_code == refused
+    for action in ("rotate", "revoke"):
+        assert desk.post(f"/admin/keys/{relay}/{action}").status_code in (403, 409)
+    with app.db.read() as session:
+        (row,) = (key for key in api_keys.list_keys(session) if Scope.BOUNCES in key.scopes)
+    assert row.revoked_at is None
 
 
 def test_subscriber_is_added(app: Application, sign_in: Callable[..., Desk]) -> None:
