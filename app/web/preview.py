@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from threading import Lock
@@ -63,13 +63,13 @@ def validate_and_preview(
     form: PreferencesForm,
     split: str = "",
     change: str = "",
-    feedback: Sequence[Feedback] = (),
+    load_feedback: Callable[[], Sequence[Feedback]] = tuple,
 ) -> tuple[PreferencesForm, Preview]:
     """Return the validated form and its preview, which ignores invalid values. Raise no exceptions.
 
     If given, first split the interest `split` and apply `change` (see forms.replace_interest). If the preview
     fails or the rate limit is exceeded, return a preview with the error. If the rate limit is exceeded, the
-    form is not validated.
+    form is not validated. `load_feedback` is called only for a preview that is built.
     """
     limits: Capacity = request.app.state.capacity
     previews: Previews = request.app.state.previews
@@ -83,7 +83,7 @@ def validate_and_preview(
                 return form, Preview(skip_reason=problem)
             if form.rows and not preferences.interests:
                 return form, Preview()
-            return form, previews.build(preferences, clock.utcnow(), feedback)
+            return form, previews.build(preferences, clock.utcnow(), load_feedback())
     except TooManyRequests as error:
         wait = "a second" if error.retry_after == 1 else f"{error.retry_after} seconds"
         problem = f"Too many requests. The next preview is available in {wait}."

@@ -430,6 +430,27 @@ def test_preview_uses_the_feedback(app: Application, client: TestClient, alice: 
     assert "which you liked" in fragment
 
 
+@pytest.mark.usefixtures("sample_papers")
+def test_feedback_is_loaded_within_the_limits(
+    client: TestClient, alice: int, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failure gives an error in place of the preview. A refused request does not load it."""
+    loaded: list[object] = []
+
+    def fail(*arguments: object) -> None:
+        loaded.append(arguments)
+        raise RuntimeError("the database is locked")
+
+    monkeypatch.setattr(subscribers, "feedback_for_ranking", fail)
+    path, typed = link(Purpose.PREFERENCES, alice) + "/preview", {"interest": "agents"}
+    failed = client.post(path, data=typed, headers=SCRIPT)
+    assert (failed.status_code, failed.headers["HX-Reswap"]) == (500, "none")
+    assert "The preview failed." in failed.text
+    monkeypatch.setattr(client.app.state.capacity.visitors.previews, "hit", refuse_request)  # type: ignore[attr-defined]
+    assert client.post(path, data=typed, headers=SCRIPT).status_code == 429
+    assert len(loaded) == 1
+
+
 def refuse_request(_ip: str) -> None:
     raise TooManyRequests(retry_after=7)
 

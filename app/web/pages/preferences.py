@@ -5,7 +5,7 @@ GET shows a page with a button. POST acts, and is idempotent.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time
 from typing import Annotated
@@ -21,6 +21,7 @@ from app.errors import InvalidAddress, InvalidPreference
 from app.links import LIFETIMES, Grant, Purpose, lifetime_in_words
 from app.relevance.suggestions import InterestReader
 from app.storage.models import DeliveryState, Subscriber
+from app.types import Feedback
 from app.web import background, digest_history, feedback_overview, forms, preview
 from app.web.capacity import Capacity
 from app.web.forms import PreferencesForm, Text
@@ -135,10 +136,13 @@ def _preview(
     request: Request, grant: Grant, form: PreferencesForm, split: str = "", change: str = ""
 ) -> tuple[PreferencesForm, Preview]:
     """Return the validated form, and its preview with the subscriber's feedback."""
-    number = grant.subscriber_id
-    with db(request).read() as session:
-        feedback = subscribers.feedback_for_ranking(session, [number]).get(number, ())
-    return preview.validate_and_preview(request, form, split, change, feedback)
+
+    def load_feedback() -> Sequence[Feedback]:
+        with db(request).read() as session:
+            feedback = subscribers.feedback_for_ranking(session, [grant.subscriber_id])
+        return feedback.get(grant.subscriber_id, ())
+
+    return preview.validate_and_preview(request, form, split, change, load_feedback)
 
 
 @router.post("/preferences/{token}/pause")
