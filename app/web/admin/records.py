@@ -14,7 +14,6 @@ from app.storage import audit_log
 from app.storage.models import AuditEntry, JobRun
 from app.web.admin import setting_descriptions
 from app.web.admin.pagination import Position, page_at
-from app.web.admin.setting_descriptions import DescribedSettings, SettingGroup
 from app.web.admin.sign_in import Reader, admin_page
 from app.web.api import runs, settings
 from app.web.api.auth import Id
@@ -86,8 +85,7 @@ def show_settings(request: Request, operator: Reader) -> Response:
     """Show the settings in effect, without secrets, and explain them."""
     listed = settings.list_settings(request.app.state.paperboy, operator.key)
     settings_by_name = {setting.name: setting for setting in listed.items}
-    everything = [SettingGroup("All settings", [DescribedSettings("", [*settings_by_name])])]
     return admin_page(
         request, "admin/settings.html", operator, settings=settings_by_name,
-        groups=setting_descriptions.described_groups() or everything,
+        groups=setting_descriptions.group(settings_by_name),
     )  # fmt: skip

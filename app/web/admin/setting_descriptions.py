@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -38,7 +39,7 @@ def parse(text: str) -> list[SettingGroup]:
         elif line.startswith("#"):
             comment.append(line.removeprefix("#").strip())
         elif "=" in line and groups:
-            if comment:
+            if comment or not groups[-1].parts:
                 groups[-1].parts.append(DescribedSettings(" ".join(comment), []))
                 comment = []
             groups[-1].parts[-1].names.append(line.partition("=")[0])
@@ -47,6 +48,26 @@ def parse(text: str) -> list[SettingGroup]:
 
 @cache
 def described_groups() -> list[SettingGroup]:
-    """Return the groups of settings. An installation without `.env.example` has none."""
+    """Return the groups of `.env.example`, or none if the installation lacks this file."""
     path = ROOT / ".env.example"
     return parse(path.read_text("utf-8")) if path.is_file() else []
+
+
+def group(names: Iterable[str]) -> list[SettingGroup]:
+    """Return these settings in the groups of `.env.example`. The last group has those that it does not name.
+
+    The file may belong to another release.
+    """
+    remaining = dict.fromkeys(names)
+    groups: list[SettingGroup] = []
+    for described in described_groups():
+        parts = []
+        for part in described.parts:
+            existing = [name for name in dict.fromkeys(part.names) if name in remaining]
+            remaining = {name: None for name in remaining if name not in existing}
+            parts += [DescribedSettings(part.description, existing)] if existing else []
+        groups += [SettingGroup(described.heading, parts)] if parts else []
+    if remaining:
+        heading = "Other settings" if groups else "All settings"
+        groups.append(SettingGroup(heading, [DescribedSettings("", [*remaining])]))
+    return groups

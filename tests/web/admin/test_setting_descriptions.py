@@ -53,12 +53,33 @@ def test_every_setting_is_explained(sign_in: Callable[..., Desk]) -> None:
     assert "Create a key with <code>paperboy key secret</code>." in page
 
 
-def test_installation_without_the_example(
-    sign_in: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("example", "headings"),
+    [
+        (None, ["All settings"]),
+        ("", ["All settings"]),
+        (
+            "# ── The sender ──\n# The address.\nPAPERBOY_BASE_URL=\nPAPERBOY_REMOVED=1\n",
+            ["The sender", "Other settings"],
+        ),
+        ("# ── The sender ──\nPAPERBOY_BASE_URL=\nPAPERBOY_BASE_URL=x\n", ["The sender", "Other settings"]),
+        ("# ── Removed ──\n# The number.\nPAPERBOY_REMOVED=1\n", ["All settings"]),
+    ],
+)
+def test_example_of_another_release(
+    sign_in: Callable[..., Desk],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    example: str | None,
+    headings: list[str],
 ) -> None:
-    """The page lists all settings without explanations."""
+    """Each setting in effect is listed once, also if the file is missing or names other settings."""
+    if example is not None:
+        (tmp_path / ".env.example").write_text(example, "utf-8")
     monkeypatch.setattr(setting_descriptions, "ROOT", tmp_path)
     setting_descriptions.described_groups.cache_clear()
     page = sign_in().get("/admin/settings").text
     setting_descriptions.described_groups.cache_clear()
-    assert len(re.findall(r'<tr id="PAPERBOY_', page)) == len(Settings.model_fields)
+    listed = re.findall(r'<tr id="PAPERBOY_(\w+)">', page)
+    assert sorted(listed) == sorted(name.upper() for name in Settings.model_fields)
+    assert re.findall(r'<h2 id="group\d+">([^<]+)</h2>', page) == headings
