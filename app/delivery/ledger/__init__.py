@@ -49,6 +49,7 @@ from app.delivery.ledger.controls import (
     cancel,
     confirm_arrival,
     confirm_uncertain,
+    count_cancellable,
     count_held_uncertain,
     count_retryable,
     end_import_pause,

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, exists, literal, update
+from sqlalchemy import ColumnElement, Select, and_, case, exists, func, literal, or_, update
 from sqlalchemy import select as sql_select
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, delete, select
@@ -176,14 +176,24 @@ def cancel(session: Session, edition: str) -> int:
 
     Emails that may have arrived become uncertain and are not sent again.
     """
+    skipped, uncertain = _cancellable(edition)
+    cancelled = update(Delivery).values(reason=CANCELLED, next_attempt_at=None, lease_until=None)
+    count = execute_and_count(session, cancelled.where(skipped).values(state=State.SKIPPED))
+    return count + execute_and_count(session, cancelled.where(uncertain).values(state=State.UNCERTAIN))
+
+
+def count_cancellable(session: Session, edition: str) -> int:
+    """Count the emails that `cancel` would cancel."""
+    return session.exec(select(func.count(col(Delivery.id))).where(or_(*_cancellable(edition)))).one()
+
+
+def _cancellable(edition: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """Return the conditions for the unsent emails that cannot have arrived, and for those that may have."""
+    of_edition, state = col(Delivery.edition) == edition, col(Delivery.state)
     may_have_arrived = col(Delivery.possibly_delivered)
     is_due = col(Delivery.next_attempt_at).is_not(None)
-    of_edition = update(Delivery).where(col(Delivery.edition) == edition)
-    cancelled = of_edition.values(reason=CANCELLED, next_attempt_at=None, lease_until=None)
-    skipped = cancelled.where(col(Delivery.state).in_(UNSENT), ~may_have_arrived)
-    count = execute_and_count(session, skipped.values(state=State.SKIPPED))
-    uncertain = cancelled.where(col(Delivery.state).in_((*UNSENT, State.UNCERTAIN)), is_due, may_have_arrived)
-    return count + execute_and_count(session, uncertain.values(state=State.UNCERTAIN))
+    skipped = and_(of_edition, state.in_(UNSENT), ~may_have_arrived)
+    return skipped, and_(of_edition, state.in_((*UNSENT, State.UNCERTAIN)), is_due, may_have_arrived)
 
 
 def resend(session: Session, delivery_id: int, now: datetime) -> None:

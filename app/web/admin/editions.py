@@ -184,8 +184,10 @@ def retry_failed(request: Request, operator: Sender, edition: editions.Name) -> 
 @router.get("/admin/editions/{edition}/cancel")
 def ask_cancellation(request: Request, operator: Reader, edition: editions.Name) -> Response:
     """Ask before the unsent emails of an edition are cancelled."""
-    current = editions.get_edition(request.app.state.paperboy, operator.key, clock.utcnow(), edition)
-    waiting = current.reconciliation.pending + current.reconciliation.deferred
+    app: Application = request.app.state.paperboy
+    editions.get_edition(app, operator.key, clock.utcnow(), edition)  # raises NotFound
+    with app.db.read() as session:
+        unsent = ledger.count_cancellable(session, edition)
     return confirmation_page(
         request,
         operator,
@@ -196,7 +198,7 @@ def ask_cancellation(request: Request, operator: Reader, edition: editions.Name)
         confirm="Cancel all unsent emails",
         section="/admin/editions",
         back=f"/admin/editions/{edition}",
-        facts={"Waiting": count_of(waiting, "digest")},
+        facts={"Unsent": count_of(unsent, "email")},
     )
 
 

@@ -200,6 +200,24 @@ def test_cancel_before_a_second_attempt(app: Application, now: datetime) -> None
         ledger.resend(session, alice, now)
 
 
+@pytest.mark.parametrize("state", list(DeliveryState))
+@pytest.mark.parametrize("may_have_arrived", [True, False])
+@pytest.mark.parametrize("is_due", [True, False])
+def test_cancellable_mails_are_counted(
+    app: Application, now: datetime, state: DeliveryState, may_have_arrived: bool, is_due: bool
+) -> None:
+    """The question to the operator names the number of emails that the answer cancels."""
+    alice, _ = enqueue_mails(app, now, "alice", "bob")
+    with app.db.write() as session:
+        delivery = session.get_one(Delivery, alice)
+        delivery.state, delivery.possibly_delivered = state, may_have_arrived
+        delivery.next_attempt_at = now if is_due else None
+    with app.db.write() as session:
+        expected = ledger.count_cancellable(session, "2026-11-20")
+        assert ledger.cancel(session, "2026-11-20") == expected
+        assert ledger.count_cancellable(session, "2026-11-20") == 0
+
+
 @pytest.mark.usefixtures("no_background_work")
 def test_confirmed_mail_is_not_claimed_again(app: Application, now: datetime) -> None:
     """An email that is being sent cannot be confirmed. A late refusal leaves a confirmed email sent."""
