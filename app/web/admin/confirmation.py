@@ -22,7 +22,7 @@ def confirmation_page(
 ) -> Response:
     """Return a page whose button, labelled `confirm`, sends a form to the path of the request.
 
-    `section` is the path of the section of the admin pages, and `back` the page to which “Cancel” leads.
+    `section` is the path of the section of the admin pages, and `back` the page to which “Go back” leads.
     `facts` describes what the action is about.
     """
     return admin_page(

@@ -18,7 +18,7 @@ from app.text.in_words import count_of
 from app.types import MailKind
 from app.web.admin import remedies
 from app.web.admin.confirmation import confirmation_page
-from app.web.admin.sign_in import Operator, Reader, Sender, admin_page, back_to
+from app.web.admin.sign_in import Operator, ProspectiveSender, Reader, Sender, admin_page, back_to
 from app.web.api import editions
 from app.web.api.pagination import newest_first, window_of
 from app.web.forms import Text
@@ -182,7 +182,7 @@ def retry_failed(request: Request, operator: Sender, edition: editions.Name) -> 
 
 
 @router.get("/admin/editions/{edition}/cancel")
-def ask_cancellation(request: Request, operator: Reader, edition: editions.Name) -> Response:
+def ask_cancellation(request: Request, operator: ProspectiveSender, edition: editions.Name) -> Response:
     """Ask before the unsent emails of an edition are cancelled."""
     app: Application = request.app.state.paperboy
     editions.get_edition(app, operator.key, clock.utcnow(), edition)  # raises NotFound

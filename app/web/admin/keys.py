@@ -13,7 +13,7 @@ from app.errors import Conflict, InvalidInput
 from app.storage import api_keys
 from app.storage.api_keys import Scope
 from app.web.admin.confirmation import confirmation_page
-from app.web.admin.sign_in import Operator, Reader, Writer, admin_page, back_to
+from app.web.admin.sign_in import Operator, ProspectiveWriter, Reader, Writer, admin_page, back_to
 from app.web.api import keys
 from app.web.api.auth import Id
 from app.web.forms import Text
@@ -57,7 +57,7 @@ def rotate_key(request: Request, operator: Writer, key_id: Id) -> Response:
 
 
 @router.get("/admin/keys/{key_id}/revoke")
-def ask_revocation(request: Request, operator: Reader, key_id: Id) -> Response:
+def ask_revocation(request: Request, operator: ProspectiveWriter, key_id: Id) -> Response:
     """Ask before a key is revoked."""
     app: Application = request.app.state.paperboy
     with app.db.read() as session:

@@ -128,6 +128,9 @@ def _submitting(*scopes: Scope) -> Any:
 Reader = Annotated[Operator, _viewing(Scope.READ)]
 Writer = Annotated[Operator, _submitting(Scope.WRITE)]  # a Writer or a Sender has submitted a form
 Sender = Annotated[Operator, _submitting(Scope.SEND)]
+# These operators view a page that asks before an action.
+ProspectiveWriter = Annotated[Operator, _viewing(Scope.WRITE)]
+ProspectiveSender = Annotated[Operator, _viewing(Scope.SEND)]
 # Importing needs both scopes, because the subscribers are active at once. An `Importer` only views a page.
 Importer = Annotated[Operator, _viewing(Scope.WRITE, Scope.SEND)]
 ImportSubmitter = Annotated[Operator, _submitting(Scope.WRITE, Scope.SEND)]

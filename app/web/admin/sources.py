@@ -18,7 +18,7 @@ from app.storage import audit_log
 from app.storage.models import JobRun
 from app.types import SourceKind
 from app.web.admin.confirmation import confirmation_page
-from app.web.admin.sign_in import Operator, Reader, Writer, admin_page, back_to
+from app.web.admin.sign_in import Operator, ProspectiveWriter, Reader, Writer, admin_page, back_to
 from app.web.api import sources
 from app.web.api.auth import Id
 from app.web.capacity import Capacity
@@ -166,7 +166,7 @@ def resume_source(request: Request, operator: Writer, source_id: Id) -> Response
 
 
 @router.get("/admin/sources/{source_id}/remove")
-def ask_removal(request: Request, operator: Reader, source_id: Id) -> Response:
+def ask_removal(request: Request, operator: ProspectiveWriter, source_id: Id) -> Response:
     """Ask before a source is removed, and show what must be typed to add it again."""
     source = sources.get_source(request.app.state.paperboy, operator.key, source_id)
     reads = _address(source.config)

@@ -13,7 +13,7 @@ from app.errors import Conflict, InvalidInput
 from app.storage import webhook_endpoints
 from app.storage.models import WebhookEvent, WebhookState
 from app.web.admin.confirmation import confirmation_page
-from app.web.admin.sign_in import Operator, Reader, Writer, admin_page, back_to
+from app.web.admin.sign_in import Operator, ProspectiveWriter, Reader, Writer, admin_page, back_to
 from app.web.api import webhooks
 from app.web.api.auth import Id
 from app.web.api.pagination import PageWindow, window_of
@@ -133,7 +133,7 @@ def resend_failed(request: Request, operator: Writer, webhook_id: Id) -> Respons
 
 
 @router.get(PATH + "/{webhook_id}/remove")
-def ask_removal(request: Request, operator: Reader, webhook_id: Id) -> Response:
+def ask_removal(request: Request, operator: ProspectiveWriter, webhook_id: Id) -> Response:
     """Ask before a webhook is removed."""
     webhook = webhooks.get_webhook(request.app.state.paperboy, operator.key, webhook_id)
     return confirmation_page(

@@ -50,7 +50,7 @@ def test_nothing_happens_before_the_answer(sign_in: Callable[..., Desk], asks: s
     question = desk.get(asks)
     assert question.status_code == 200
     assert question.text.count(f'<form method="post" action="{asks}">') == 1
-    assert ">Cancel</a>" in question.text
+    assert ">Go back</a>" in question.text
     assert desk.get(ASKED_ON[asks]).text == listed
     assert desk.post(asks).status_code == 303
 
@@ -58,9 +58,10 @@ def test_nothing_happens_before_the_answer(sign_in: Callable[..., Desk], asks: s
 @pytest.mark.usefixtures("filled")
 @pytest.mark.parametrize("asks", ASKED_ON)
 def test_no_question_without_the_scope(sign_in: Callable[..., Desk], asks: str) -> None:
-    """An operator who may not act sees no link, and cannot act."""
+    """An operator who may not act sees no link and no question, and cannot act."""
     desk = sign_in(Scope.READ)
     assert f'href="{asks}"' not in desk.get(ASKED_ON[asks]).text
+    assert desk.get(asks).status_code == 403
     assert desk.post(asks).status_code == 403
 
 
