@@ -80,6 +80,10 @@ class DigestDeleted(NotFound):
 class Conflict(PaperboyError):
     """This request contradicts the current state."""
 
+    def __init__(self, message: str | None = None, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
 
 class DigestNotSent(Conflict):
     """This digest has not been sent."""

@@ -112,7 +112,8 @@ def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any]
         existing = session.exec(same).first()
         if existing is not None:
             raise Conflict(
-                f"this source already exists as “{existing.name}”: you can pause, resume or rename it"
+                f"this source already exists as “{existing.name}”: you can pause, resume or rename it",
+                field="kind",
             )
     checked = check_config(kind, config)
     again = select(Source).where(Source.kind == kind, col(Source.removed_at).is_not(None))
@@ -217,7 +218,7 @@ def _rename(session: Session, source: Source, name: str) -> None:
     other = session.exec(select(Source).where(Source.name == name)).one_or_none()
     if other is not None and other is not source:
         if not other.removed_at:
-            raise Conflict(f"a source named “{name}” already exists: choose another name")
+            raise Conflict(f"a source named “{name}” already exists: choose another name", field="name")
         other.name = f"{name[: MAX_NAME - 30]} (removed, {other.id})"
         session.add(other)
         session.flush()

@@ -23,7 +23,7 @@ def confirmation_page(
     """Return a page whose button, labelled `confirm`, sends a form to the path of the request.
 
     `section` is the path of the section of the admin pages, and `back` the page to which “Go back” leads.
-    `facts` describes what the action is about.
+    `facts` describes what the action is about. Code in `consequences` is between backticks.
     """
     return admin_page(
         request, "admin/confirmation.html", operator, question=question, consequences=consequences,

@@ -84,8 +84,7 @@ def add_source(
             body = sources.NewSource(name=name, kind=SourceKind(kind), config=config)
             sources.add_source(app, operator.key, clock.utcnow(), body)
     except (InvalidInput, Conflict) as error:
-        at = error.field if isinstance(error, InvalidInput) else "name"  # another source has the name
-        problems = {at if at in ("name", "kind") else "address": str(error)}
+        problems = {error.field if error.field in ("name", "kind") else "address": str(error)}
         return _sources_page(request, operator, typed=replace(typed, problems=problems), status=422)
     except TooManyRequests as error:
         return _sources_page(request, operator, typed=typed, problem=str(error), status=422)
@@ -169,13 +168,16 @@ def resume_source(request: Request, operator: Writer, source_id: Id) -> Response
 def ask_removal(request: Request, operator: ProspectiveWriter, source_id: Id) -> Response:
     """Ask before a source is removed, and show what must be typed to add it again."""
     source = sources.get_source(request.app.state.paperboy, operator.key, source_id)
-    reads = _address(source.config)
+    options = {
+        name: value if isinstance(value, str) else ", ".join(value) for name, value in source.config.items()
+    }
     if source.state == source_registry.READ_FROM_FILES:
         consequences = "Its papers and their votes remain. If such files are read again, the source is back."
     else:
+        how = "add it again" if _form_can_add(source) else "use `paperboy sources add` or the API"
         consequences = (
-            "The source will not be polled any more. Its papers and their votes remain. To undo this, add a "
-            "source with these values. It will be read as if it were new."
+            "The source will not be polled any more. Its papers and their votes remain. To undo this, "
+            f"{how}, with the same name and these values. It will be read as if it were new."
         )
     return confirmation_page(
         request,
@@ -185,8 +187,17 @@ def ask_removal(request: Request, operator: ProspectiveWriter, source_id: Id) ->
         confirm="Remove the source",
         section=PATH,
         back=f"{PATH}/{source_id}",
-        facts={"Kind": KIND_LABELS[source.kind]} | ({"Reads": reads} if reads else {}),
+        facts={"Name": source.name, "Kind": KIND_LABELS[source.kind], **options},
     )
+
+
+def _form_can_add(source: sources.SourceOut) -> bool:
+    """Return whether the form that adds sources can produce the configuration of this one."""
+    try:
+        typed = _config(source.kind, _address(source.config), {})
+        return source_registry.check_config(source.kind, typed) == source.config
+    except InvalidInput:
+        return False
 
 
 @router.post("/admin/sources/{source_id}/remove")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -65,9 +68,41 @@ def test_no_question_without_the_scope(sign_in: Callable[..., Desk], asks: str) 
     assert desk.post(asks).status_code == 403
 
 
-@pytest.mark.usefixtures("filled")
-def test_removed_source_can_be_added_again(sign_in: Callable[..., Desk]) -> None:
-    """The question shows what it reads, because the list does not show removed sources."""
-    question = sign_in().get("/admin/sources/1/remove").text
-    assert "<dd>arXiv, daily announcements</dd>" in question
-    assert "<dd>cs.CL stat.ML</dd>" in question
+@pytest.mark.parametrize(
+    ("kind", "config", "with_form"),
+    [
+        (SourceKind.FEED, {"url": "https://a.test/x?a=1&b=2"}, True),
+        (SourceKind.ARXIV, {"categories": ["cs.CL", "stat.ML"]}, True),
+        (SourceKind.ARXIV, {"query": "cat:cs.CL AND all:agents"}, False),
+        (SourceKind.ARXIV_FEED, {"categories": ["cs.CL", "stat.ML"]}, True),
+        (SourceKind.ARXIV_OAI, {}, True),
+        (SourceKind.ARXIV_OAI, {"set": "cs"}, True),
+        (SourceKind.ARXIV_OAI, {"set": "cs", "from": "2024-01-01", "until": "2024-02-01"}, False),
+        (SourceKind.HUGGINGFACE, {}, True),
+    ],
+)
+def test_removed_source_can_be_added_again(
+    app: Application, sign_in: Callable[..., Desk], kind: SourceKind, config: dict[str, Any], with_form: bool
+) -> None:
+    """The question shows all that is needed, because the list does not show removed sources."""
+    with app.db.write() as session:
+        source_registry.add(session, "the source", kind, config, clock.utcnow())
+    desk = sign_in()
+    question = desk.get("/admin/sources/1/remove").text
+    facts = {
+        name: html.unescape(value) for name, value in re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", question)
+    }
+    assert ("<code>paperboy sources add</code>" in question) is not with_form
+    assert set(facts) == {"Name", "Kind", *config}
+    desk.post("/admin/sources/1/remove")
+    if not with_form:
+        assert {name: facts[name] for name in config} == config
+        return
+    form = desk.get("/admin/sources").text
+    kinds = {label: value for value, label in re.findall(r'<option value="(\w+)"[^>]*>([^<]+)', form)}
+    address = next((facts[name] for name in config), "")
+    typed = {"name": facts["Name"], "kind": kinds[facts["Kind"]], "address": address}
+    assert desk.post("/admin/sources", **typed).status_code == 303
+    with app.db.read() as session:
+        (source,) = source_registry.all_sources(session)
+    assert (source.name, source.kind, source.config) == ("the source", kind, config)

@@ -46,3 +46,11 @@ def test_name_that_is_taken(app: Application, sign_in: Callable[..., Desk]) -> N
     assert (
         '<p class="problem" id="problem-name" role="alert">A source named “lab” already exists' in page.text
     )
+
+
+def test_second_source_of_hugging_face(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """Another name would not help, so the error is at the kind."""
+    with app.db.write() as session:
+        source_registry.add(session, "daily", SourceKind.HUGGINGFACE, {}, clock.utcnow())
+    page = sign_in().post("/admin/sources", name="other", kind="huggingface")
+    assert '<p class="problem" id="problem-kind" role="alert">This source already exists as' in page.text
