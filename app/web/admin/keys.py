@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request, Response
@@ -24,8 +25,9 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 @router.get("/admin/keys")
 def list_keys(request: Request, operator: Reader, done: str = "", scope: str = "") -> Response:
-    """List the keys. `scope` is selected in the form that creates a key."""
-    return _page(request, operator, message="Revoked." if done == "revoked" else "", selected=scope)
+    """List the keys. `scope` is selected in the form that creates a key, if the operator can grant it."""
+    selected = [scope] if scope in keys.grantable_scopes(operator.key) else [Scope.READ]
+    return _page(request, operator, message="Revoked." if done == "revoked" else "", selected=selected)
 
 
 @router.post("/admin/keys")
@@ -39,9 +41,9 @@ def create_key(
         created = keys.create_key(app, operator.key, clock.utcnow(), body)
     except (ValidationError, ValueError):
         problem = f"A key needs a name of 1 to {api_keys.MAX_NAME} characters and at least one scope."
-        return _page(request, operator, problem=problem, status=422)
+        return _page(request, operator, problem=problem, status=422, name=name, selected=scope or ())
     except (InvalidInput, Conflict) as error:
-        return _page(request, operator, problem=str(error), status=422)
+        return _page(request, operator, problem=str(error), status=422, name=name, selected=scope or ())
     return _page(request, operator, created=created)
 
 
@@ -88,12 +90,13 @@ def _page(
     message: str = "",
     problem: str = "",
     created: keys.CreatedKey | None = None,
-    selected: str = "",
+    name: str = "",
+    selected: Collection[str] = (Scope.READ,),
     status: int = 200,
 ) -> Response:
     listed = keys.list_keys(request.app.state.paperboy, operator.key)
     return admin_page(
         request, "admin/keys.html", operator, status=status, keys=listed.items, now=clock.utcnow(),
         scopes=[scope for scope in Scope if scope in keys.grantable_scopes(operator.key)],
-        message=message, problem=problem, created=created, selected=selected or Scope.READ,
+        message=message, problem=problem, created=created, name=name, selected=selected,
     )  # fmt: skip

@@ -1151,6 +1151,21 @@ def test_key_for_a_relay(app: Application, sign_in: Callable[..., Desk]) -> None
     assert desk.post("/admin/keys/2/revoke").status_code == 303
 
 
+@pytest.mark.parametrize(("name", "scopes"), [("cli", ["write", "bounces"]), (" ", ["send"]), ("relay", [])])
+def test_refused_key_stays_in_the_form(sign_in: Callable[..., Desk], name: str, scopes: list[str]) -> None:
+    """The name and the scopes are kept, and no other scope is selected."""
+    page = sign_in().post("/admin/keys", name=name, scope=scopes)
+    assert page.status_code == 422
+    assert re.findall(r'name="scope" value="(\w+)" checked', page.text) == scopes
+    assert f'name="name" value="{name}"' in page.text
+
+
+@pytest.mark.parametrize("scope", ["", "nonsense", "bounces"])
+def test_scope_that_cannot_be_granted_is_not_selected(sign_in: Callable[..., Desk], scope: str) -> None:
+    page = sign_in(Scope.READ, Scope.WRITE).get(f"/admin/keys?scope={scope}").text
+    assert re.findall(r'name="scope" value="(\w+)" checked', page) == ["read"]
+
+
 @pytest.mark.parametrize("scopes", [(Scope.READ, Scope.WRITE), (Scope.READ, Scope.SEND)])
 def test_key_for_a_relay_needs_write_and_send(
     app: Application, sign_in: Callable[..., Desk], scopes: tuple[Scope, ...]
@@ -1324,17 +1339,17 @@ def test_paused_sending_says_that_confirmations_wait(
 
 
 def test_sending_can_be_paused_from_the_overview(sign_in: Callable[..., Desk]) -> None:
-    """It says that emails are sent, and leads to the form that stops them, which says so, too."""
+    """It says that sending is not paused, and leads to the form that stops them, which says so, too."""
     desk = sign_in()
     link = '<a href="/admin/editions#sending">Pause all sending …</a>'
     assert link in desk.get("/admin").text
     assert link not in sign_in(Scope.READ).get("/admin").text
     section = desk.get("/admin/editions").text.partition('<h2 id="sending">')[2].partition("</section>")[0]
-    assert "Emails are sent when they are due." in section
+    assert "Sending is not paused." in section
     assert 'action="/admin/sending/pause"' in section
     desk.post("/admin/sending/pause", reason="the relay moves")
     for path in ("/admin", "/admin/editions"):
-        assert "Emails are sent when they are due." not in desk.get(path).text
+        assert "Sending is not paused." not in desk.get(path).text
 
 
 def test_service_emails_have_names(app: Application, sign_in: Callable[..., Desk], people: list[int]) -> None:
