@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, PlainTextResponse
 from pydantic import ValidationError
 from sqlmodel import col, select
 
@@ -164,9 +164,16 @@ def preview_digest(request: Request, operator: Reader, subscriber_id: Id) -> Res
 
 @router.get(PATH + "/{subscriber_id}/preview/html")
 def show_preview_html(request: Request, operator: Reader, subscriber_id: Id) -> Response:
-    """Return the HTML part of the digest for the frame on the page of the preview."""
-    preview = _preview(request, operator, subscriber_id)
-    return HTMLResponse(preview.html, headers=HEADERS | security.FRAMED_MAIL)
+    """Return the HTML part of the digest, or why there is none, for the frame on the page of the preview."""
+    headers = HEADERS | security.FRAMED_MAIL
+    try:
+        preview = _preview(request, operator, subscriber_id)
+    except TooManyRequests as error:
+        text = please_wait(error, "reload the page")
+        return with_retry_after(PlainTextResponse(text, 429, headers), error)
+    if preview.skipped:  # since the page was shown
+        return PlainTextResponse(f"There would be no digest now: {preview.skipped}.", headers=headers)
+    return HTMLResponse(preview.html, headers=headers)
 
 
 def _preview(request: Request, operator: Operator, subscriber_id: int) -> digests.PreviewResponse:
