@@ -34,6 +34,7 @@ from app.subscribers.address_change import (
 )
 from app.subscribers.changes import (
     change,
+    changed_fields,
     follow,
     lift_suppression,
     mute,

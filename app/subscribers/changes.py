@@ -40,12 +40,14 @@ def change(session: Session, subscriber_id: int, preferences: Preferences, now: 
     checked = check(preferences, before=before)
     store_preferences(session, subscriber, checked)
     reschedule(session, subscriber, now)
-    names = [
-        each.name for each in fields(checked) if getattr(checked, each.name) != getattr(before, each.name)
-    ]
-    if names:
+    if names := changed_fields(before, checked):
         record_event(session, "changed", subscriber, now, ", ".join(names))
     return subscriber
+
+
+def changed_fields(before: Preferences, after: Preferences) -> list[str]:
+    """Return the names of the preferences that differ."""
+    return [each.name for each in fields(after) if getattr(after, each.name) != getattr(before, each.name)]
 
 
 def follow(

@@ -35,14 +35,19 @@ def change_preferences(
     subscriber_id: Id,
     form: Annotated[PreferencesForm, Depends(forms.preferences_form)],
 ) -> Response:
-    """Replace the preferences. The subscriber is not notified."""
+    """Replace the preferences. Record the names of those that changed. The subscriber is not notified."""
     app: Application = request.app.state.paperboy
     now = clock.utcnow()
     with app.db.write() as session:
-        _require_preferences(subscribers.get_for_update(session, subscriber_id))
+        subscriber = subscribers.get_for_update(session, subscriber_id)
+        _require_preferences(subscriber)
+        before = subscribers.preferences_of(session, subscriber)
         problems = forms.save_preferences(session, subscriber_id, form, now)
-        if not problems:
-            audit_log.record(session, operator.key.name, "subscriber.change", subscriber_id, now)
+        changed = subscribers.changed_fields(before, subscribers.preferences_of(session, subscriber))
+        if changed:
+            audit_log.record(
+                session, operator.key.name, "subscriber.change", subscriber_id, now, changed=changed
+            )
     if problems:
         return _page(request, operator, subscriber_id, replace(form, problems=problems), status=422)
     return back_to(f"/admin/subscribers/{subscriber_id}", "preferences")

@@ -62,6 +62,19 @@ def test_untouched_form_changes_nothing(app: Application, sign_in: Callable[...,
     assert f'href="{at}"' in desk.get(f"/admin/subscribers/{alice}").text
     assert desk.post(at, **fields_of(desk.get(at).text)).status_code == 303
     assert stored(app, alice) == STORED
+    with app.db.read() as session:
+        assert session.exec(select(AuditEntry)).all() == []
+
+
+def test_changes_are_recorded_without_values(
+    app: Application, sign_in: Callable[..., Desk], alice: int
+) -> None:
+    desk, at = sign_in(), f"/admin/subscribers/{alice}/preferences"
+    desk.post(at, **fields_of(desk.get(at).text) | {"hour": "17", "max_trending": "4"})
+    with app.db.read() as session:
+        (entry,) = session.exec(select(AuditEntry)).all()
+    assert sorted(entry.detail["changed"]) == ["hour", "max_trending"]
+    assert "changed: " in desk.get("/admin/changes").text
 
 
 def test_every_preference_can_be_changed(app: Application, sign_in: Callable[..., Desk], alice: int) -> None:
