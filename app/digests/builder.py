@@ -232,7 +232,7 @@ class DigestBuilder:
         return self._with_profile(prepared, request.feedback)
 
     def _window(self, cadence: Cadence, following_due: datetime) -> tuple[date, date]:
-        """Return the first day that a digest covers, and the first day that the following one will cover."""
+        """Return the first listing day of a digest (`since`), and of the following one (`expires_on`)."""
         is_weekly, daily_days = cadence is Cadence.WEEKLY, self._settings.candidate_days
         since = _first_day(self._weekly_days if is_weekly else daily_days, self._today)
         return since, _first_day(WEEKLY_DAYS if is_weekly else daily_days, following_due.date())

@@ -26,7 +26,7 @@ from app.text import dates
 from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest
 
 SPARE_ROWS = 3
-AMOUNTS = [(f"{weight:g}", name) for weight, name in subscribers.AMOUNTS.items()]  # as in the form
+AMOUNT_OPTIONS = [(f"{weight:g}", name) for weight, name in subscribers.AMOUNTS.items()]  # as in the form
 MAX_LINES, MAX_LINE_CHARS = 100, 1000  # per field; the limits of validation are lower
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _NUMBERS = ("weekday", "hour", "min_papers", "max_papers", "max_trending")

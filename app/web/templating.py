@@ -121,7 +121,7 @@ def local_day(at: datetime, zone: str) -> str:
 
 
 def name_mail(kind: MailKind) -> str:
-    """Name a kind of email in the words of the pages."""
+    """Return the name of a kind of email, such as “confirmation of a sign-up”."""
     return _MAILS[kind]
 
 

@@ -342,7 +342,7 @@ def test_inbox_says_why_a_digest_is_held(app: Application, browser: TestClient) 
         held = ledger.Entry(victor, "2026-04-01", now, sample_digest.digest("2026-04-01"), held=True)
         ledger.add_entries(session, [held], now)
     day = 'No digest on <time datetime="2026-04-01">Wed 1 Apr 2026</time>'
-    assert f"{day}: held: subscribers were imported" in browser.get("/demo/inbox").text
+    assert f"{day}: Held: subscribers were imported" in browser.get("/demo/inbox").text
     with app.db.write() as session:
         ledger.resume(session, ledger.FIRST_DIGESTS)
     assert f"{day}: It has not been sent yet." in browser.get("/demo/inbox").text

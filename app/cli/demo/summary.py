@@ -19,7 +19,7 @@ from app.cli.demo.smtp_server import ReceivedMail
 from app.delivery import ledger
 from app.digests import reconciliation
 from app.storage.models import Delivery, DeliveryState, JobRun, Listing, Paper, Subscriber
-from app.text.in_words import count_of
+from app.text.in_words import count_of, sentence
 from app.types import IngestSummary, MailKind
 
 DAY, MAX_DAYS = timedelta(days=1), 100
@@ -125,8 +125,8 @@ def summarize_mailbox(session: Session, email: str) -> MailboxSummary:
 def _reason(session: Session, digest: Delivery) -> str:
     """Return why a digest has not arrived."""
     if held := ledger.hold_reason(ledger.pauses(session), digest):
-        return f"held: {held}"
-    return digest.reason or digest.smtp_text or "it has not been sent yet"
+        return sentence(f"Held: {held}")
+    return sentence(digest.reason or digest.smtp_text or "it has not been sent yet")
 
 
 def print_report(report: Report, console: Console) -> None:

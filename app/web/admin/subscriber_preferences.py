@@ -69,7 +69,7 @@ def _page(
         stored = subscribers.preferences_of(session, subscriber)
     return admin_page(
         request, "admin/subscriber_preferences.html", operator, status=status, subscriber=subscriber,
-        form=form or forms.filled_form(stored, app.settings.max_interests), amounts=forms.AMOUNTS,
+        form=form or forms.filled_form(stored, app.settings.max_interests), amounts=forms.AMOUNT_OPTIONS,
         zones=forms.zones(), suggestions=request.app.state.suggestions.matching("", now, 40),
     )  # fmt: skip
 

@@ -33,8 +33,8 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 PATH = "/admin/subscribers"
 SUBSCRIBERS_SHOWN, MAILS_SHOWN, EVENTS_SHOWN = 50, 30, 30
 MESSAGES = {
-    "added": "Added. “Change the preferences” sets when and how much they get.",
-    "invited": "Added. They get an email with a link, and no digests until they confirm.",
+    "added": "Added. To change the schedule or the number of papers, choose “Change the preferences”.",
+    "invited": "Added. They get an email with a link to confirm. Digests start after that.",
     "paused": "Paused until the subscriber resumes.",
     "resumed": "Digests have resumed.",
     "unsubscribed": "Unsubscribed. They can sign up again themselves.",

@@ -308,7 +308,7 @@ def _preferences_page(
         feedback=overview, until=_pause_form(subscriber, now, *pause),
         links=subscriber_links(request, subscriber, now), zones=forms.zones(),
         token=request.path_params["token"],
-        amounts=forms.AMOUNTS,
+        amounts=forms.AMOUNT_OPTIONS,
         history=history,
         # A page with a preview must not become too large. Scripts fetch suggestions for what is typed.
         suggestions=[] if digest_preview else request.app.state.suggestions.matching("", now, 40),

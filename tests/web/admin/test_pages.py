@@ -1195,7 +1195,7 @@ def test_subscriber_is_added(app: Application, sign_in: Callable[..., Desk]) -> 
     )
     desk = sign_in(Scope.READ, Scope.WRITE)
     invited = desk.post("/admin/subscribers", **typed | {"email": "bob@example.org"}).headers["location"]
-    assert "no digests until they confirm" in desk.get(invited).text
+    assert "Digests start after that." in desk.get(invited).text
     assert "already registered" in desk.post("/admin/subscribers", **typed).text
     with app.db.read() as session:
         ada, bob = subscribers.get(session, 1), subscribers.get(session, 2)
