@@ -20,9 +20,13 @@ _BRITISH = re.compile(
 _SHORT_FORMS = re.compile(r"[^\W\d_aeiouy]{2,}[ao]?s")
 # Endings of plurals, adverbs, the forms of a verb and the nouns made from it: "detects", "detection".
 _ENDINGS = (
-    "s es ies ied ying y e ed ing ings ion ions ation ations ment ments er ers or ors ic ics le able ility "
-    "ilities ly"
+    "s es ies ied ying y e ed ing ings ion ions ation ations ment ments ement ements er ers ier iers or ors "
+    "ic ics ically le able iable ility ilities ly"
 )
+# Endings that are safe only after some bases: "retrieval" is a form of "retrieve" and "robustness" one of
+# "robust", but "proposal" is no form of "proposed" and "harness" none of "HAR".
+_AFTER_V = "al als"
+_AFTER_LONG_BASES, _MIN_LONG_BASE = "ness", 4
 _AMERICAN = {"is": "iz", "our": "or"}
 _stemmer = Stemmer.Stemmer("english")
 
@@ -40,6 +44,8 @@ def _bases(word: str) -> frozenset[str]:
     """Return the possible base forms of a word, such as "plan" for "planning"."""
     american = americanize(fold_accents(word))
     bases = {american.removesuffix(ending) for ending in ("", *_ENDINGS.split())}
+    bases |= {base for ending in _AFTER_V.split() if (base := american.removesuffix(ending))[-1:] == "v"}
+    bases |= {base for base in [american.removesuffix(_AFTER_LONG_BASES)] if len(base) >= _MIN_LONG_BASE}
     return frozenset(bases | {base[:-1] for base in bases if base[-2:-1] == base[-1:]})  # "planning"
 
 
@@ -54,8 +60,15 @@ def is_same_word(first: str, second: str) -> bool:
 
 def forms_pattern(word: str) -> str:
     """Return a regular expression for the American spellings of the words that `is_same_word` accepts."""
-    bases = "|".join(f"{base}{base[-1]}?" for base in sorted(_bases(word)) if base)
-    return f"({bases})({_ENDINGS.replace(' ', '|')})?"
+    bases = sorted(filter(None, _bases(word)))
+    before_v = [base for base in bases if base[-1] == "v"]
+    long_bases = [base for base in bases if len(base) >= _MIN_LONG_BASE]
+    parts = ((bases, f" {_ENDINGS}"), (before_v, _AFTER_V), (long_bases, _AFTER_LONG_BASES))
+    return "|".join(
+        f"({'|'.join(f'{base}{base[-1]}?' for base in own)})({endings.replace(' ', '|')})"
+        for own, endings in parts
+        if own
+    )
 
 
 @lru_cache(maxsize=50_000)
