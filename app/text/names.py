@@ -19,6 +19,7 @@ _INITIALS = re.compile(rf"\s*(?:[^\W\d_]{{1,2}}\.[\s-]*)+(?:,?\s*{_GENERATION})?
 _AND = re.compile(r",?\s+and\s+")
 _FAMILY_NAME_FIRST = re.compile(r"[^,]+,\s*\w[^,]*")
 _SPELLED_OUT = str.maketrans({"ß": "ss", "æ": "ae", "œ": "oe", "þ": "th"})
+_NAME_WORD = re.compile(r"[^\W_]+")  # the S of "D'S" is part of the name, not a possessive
 _OF_ORGANIZATIONS = re.compile(r"\b(?:of|for|in|the)\b")  # words in the names of organisations
 
 
@@ -67,7 +68,7 @@ def split_names(text: str) -> list[str]:
 
 def words_of_name(name: str) -> list[str]:
     """Return the lower-case words of a name without accents: "Nießner, José" → ["jose", "niessner"]."""
-    return WORD.findall(fold_accents(given_name_first(name)).translate(_SPELLED_OUT))
+    return _NAME_WORD.findall(fold_accents(given_name_first(name)).translate(_SPELLED_OUT))
 
 
 def words_of_organization(name: str) -> list[str]:

@@ -35,6 +35,12 @@ def test_given_name_first(name: str, given_name_first: str) -> None:
     assert names.normalized_name(name) == names.normalized_name(given_name_first)
 
 
+def test_apostrophes_in_names() -> None:
+    """An S after an apostrophe is an initial, not a possessive."""
+    assert names.words_of_name("Kumar D'S") == ["kumar", "d", "s"]
+    assert names.words_of_name("van't Hoff") == names.words_of_name("van 't Hoff") == ["van", "t", "hoff"]
+
+
 @pytest.mark.parametrize(
     ("name", "typed"),
     [

@@ -36,6 +36,9 @@ def test_spellings_share_a_stem(one: str, other: str) -> None:
     [
         ("Women's health", ["Women", "health"]),
         ("ALZHEIMER’S disease isn’t", ["ALZHEIMER", "disease", "isn"]),
+        ("Can't, won't, DON’T", ["Can", "won", "DON"]),
+        ("van't Hoff", ["van", "t", "Hoff"]),
+        ("van 't Hoff", ["van", "t", "Hoff"]),
         ("models' s and t of AT&T", ["models", "s", "and", "t", "of", "AT", "T"]),
         ("l'apprentissage d’O'Brien", ["l", "apprentissage", "d", "O", "Brien"]),
     ],
