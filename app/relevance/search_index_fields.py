@@ -32,9 +32,10 @@ from app.text.names import words_of_name, words_of_organization
 from app.text.tokenizer import STOP_STEMS, WORD, without_stopwords
 from app.text.word_forms import americanize, forms_pattern, stem
 
-INDEX_FORMAT = 2  # increase this when a field is added or removed, or a field or a record changes its meaning
+INDEX_FORMAT = 3  # increase this when a field is added or removed, or a field or a record changes its meaning
 MAX_PHRASES = 10  # phrases, exclusions and hyphenated names in a search; each may take a tenth of a second
-MAX_SPELLED = 6  # words of a phrase whose forms are checked; a longer one hardly matches by its stems alone
+# Words of a phrase whose forms are checked. The stems of a longer phrase are distinctive enough.
+MAX_CHECKED_FORMS = 6
 CLOSE_STEMS = 16  # stems that represent the meaning of a query
 _BREAK = "|"  # between texts, so that phrases do not span two of them; no stem contains it
 _ID_BITS = 32
@@ -294,8 +295,8 @@ class QueryBuilder:
         return self._with_forms(self.written(stems), [w for w in phrase if stem(w) not in STOP_STEMS])
 
     def _with_forms(self, query: TantivyQuery, words: Sequence[str]) -> TantivyQuery:
-        """Limit a query to papers that contain a form of each of the first MAX_SPELLED of these words."""
-        patterns = map(forms_pattern, dict.fromkeys(words[:MAX_SPELLED]))
+        """Limit a query to papers that contain forms of the first MAX_CHECKED_FORMS of these words."""
+        patterns = map(forms_pattern, dict.fromkeys(words[:MAX_CHECKED_FORMS]))
         forms = (TantivyQuery.regex_query(self.schema, "words", pattern) for pattern in patterns)
         return TantivyQuery.boolean_query([(Occur.Must, part) for part in (query, *forms)])
 
