@@ -243,7 +243,7 @@ class MatchIndex:
     def missing_words(self, query: Query) -> list[str]:
         """Return the words of an interest, as typed, that occur in no paper and name no organisation."""
         if self._organizations.rows_named_by(query):
-            return []
+            query = _without_words(query)
         typed = {
             token.stem: query_words.as_typed(query.text, token) for token in reversed(tokenize(query.text))
         }
@@ -288,7 +288,7 @@ class MatchIndex:
         words = self._words_in(text, query)
         if row in matches.organization_rows:
             organization = text.matching_organization(query.text.split()) or text.paper.organization
-            words = words if not words.missing else replace(words, terms=frozenset(), missing=())
+            words = self._words_in(text, _without_words(query)) if words.missing else words
         excerpts = self._excerpts(
             row, tuple(sorted(words.terms)), text.typed_words_in(words.terms, words.typed)
         )
@@ -399,3 +399,8 @@ class MatchIndex:
                 matches.close_stems[stem] = is_close
             if matches.close_stems[stem] and gains[n] > 0:
                 yield stem
+
+
+def _without_words(query: Query) -> Query:
+    """Return a query with its phrases and filters only."""
+    return replace(query, words=(), names=())

@@ -223,16 +223,17 @@ def terms_and_pairs(query: Query, abbreviations: Abbreviations) -> tuple[list[st
 def with_minimum(query: Query, values: Matrix, share: Matrix, rows_named_by_query: Collection[int]) -> Matrix:
     """Return relevances or strengths, raised to the minimum for a phrase or an organisation in a query.
 
-    If the query has words beside its phrases, raise only papers that also contain these words. `share` is the
-    one in `Scores`. If the query has no words, return FILTER_RELEVANCE for every paper.
+    If the query has words beside its phrases, raise only papers that also contain these words or come from
+    the organisation that the words name. `share` is the one in `Scores`. If the query has no words, return
+    FILTER_RELEVANCE for every paper.
     """
     if not query.terms:
         return np.full(len(values), FILTER_RELEVANCE)
     words, *phrases = query.runs
     if any(phrases):
-        raised = np.maximum(values, PHRASE_RELEVANCE)
-        return np.where(share >= ALL_WORDS_SHARE, raised, values) if words else raised
+        has_words = share >= ALL_WORDS_SHARE if words else True
+        values = np.where(has_words, np.maximum(values, PHRASE_RELEVANCE), values)
     if rows_named_by_query:
         is_named = np.isin(np.arange(len(values)), [*rows_named_by_query])
-        return np.where(is_named, np.maximum(values, ORGANIZATION_RELEVANCE), values)
+        values = np.where(is_named, np.maximum(values, ORGANIZATION_RELEVANCE), values)
     return values

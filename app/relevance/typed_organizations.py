@@ -66,11 +66,9 @@ def name_parts(name: str) -> NameParts:
 
 
 def names_in(query: Query, table: NameTable, abbreviations: Abbreviations, idf: Idf) -> tuple[str, ...]:
-    """Return the keys of the organisations that an interest names, or () if it contains other words."""
+    """Return the keys of the organisations that an interest names, or () if it contains other plain words."""
     words = without_stopwords(query.words)
-    if query.phrases or len(words) > MAX_WORDS:
-        return ()
-    return _names_in(words, table, abbreviations, idf)
+    return _names_in(words, table, abbreviations, idf) if len(words) <= MAX_WORDS else ()
 
 
 def _names_in(

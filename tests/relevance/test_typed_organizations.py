@@ -74,7 +74,8 @@ NAMES = OrganizationNames(PAPERS, NO_ABBREVIATIONS, idf)
         ("together", []),
         ("world models", []),
         ('"NVIDIA"', []),
-        ('NVIDIA "planning"', []),
+        ('NVIDIA "planning"', ["NVIDIA"]),
+        ('NVIDIA robots "planning"', []),
         ("org:NVIDIA", []),
         ("pigeons", []),
     ],
@@ -123,6 +124,25 @@ def test_matching_by_organization() -> None:
         assert index.reason(parse("facebook"), 1).text == "from AI at Meta (facebook)"
         assert index.reason(parse("Face Book"), 1).text == "from AI at Meta"
         assert index.reason(parse("Google DeepMind"), 4).text == "from Deepmind"
+
+
+def test_organization_beside_a_phrase() -> None:
+    """Papers from the organisation need the phrase, but need not contain the name."""
+    texts = [
+        ("NVIDIA", "We study world models."),
+        ("NVIDIA", "A cat."),
+        ("Contoso", "We study world models."),
+    ]
+    papers = [
+        PaperView(number, "Pigeons", text, organization_names=(name,))
+        for number, (name, text) in enumerate(texts)
+    ]
+    index = matching.MatchIndex(papers, RelevanceModel.bundled())
+    query = parse('NVIDIA "world models"')
+    assert papers_sent(index, query.text) == {0: scoring.ORGANIZATION_RELEVANCE}
+    assert index.reason(query, 0).text == "“world models” in the abstract; from NVIDIA"
+    assert index.missing_words(query) == []
+    assert index.missing_words(parse('NVIDIA "wombat"')) == ["wombat"]
 
 
 def test_reason_quotes_the_whole_name_only() -> None:
