@@ -94,8 +94,9 @@ def with_closest_categories(text: str, archive: Sequence[str]) -> str:
 def filter_suggestions(text: str) -> list[str]:
     """Return versions of an interest in which the value of its first filter includes the words after it.
 
-    The version with the most words comes first: `author:Yann LeCun` may mean `author:"Yann LeCun"`. If the
-    value is a list, such as `cat:cs.CL,cs.AI`, also return the version with one filter for each.
+    The version with the most words comes first: `author:Yann LeCun` may mean `author:"Yann LeCun"`. The names
+    of categories have no spaces. If the value is a list, such as `cat:cs.CL, cs.AI`, also return the version
+    with one filter for each.
     """
     text = query_language.normalize(text)
     if not (match := _UNQUOTED_FILTER.search(text)):
@@ -104,11 +105,18 @@ def filter_suggestions(text: str) -> list[str]:
     following = next(
         (text[start:end] for start, end in query_language.plain_runs(text) if start == past + 1), ""
     )
-    words = following.split()[:MAX_VALUE_WORDS]
-    longer = [" ".join([value, *words[:size]]) for size in range(len(words), 0, -1)]
+    words = [*itertools.takewhile(lambda word: word not in query_language.OPERATORS, following.split())]
+    sizes = range(min(len(words), MAX_VALUE_WORDS), 0, -1) if name.lower() != FilterField.CATEGORY else ()
+    longer = [" ".join([value, *words[:size]]) for size in sizes]
     versions = [(query_language.query_for(name, each), past + len(each) - len(value)) for each in longer]
-    if len(values := [*filter(None, value.split(","))]) > 1:
-        versions.append((" ".join(query_language.query_for(name, each) for each in values), past))
+    listed = value
+    for word in words:
+        if listed.endswith(","):
+            listed += f" {word}"
+    values = [*filter(None, map(str.strip, listed.split(",")))]
+    if len(values) > 1 and not any(each.startswith("-") for each in values):
+        one_each = " ".join(query_language.query_for(name, each) for each in values)
+        versions.append((one_each, past + len(listed) - len(value)))
     texts = [f"{text[: match.start()]}{version}{text[end:]}" for version, end in versions if version]
     return [each for each in texts if len(each) <= query_language.MAX_INTEREST_CHARS]
 

@@ -207,12 +207,17 @@ def test_other_scripts_are_recognized(text: str, is_foreign: bool) -> None:
     ("typed", "versions"),
     [
         ("author:Yann LeCun", ['author:"Yann LeCun"']),
-        ("Author: LeCun, Yann", ['Author:"LeCun, Yann"']),
+        ("Author: LeCun, Yann", ['Author:"LeCun, Yann"', "Author:LeCun Author:Yann"]),
         (
             "video org:Google DeepMind robots -survey",
             ['video org:"Google DeepMind robots" -survey', 'video org:"Google DeepMind" robots -survey'],
         ),
         ("cat:cs.CL,cs.AI", ["cat:cs.CL cat:cs.AI"]),
+        ("cat:cs.CL, cs.AI agents", ["cat:cs.CL cat:cs.AI agents"]),
+        ("cat:cs.CL agents", []),
+        ("author:Yann LeCun AND agents", ['author:"Yann LeCun" AND agents']),
+        ("author:LeCun OR robots", []),
+        ("author:lecun,-bengio", []),
         ('author:"Yann LeCun" robots', []),
         ("-author:Yann LeCun", []),
         ("author:LeCun", []),
