@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -57,6 +57,9 @@ GENERAL_STEMS = frozenset(
         "within without would yet you your"
     )
 )
+# Words that do not count beside a phrase in quotes: `the best "world models"`. Numbers may: `few-shot`.
+_FILLERS = GENERAL_STEMS.union(stem_all("best better good great interesting latest new newest novel recent"))
+_FILLERS -= frozenset(stem_all("few one two"))
 _INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # often copied from web pages
 _UNSUPPORTED_FILTER = re.compile(  # used by other search engines
     r"(title|ti|abstract|abs|au|affiliation|organi[sz]ation|all|tag):", re.IGNORECASE
@@ -151,6 +154,7 @@ class _Part(NamedTuple):
 class _QueryBuilder:
     """The fields of a `Query`, to which parts of a text are added."""
 
+    fillers: Collection[str] = ()  # stems that are ignored unless joined to other words
     words: list[str] = field(default_factory=list)
     names: list[tuple[str, ...]] = field(default_factory=list)
     phrases: list[tuple[str, ...]] = field(default_factory=list)
@@ -173,7 +177,8 @@ class _QueryBuilder:
         elif part.quoted:
             self.phrases.append(words)
         else:
-            self.words.extend(map(stem, words))
+            stems = [*map(stem, words)]
+            self.words.extend(stems if len(stems) > 1 or stems[0] not in self.fillers else ())
             if _is_like_a_name(part.bare):
                 self.names.append(words)
 
@@ -225,7 +230,9 @@ def parse(text: str, noun: str = "An interest") -> Query:
     parts = _split_into_parts(_REQUEST_AFTER.sub("", subject))
     if all(part.minus for part in parts):  # "-survey methods": the last word is all that there is to look for
         parts = _split_into_parts(subject)
-    builder = _QueryBuilder()
+    phrases = (part.quoted for part in parts if not (part.minus or part.field))
+    has_phrase = any(without_stopwords(stem_all(phrase)) for phrase in phrases)
+    builder = _QueryBuilder(_FILLERS if has_phrase else ())
     for part in parts:
         _require_well_formed(part, "interests", "search for")
         builder.add(part)

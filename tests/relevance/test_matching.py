@@ -122,6 +122,16 @@ def test_words_beside_a_phrase_count() -> None:
     assert matches('"diffusion models"')[2] >= scoring.PHRASE_RELEVANCE
 
 
+@pytest.mark.parametrize(
+    "interest", ['new "diffusion models"', 'the very best "diffusion models" for safety']
+)
+def test_fillers_beside_a_phrase_do_not_count(interest: str) -> None:
+    """Words such as "new" and "best" say nothing about the subject."""
+    assert matches(interest)[3] >= scoring.PHRASE_RELEVANCE
+    assert "no “" not in reason_for(interest, 3)
+    assert parse('new "how to"').terms == ("new",)  # a phrase of stop words is only a filter
+
+
 def test_phrase_of_stop_words_is_only_a_filter() -> None:
     """It filters papers, but does not raise their relevance: it occurs in papers of any kind."""
     papers = [PaperView(1, "Agents", "How to plan."), PaperView(2, "Video", "How to film.")]
