@@ -1,8 +1,8 @@
 """PURE. Check required and excluded phrases and filters for all papers at once.
 
 No score outweighs an exclusion, and a required phrase must occur as a whole. Words match in all their forms,
-but not if they merely share a stem: "experience" is not mentioned by "experiments". `search_index_fields` has
-the same filters for the search index: change both.
+but not if they merely share a stem: "experience" does not match "experiments". `search_index_fields` has the
+same filters for the search index: change both.
 """
 
 from __future__ import annotations

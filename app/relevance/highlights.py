@@ -439,5 +439,5 @@ def _is_divided(text: str, end: int, start: int) -> bool:
 
 
 def is_digit(term: str) -> bool:
-    """Return True for a single digit. Without a name, as in "GPT-5" or "Claude 3.5", it says nothing."""
+    """Return True for a single digit. A digit without a name is not worth highlighting."""
     return len(term) == 1 and term.isdigit()

@@ -2,7 +2,7 @@
 
 A candidate differs by one edit (an inserted, dropped or replaced letter, or two swapped neighbours), or by
 two if the word is long. Its score is the log-odds that the word is a slip, as opposed to a correct word such
-as a new name. Words of the dictionary are correct. The weights are the rounded weights of a logistic
+as a new name. A word in the dictionary is never corrected. The weights are the rounded weights of a logistic
 regression. docs/benchmarks.md explains how they were found, and how often correct words are changed.
 """
 

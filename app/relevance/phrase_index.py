@@ -103,5 +103,8 @@ def _stem_of(word: str) -> str:
 
 
 def _is_form(word: str, other: str) -> bool:
-    """Return True if two words with the same stem are forms of one word, or if one stands for several."""
+    """Return True for two forms of one word, or if either is a term that stands for several words.
+
+    Both must have the same stem.
+    """
     return word.startswith(TERM) or other.startswith(TERM) or is_same_word(word, other)
