@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import NullPool, create_engine, event
 from sqlmodel import col, select, update
 
 from app import clock, main, pipeline, subscribers
@@ -212,6 +213,34 @@ def test_mails_in_flight_count(warming: Application, now: datetime) -> None:
     first, second, third = (asyncio.run(claim(f"host:1:{name}")) for name in "abc")
     assert [request.delivery_id for request in first.requests + second.requests] == ids[:3]
     assert second.skipped | third.skipped == dict.fromkeys(ids[3:], DeliveryState.DEFERRED)
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("still_clock")
+def test_mails_recorded_during_a_claim_count(app: Application, now: datetime) -> None:
+    """Another sender may record an email as sent between any two statements of a claim."""
+    warming = warm(app, now.date(), mails=10)
+    ids = readers_at(warming, now, "gmail.com", 15)
+    first, second = (
+        ledger.SenderLedger(
+            warming.db, warming.settings, f"host:1:{name}", warming.snapshots, lambda: now, lambda *_: None
+        )
+        for name in "ab"
+    )
+    in_flight = [request.delivery_id for request in asyncio.run(first.claim(limit=10)).requests]
+    assert in_flight == ids[:10]
+    sent = update(Delivery).values(state=DeliveryState.SENT, sent_at=now)
+    other = create_engine(warming.db.engine.url, poolclass=NullPool)
+
+    def record_one(*_: Any) -> None:
+        if in_flight:
+            with other.begin() as connection:
+                connection.execute(sent.where(col(Delivery.id) == in_flight.pop()))
+
+    event.listen(warming.db.engine, "before_cursor_execute", record_one)
+    batch = asyncio.run(second.claim())
+    assert len(in_flight) < 10
+    assert (batch.requests, batch.skipped) == ((), dict.fromkeys(ids[10:], DeliveryState.DEFERRED))
 
 
 def test_several_processes_respect_the_limit(

@@ -58,10 +58,13 @@ class Plans:
         self.postgres = database.url.get_backend_name() == "postgresql"
         self.of: list[tuple[str, str]] = []  # statement, plan
 
-    def explain(self, connection: Any, _cursor: Any, statement: str, values: Any, *_: Any) -> None:
+    def explain(
+        self, connection: Any, _cursor: Any, statement: str, values: Any, _context: Any, many: bool
+    ) -> None:
         if statement.lstrip().upper().startswith(("SELECT", "UPDATE", "DELETE", "WITH")):
             asking = connection.connection.cursor()
-            asking.execute(f"{'EXPLAIN' if self.postgres else 'EXPLAIN QUERY PLAN'} {statement}", values)
+            explain = "EXPLAIN" if self.postgres else "EXPLAIN QUERY PLAN"
+            asking.execute(f"{explain} {statement}", values[0] if many else values)
             self.of.append((statement, "\n".join(str(row[-1]) for row in asking.fetchall())))
             asking.close()
 
@@ -166,6 +169,9 @@ SORTING: dict[str, Callable[[Session], object]] = {
     ),
     "warm-up": lambda s: ledger.warm_up_status(s, WarmUp(NOW.date(), 50, 2), NOW),
     "updates": lambda s: ledger.promised_content(s, BATCH, NOW - timedelta(days=7), {1}, {NOW.date()}),
+    "limits while warming up": lambda s: daily_limits.defer_excess(
+        s, WarmUp(NOW.date(), 50, 2), "me", NEWEST, NOW
+    ),
     "claim while warming up": lambda s: ledger.claim(s, owner="me", now=NOW, longest_waiting_first=True),
     "undelivered digests": lambda s: ledger.undelivered_since(s, BATCH, NOW - timedelta(days=30)),
     "silences": lambda s: ledger.skipped_since_last_digest(s, BATCH, NOW - timedelta(days=7)),

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
 
-from sqlalchemy import bindparam, func
-from sqlmodel import Session, col, select, update
+from sqlalchemy import Select, bindparam, func, literal, select, union_all, update
+from sqlmodel import Session, col
 
 from app.delivery.ledger.claims import (
     DELIVERIES,
@@ -61,7 +61,7 @@ def defer_excess(
         return {}
     rows = {row.id: row for row in session.execute(_recipients(session, claimed_ids))}
     receivers = {number: receiver_of(row.email) for number, row in rows.items()}
-    used = count_sent_today(session, set(receivers.values()), now) + _leased(session, exclude=receivers)
+    used = _count_used(session, receivers, now)
     tomorrow = _midnight(now) + timedelta(days=1)
     excess: dict[int, SkipReason] = {}
     for number in claimed_ids:
@@ -86,22 +86,35 @@ def _recipients(session: Session, ids: Collection[int]):  # type: ignore[no-unty
 
 def count_sent_today(session: Session, receivers: Collection[str] | None, now: datetime) -> Counter[str]:
     """Count the emails sent on this UTC day to each of `receivers` (None: all). Read only an index."""
+    return Counter(dict(session.execute(_sent_today(receivers, now)).all()))
+
+
+def _sent_today(receivers: Collection[str] | None, now: datetime) -> Select[str | None, int]:
     receiver = col(Delivery.receiver)
     sent = select(receiver, func.count()).where(
         receiver.is_not(None), col(Delivery.sent_at) >= _midnight(now)
     )
     if receivers is not None:
         sent = sent.where(receiver.in_(receivers))
-    return Counter(dict(session.execute(sent.group_by(receiver)).all()))
+    return sent.group_by(receiver)
 
 
-def _leased(session: Session, exclude: Collection[int]) -> Counter[str]:
-    """Count the claimed emails to each receiver that may still be sent, except those in `exclude`."""
-    # A condition on the receiver would make SQLite read all of today's emails.
-    claimed = select(Delivery.id, Delivery.receiver).where(col(Delivery.state).in_(LEASED_STATES))
-    return Counter(
-        receiver for number, receiver in session.execute(claimed) if receiver and number not in exclude
+def _count_used(session: Session, claimed: Mapping[int, str], now: datetime) -> Counter[str]:
+    """Count the emails to each receiver that were sent today or that other claims may still send.
+
+    `claimed` are the receivers of the emails that are being claimed, by id. Other senders record results
+    meanwhile, so one statement counts both. Between two, an email that has just been sent would be lost.
+    """
+    # A condition on the receiver, or a group by it, would make SQLite read all of today's emails.
+    leased = select(col(Delivery.receiver), literal(1)).where(
+        col(Delivery.state).in_(LEASED_STATES), ~in_array(session, col(Delivery.id), claimed)
     )
+    used: Counter[str] = Counter()
+    both = union_all(_sent_today(set(claimed.values()), now), leased)
+    for receiver, count in session.execute(both):
+        if receiver:
+            used[receiver] += count
+    return used
 
 
 def warm_up_status(session: Session, warm_up: WarmUp | None, now: datetime) -> WarmUpStatus | None:
