@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from app.relevance import cut_offs, matching, query_language
+from app.relevance import cut_offs, matching, muted_texts, query_language
 from app.relevance.filters import Filters
 from app.relevance.model import RelevanceModel
 from app.types import PaperView
@@ -43,7 +43,7 @@ def main() -> None:
 
 def show(text: str, pool: dict[int, PaperView], index: matching.MatchIndex, corpus: RelevanceModel) -> None:
     query = query_language.parse(text)
-    muted = query_language.parse_muted(text)
+    muted = muted_texts.parse_muted(text)
     mentions = Filters([*pool.values()], corpus.abbreviations).excluded_mask(muted)
     mentioned = {n for n, is_mentioned in zip(pool, mentions.tolist(), strict=True) if is_mentioned}
     hits = index.match([query])[0]

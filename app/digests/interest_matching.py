@@ -16,7 +16,16 @@ from cachetools import FIFOCache, LRUCache
 
 from app.digests import notes, ranking
 from app.errors import InvalidInterest
-from app.relevance import matching, query_language, reasons, search_offers, suggestions, translations
+from app.relevance import (
+    matching,
+    muted_texts,
+    query_language,
+    query_rewriting,
+    reasons,
+    search_offers,
+    suggestions,
+    translations,
+)
 from app.relevance.match_index_cache import IndexCache
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import FilterField
@@ -146,7 +155,7 @@ class InterestMatcher:
         if not matched and (better := self._with_filters(text)):
             return replace(hint, with_filters=better)
         if missing_categories := filters.missing_categories(query):
-            typed = query_language.typed_values(query.text, FilterField.CATEGORY)
+            typed = query_rewriting.typed_values(query.text, FilterField.CATEGORY)
             missing_as_typed = tuple(typed.get(name, name) for name in missing_categories)
             frequent = tuple(filters.categories[:MAX_FREQUENT_CATEGORIES])
             return replace(hint, missing_categories=missing_as_typed, categories=frequent)
@@ -205,7 +214,7 @@ class InterestMatcher:
     def papers_muted_by(self, text: str) -> ranking.Vector:
         """Return the papers that match a muted text. Texts that form the same query are searched once."""
         try:
-            query = replace(query_language.parse_muted(text), text="")
+            query = replace(muted_texts.parse_muted(text), text="")
         except InvalidInterest:  # it was valid when stored, so the subscriber still gets a digest
             return _NO_PAPERS
         if query not in self._muted:

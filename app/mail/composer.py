@@ -26,7 +26,7 @@ from app.mail.message import SOFT_BREAK, OutgoingMail
 from app.mail.render import Renderer
 from app.mail.subject_and_preview import PREVIEW_TITLES
 from app.mail.text_limits import LIMIT_STEPS, MAX_HTML_BYTES
-from app.relevance import query_language
+from app.relevance import query_language, query_rewriting
 from app.settings import Settings
 from app.types import Digest, MailKind, MailRequest, OperatorReport
 
@@ -48,7 +48,7 @@ SIGNED_SETTINGS = (
 SIGNED_CODE = [
     *sorted(Path(__file__).parent.glob("*.py")),
     *sorted(Path(text.__path__[0]).glob("*.py")),
-    *(Path(str(module.__file__)) for module in (links, query_language, types)),
+    *(Path(str(module.__file__)) for module in (links, query_language, query_rewriting, types)),
 ]
 
 

@@ -34,7 +34,7 @@ from app.mail.text_limits import (
     truncated_line,
     web_link,
 )
-from app.relevance.query_language import describe
+from app.relevance.query_rewriting import describe
 from app.settings import Settings
 from app.storage.database import ROOT
 from app.text.characters import safe_line

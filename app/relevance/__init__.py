@@ -1,6 +1,8 @@
 """Score how well papers match interests and likes.
 
 query_language            PURE: parse interests: words, phrases, exclusions, filters
+query_rewriting           PURE: split, correct and describe the texts of interests, and write filters
+muted_texts               PURE: parse muted words, phrases and filters
 mute_suggestions          PURE: suggest words of a paper that its reader may want to mute
 vocabulary                PURE: the words of papers in their usual spelling, and an English dictionary
 misspellings              PURE: find the most likely correction of a misspelt word

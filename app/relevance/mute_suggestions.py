@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from app.errors import InvalidInterest
-from app.relevance.query_language import GENERAL_STEMS, normalize, parse_typed_muted
+from app.relevance.muted_texts import parse_typed_muted
+from app.relevance.query_language import GENERAL_STEMS, normalize
 from app.text.tokenizer import WORD, compound_span, stem_all, without_stopwords
 from app.types import Interest
 

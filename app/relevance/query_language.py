@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -34,15 +34,13 @@ FILTER_EXAMPLES = {
     FilterField.ORGANIZATION: "org:NVIDIA",
     FilterField.CATEGORY: "cat:cs.CL",
 }
+FILTER_PATTERN = f"({'|'.join(FilterField)}):"  # a regular expression
 FilterValues = Mapping[FilterField, tuple[str, ...]]  # in the order of `FilterField`, without empty values
 _NO_VALUES: FilterValues = {}  # shared, because most queries have no filters, and many are cached
 
 MAX_INTEREST_CHARS = 300
 MAX_WORD_CHARS = 100  # no word is longer, except in a language without spaces
-MAX_MUTED_CHARS = 100
-_LIST_SEPARATORS = (";", "•", "▪", " · ", " / ", " | ", ",")  # the first one in a text separates its parts
-_NEGATIONS = frozenset(("NOT", "-"))
-OPERATORS = _NEGATIONS | {"AND", "OR"}  # of other search engines
+OPERATORS = frozenset(("AND", "OR", "NOT", "-"))  # of other search engines
 
 # Words that occur in papers on any subject. Unlike stop words, they are searched for.
 GENERAL_STEMS = frozenset(
@@ -64,27 +62,18 @@ _INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # often copied from web pag
 _UNSUPPORTED_FILTER = re.compile(  # used by other search engines
     r"(title|ti|abstract|abs|au|affiliation|organi[sz]ation|all|tag):", re.IGNORECASE
 )
-_FILTER = f"({'|'.join(FilterField)}):"
-_EMPTY_FILTER = re.compile(_FILTER, re.IGNORECASE)
-_SYNTAX = re.compile(rf'"|(?:^|\s)-\S|\b{_FILTER}', re.IGNORECASE)  # more than plain words
-_CONJUNCTIONS = {"and", "but"}
+_EMPTY_FILTER = re.compile(FILTER_PATTERN, re.IGNORECASE)
 _HYPHENATED = re.compile(r"[^\W_][^\W_.]*(?:\.[^\W_]+)*(?:-[^\W_.]+(?:\.[^\W_]+)*)+")
 _NAME_MARK = re.compile(r"[^\W\d_][A-Z]|\d")
 _VALUE_PUNCTUATION = " ,;.()[]*"  # ignored around the value of a filter
-_MUTED_FILTER = re.compile(rf"{_FILTER}\s*(.*)", re.IGNORECASE)
 # Words around a subject that do not describe it: "recent papers on …", "… methods".
 _REQUEST_BEFORE = re.compile(
     r"^(?:(?:new|recent|latest)\s+)?(?:papers?|work|articles?|studies|research)\s+(?:on|about)\s+(?=\S)",
     re.IGNORECASE,
 )
 _REQUEST_AFTER = re.compile(r"(?<=\S)\s+(?:papers?|methods?|techniques?|approaches)$", re.IGNORECASE)
-_PART = re.compile(rf'(-)?(?:{_FILTER}\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
+_PART = re.compile(rf'(-)?(?:{FILTER_PATTERN}\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»\uff02", '"') | dict.fromkeys("−–\u2010\u2011\uff0d", "-"))
-_DESCRIPTIONS = {
-    FilterField.AUTHOR: "Papers by",
-    FilterField.ORGANIZATION: "Papers from",
-    FilterField.CATEGORY: "Papers in",
-}
 
 
 @dataclass(frozen=True)
@@ -132,22 +121,33 @@ class Query:
         return any((self.names, self.phrases, self.required, self.excluded_phrases, self.excluded))
 
 
-class _Part(NamedTuple):
+class TextPart(NamedTuple):
     """A part of a text: a word, a phrase or a filter. With a minus sign, it is an exclusion."""
 
+    start: int  # its position in the text
+    source: str  # as it is written in the text
     minus: str
     field: str  # of a filter, in any letter case
     quoted: str
     bare: str
 
     @property
+    def end(self) -> int:
+        return self.start + len(self.source)
+
+    @property
     def text(self) -> str:
         return self.quoted or self.bare
 
     @property
+    def typed_value(self) -> str:
+        """Return the value of a filter as typed, without punctuation around it."""
+        return self.text.strip(_VALUE_PUNCTUATION)
+
+    @property
     def value(self) -> str:
-        """Return the value of a filter in lower case, without accents and punctuation around it."""
-        return fold_accents(" ".join(self.text.split()).strip(_VALUE_PUNCTUATION))
+        """Return the value of a filter as it is in a `Query`."""
+        return filter_value(self.text)
 
 
 @dataclass(slots=True)
@@ -162,7 +162,7 @@ class _QueryBuilder:
     required: dict[FilterField, list[str]] = field(default_factory=lambda: defaultdict(list))
     excluded: dict[FilterField, list[str]] = field(default_factory=lambda: defaultdict(list))
 
-    def add(self, part: _Part) -> None:
+    def add(self, part: TextPart) -> None:
         """Add a part to its field, ignoring punctuation."""
         if part.field:
             if WORD.search(part.value):
@@ -227,14 +227,14 @@ def parse(text: str, noun: str = "An interest") -> Query:
     if not text.isprintable():
         raise InvalidInterest(f"{noun} must be plain text, without control characters.", "interests")
     subject = _REQUEST_BEFORE.sub("", text)
-    parts = _split_into_parts(_REQUEST_AFTER.sub("", subject))
+    parts = split_into_parts(_REQUEST_AFTER.sub("", subject))
     if all(part.minus for part in parts):  # "-survey methods": the last word is all that there is to look for
-        parts = _split_into_parts(subject)
+        parts = split_into_parts(subject)
     phrases = (part.quoted for part in parts if not (part.minus or part.field))
     has_phrase = any(without_stopwords(stem_all(phrase)) for phrase in phrases)
     builder = _QueryBuilder(_FILLERS if has_phrase else ())
     for part in parts:
-        _require_well_formed(part, "interests", "search for")
+        require_well_formed(part, "interests", "search for")
         builder.add(part)
     query = builder.build(text)
     if not (query.terms or query.required):
@@ -247,165 +247,17 @@ def parse(text: str, noun: str = "An interest") -> Query:
     return query
 
 
-def parse_muted(text: str) -> Query:
-    """Parse a muted text into exclusions. If it is invalid, raise InvalidInterest, which says what to change.
-
-    Several words form one phrase. A filter mutes all papers with its value.
-    """
-    text = normalize(text)
-    if len(text) > MAX_MUTED_CHARS or not text.isprintable():
-        raise InvalidInterest(
-            f"A muted word must be plain text of at most {MAX_MUTED_CHARS} characters.", "muted"
-        )
-    match = _MUTED_FILTER.fullmatch(text.lstrip("-"))
-    name, value = match.groups() if match else ("", text)
-    builder = _QueryBuilder()
-    builder.add(_Part("-", name, value.replace('"', " "), ""))
-    query = builder.build(text)
-    if not (_content_stems(query.excluded_phrases) or query.excluded):
-        raise _too_general(text)
-    return query
+def filter_value(text: str) -> str:
+    """Return the value of a filter in lower case, without accents and punctuation around it."""
+    return fold_accents(" ".join(text.split()).strip(_VALUE_PUNCTUATION))
 
 
-def parse_typed_muted(text: str) -> Query:
-    """Parse a muted text that is about to be stored. Raise InvalidInterest like `parse_muted`.
-
-    Also reject lists, unclosed quotes, unsupported filters, and words that occur in papers on any subject.
-    `parse_muted` accepts them, because stored texts may contain them.
-    """
-    query = parse_muted(text)
-    for part in _split_into_parts(query.text):
-        _require_well_formed(part, "muted", "mute")
-    if query.excluded_phrases and GENERAL_STEMS.issuperset(_content_stems(query.excluded_phrases)):
-        raise _too_general(normalize(text))
-    if split_suggestion(query.text):
-        raise InvalidInterest(
-            f"“{query.text}” looks like several muted words. Enter each one separately, or put the text in "
-            "quotes to mute it as one phrase.",
-            "muted",
-        )
-    return query
+def split_into_parts(text: str) -> list[TextPart]:
+    """Split a normalised text into its words, phrases and filters."""
+    return [TextPart(match.start(), match.group(), *match.groups("")) for match in _PART.finditer(text)]
 
 
-def _content_stems(phrases: Iterable[Sequence[str]]) -> list[str]:
-    """Return the stems of all words in phrases, without stop words."""
-    return without_stopwords(map(stem, itertools.chain(*phrases)))
-
-
-def _too_general(text: str) -> InvalidInterest:
-    return InvalidInterest(f"“{text}” cannot be muted. Choose a more specific word.", "muted")
-
-
-def query_for(field_name: str, value: str) -> str:
-    """Return an interest with one filter, such as 'author:"Jane Doe"', or "" if the value is unsuitable."""
-    bare = " ".join(normalize(value).replace('"', " ").split())
-    text = f'{field_name}:"{bare}"' if " " in bare else f"{field_name}:{bare}"
-    try:
-        query = parse(text)
-    except InvalidInterest:
-        return ""
-    return text if query.required else ""
-
-
-def plain_runs(text: str) -> list[tuple[int, int]]:
-    """Return the spans of the runs of plain words in a normalised text.
-
-    Phrases in quotes, exclusions and filters are not part of any run.
-    """
-    runs, continues = list[tuple[int, int]](), False
-    for match in _PART.finditer(text):
-        part = _Part(*match.groups())
-        is_plain = bool(part.bare and not part.minus and not part.field)
-        if is_plain:
-            runs.append((runs.pop()[0] if continues else match.start(), match.end()))
-        continues = is_plain
-    return runs
-
-
-def split_suggestion(text: str) -> tuple[str, ...]:
-    """Return the parts of a text that looks like several interests, otherwise ().
-
-    Plain words are split at the separator of a list: semicolons, bullets, slashes between spaces, or commas.
-    Any text without brackets is split at the operator OR. Each part is a valid interest.
-    """
-    text = normalize(text)
-    pieces = _split_at_or(text)
-    if len(pieces) == 1 and not _SYNTAX.search(text):
-        pieces = text.split(next((each for each in _LIST_SEPARATORS if each in text), ","))
-    parts = [*dict.fromkeys(piece.strip() for piece in pieces if WORD.search(piece))]
-    if any(part.startswith("-") or part.split()[0] in _NEGATIONS for part in parts[1:]):
-        return ()  # an exclusion belongs to the part before it
-    return tuple(parts) if len(parts) > 1 and all(map(_is_valid, parts)) else ()
-
-
-def _is_valid(text: str) -> bool:
-    try:
-        return bool(parse_typed(text))
-    except InvalidInterest:
-        return False
-
-
-def _split_at_or(text: str) -> list[str]:
-    """Split a normalised text at each OR outside quotes. Do not split a text with brackets."""
-    pieces, past = list[str](), 0
-    for part in _PART.finditer(text) if "(" not in text else ():
-        if part.group() == "OR":
-            pieces.append(text[past : part.start()])
-            past = part.end()
-    return [*pieces, text[past:]]
-
-
-def exclusion_suggestion(text: str) -> str:
-    """Return an interest with each NOT or separate dash written as an exclusion, or "" if it has neither.
-
-    In other search engines, AND, OR and NOT are operators. Here, they are words like any other, because they
-    may be meant as such: “quantum NOT gates”. Texts with brackets or OR have no obvious equivalent. The words
-    after a dash may be the subtitle of a paper.
-    """
-    parts = [part.group() for part in _PART.finditer(normalize(text))]
-    if "OR" in parts or "(" in text:
-        return ""
-    written = list[str]()
-    while parts:
-        part = parts.pop(0)
-        excluded = _negated_parts(parts) if part in _NEGATIONS else []
-        is_subtitle = part == "-" and _is_like_a_subtitle(excluded)
-        if is_subtitle or not without_stopwords(stem_all(" ".join(excluded))):
-            written.append(part)
-            continue
-        while written and (written[-1] in _NEGATIONS or written[-1].lower() in _CONJUNCTIONS):
-            written.pop()
-        del parts[: len(excluded)]
-        written.append(f'-"{" ".join(excluded)}"' if len(excluded) > 1 else f"-{excluded[0].lstrip('-')}")
-    rewritten = " ".join(written)
-    try:
-        return rewritten if parse(rewritten).text != normalize(text) else ""
-    except InvalidInterest:
-        return ""
-
-
-def _negated_parts(parts: Sequence[str]) -> list[str]:
-    """Return the parts that a negation before them applies to: plain words, or one phrase or filter."""
-    own = [*itertools.takewhile(lambda part: part not in OPERATORS, parts)]
-    return [*itertools.takewhile(lambda part: not _SYNTAX.search(part), own)] or own[:1]
-
-
-def _is_like_a_subtitle(parts: Sequence[str]) -> bool:
-    """Return True for more than two words, for function words, and for capitalised words."""
-    stems = stem_all(" ".join(parts))
-    return (
-        len(parts) > 2
-        or without_stopwords(stems) != stems
-        or not GENERAL_STEMS.isdisjoint(stems)
-        or any(part[0].isupper() and not part.isupper() for part in parts)
-    )
-
-
-def _split_into_parts(text: str) -> list[_Part]:
-    return [*itertools.starmap(_Part, _PART.findall(text))]
-
-
-def _require_well_formed(part: _Part, form_field: str, verb: str) -> None:
+def require_well_formed(part: TextPart, form_field: str, verb: str) -> None:
     """Raise InvalidInterest if a part has an unclosed quotation mark or an unsupported filter."""
     if part.bare.startswith('"'):
         raise InvalidInterest("A quotation mark is not closed.", form_field)
@@ -428,38 +280,12 @@ def _is_like_a_name(text: str) -> bool:
     return bool(_HYPHENATED.fullmatch(name) and _NAME_MARK.search(name) and has_only_content_words)
 
 
-def describe(text: str) -> str:
-    """Return an interest as shown to subscribers: "Papers by J Doe" if it has only filters of one kind."""
-    parts = [part for part in _split_into_parts(normalize(text)) if WORD.search(part.text)]
-    names = {"" if part.minus else part.field.lower() for part in parts}
-    if len(names) != 1 or not (name := names.pop()):
-        return text
-    values = dict.fromkeys(part.text.strip(_VALUE_PUNCTUATION) for part in parts)
-    return f"{_DESCRIPTIONS[FilterField(name)]} {_listed(values, 'or')}"
-
-
-def typed_values(text: str, name: FilterField) -> dict[str, str]:
-    """Return the values of a filter as they are typed in an interest, keyed by those in its `Query`."""
-    parts = (part for part in _split_into_parts(normalize(text)) if part.field.lower() == name)
-    return {part.value: part.text.strip(_VALUE_PUNCTUATION) for part in parts}
-
-
-def replace_values(text: str, name: FilterField, replacements: Mapping[str, str]) -> str:
-    """Return an interest with values of a filter replaced. The keys are the values in its `Query`."""
-
-    def replaced(match: re.Match[str]) -> str:
-        part = _Part(*match.groups(""))
-        new = replacements.get(part.value) if part.field.lower() == name else None
-        return f"{part.minus}{query_for(name, new)}" if new else match.group()
-
-    return _PART.sub(replaced, normalize(text))
-
-
 def filter_names(conjunction: str) -> str:
     """Return the names of all filters, such as "author:, org: or cat:"."""
-    return _listed([f"{name}:" for name in FilterField], conjunction)
+    return list_texts([f"{name}:" for name in FilterField], conjunction)
 
 
-def _listed(texts: Iterable[str], conjunction: str) -> str:
+def list_texts(texts: Iterable[str], conjunction: str) -> str:
+    """Return texts as a list in a sentence, such as "a, b or c"."""
     *others, last = texts
     return f"{', '.join(others)} {conjunction} {last}" if others else last

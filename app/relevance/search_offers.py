@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from app.relevance import query_language, suggestions
+from app.relevance import query_language, query_rewriting, suggestions
 from app.relevance.query_language import Query
 from app.relevance.suggestions import InterestHint, InterestReader
 
@@ -46,8 +46,8 @@ def author_query(query: Query, total: int) -> str:
 
     A single word that papers contain is not treated as a name.
     """
-    is_plain = query_language.plain_runs(query.text) == [(0, len(query.text))]
+    is_plain = query_rewriting.plain_runs(query.text) == [(0, len(query.text))]
     words = len(query.text.split())
     if not is_plain or words > MAX_NAME_WORDS or (total and words == 1):
         return ""
-    return query_language.query_for("author", query.text)
+    return query_rewriting.query_for("author", query.text)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from app.relevance import arxiv_categories, query_language, translations
+from app.relevance import arxiv_categories, query_language, query_rewriting, translations
 from app.relevance.misspellings import SpellChecker
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import FilterField
@@ -70,8 +70,8 @@ def hint_from_text(text: str, read_as: str, categories: Sequence[str] = ()) -> I
 
     `categories` are those of papers in the archive.
     """
-    parts = query_language.split_suggestion(text)
-    with_exclusion = query_language.exclusion_suggestion(text) if not parts else ""
+    parts = query_rewriting.split_suggestion(text)
+    with_exclusion = query_rewriting.exclusion_suggestion(text) if not parts else ""
     corrected = with_closest_categories(read_as or text, categories)
     return InterestHint(text, read_as, parts, with_exclusion, with_filters=corrected)
 
@@ -83,11 +83,11 @@ def with_closest_categories(text: str, archive: Sequence[str]) -> str:
     """
     text = query_language.normalize(text)
     if arxiv_categories.is_like_a_category(text):
-        return query_language.query_for("cat", arxiv_categories.closest(text.casefold(), archive))
-    typed = query_language.typed_values(text, FilterField.CATEGORY)
+        return query_rewriting.query_for("cat", arxiv_categories.closest(text.casefold(), archive))
+    typed = query_rewriting.typed_values(text, FilterField.CATEGORY)
     closest = {value: arxiv_categories.closest(value, archive) for value in typed}
     unknown = {value: name for value, name in closest.items() if name.casefold() not in ("", value)}
-    corrected = query_language.replace_values(text, FilterField.CATEGORY, unknown) if unknown else ""
+    corrected = query_rewriting.replace_values(text, FilterField.CATEGORY, unknown) if unknown else ""
     return corrected if len(corrected) <= query_language.MAX_INTEREST_CHARS else ""
 
 
@@ -103,19 +103,19 @@ def filter_suggestions(text: str) -> list[str]:
         return []
     name, value, past = *match.groups(), match.end()
     following = next(
-        (text[start:end] for start, end in query_language.plain_runs(text) if start == past + 1), ""
+        (text[start:end] for start, end in query_rewriting.plain_runs(text) if start == past + 1), ""
     )
     words = [*itertools.takewhile(lambda word: word not in query_language.OPERATORS, following.split())]
     sizes = range(min(len(words), MAX_VALUE_WORDS), 0, -1) if name.lower() != FilterField.CATEGORY else ()
     longer = [" ".join([value, *words[:size]]) for size in sizes]
-    versions = [(query_language.query_for(name, each), past + len(each) - len(value)) for each in longer]
+    versions = [(query_rewriting.query_for(name, each), past + len(each) - len(value)) for each in longer]
     listed = value
     for word in words:
         if listed.endswith(","):
             listed += f" {word}"
     values = [*filter(None, map(str.strip, listed.split(",")))]
     if len(values) > 1 and not any(each.startswith("-") for each in values):
-        one_each = " ".join(query_language.query_for(name, each) for each in values)
+        one_each = " ".join(query_rewriting.query_for(name, each) for each in values)
         versions.append((one_each, past + len(listed) - len(value)))
     texts = [f"{text[: match.start()]}{version}{text[end:]}" for version, end in versions if version]
     return [each for each in texts if len(each) <= query_language.MAX_INTEREST_CHARS]
@@ -143,7 +143,7 @@ class InterestReader:
         """
         text = query_language.normalize(text)
         parts, past = list[str](), 0
-        for start, end in query_language.plain_runs(text):
+        for start, end in query_rewriting.plain_runs(text):
             run = text[start:end]
             parts += [text[past:start], translations.translate(run, self._is_english)]
             parts[-1] = parts[-1] or self._respelled(run, missing_words)
@@ -199,7 +199,7 @@ def shorter_interests(text: str) -> list[str]:
     Return [] for texts with other syntax, a single content word, or more than MAX_WORDS_TO_SHORTEN of them.
     """
     text = query_language.normalize(text)
-    if query_language.plain_runs(text) != [(0, len(text))]:
+    if query_rewriting.plain_runs(text) != [(0, len(text))]:
         return []
     typed = (word.strip(",;:") for word in text.split() if word not in query_language.OPERATORS)
     words = [word for word in typed if without_stopwords(stem_all(word))]

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlmodel import Session, select
 
 from app.delivery import suppression
-from app.relevance import query_language
+from app.relevance import query_language, query_rewriting
 from app.storage.models import Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers.event_log import record_event, state_before_bounces
@@ -63,7 +63,7 @@ def follow(
     InvalidPreference if there would be more than `max_interests`, or if the name cannot be searched for.
     """
     preferences = preferences_of(session, get_for_update(session, subscriber_id))
-    text = query_language.query_for("author", author)
+    text = query_rewriting.query_for("author", author)
     if _other_interests(preferences, text) != preferences.interests:
         return
     if not preferences.interests:
@@ -75,7 +75,7 @@ def follow(
 def unfollow(session: Session, subscriber_id: int, author: str, now: datetime) -> None:
     """Stop following an author. Raise InvalidPreference if nothing would be left to send."""
     preferences = preferences_of(session, get_for_update(session, subscriber_id))
-    interests = _other_interests(preferences, query_language.query_for("author", author))
+    interests = _other_interests(preferences, query_rewriting.query_for("author", author))
     change(session, subscriber_id, replace(preferences, interests=interests), now)
 
 

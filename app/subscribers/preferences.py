@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from app.errors import InvalidInterest, InvalidPreference
-from app.relevance import query_language
+from app.relevance import muted_texts, query_language
 from app.settings import Settings
 from app.text import dates
 from app.text.in_words import count_of
@@ -102,9 +102,9 @@ def _problem_of_muted(texts: Sequence[str], stored: Collection[str]) -> str:
     for text in texts:
         try:
             if text in stored:
-                query_language.parse_muted(text)
+                muted_texts.parse_muted(text)
             else:
-                query_language.parse_typed_muted(text)
+                muted_texts.parse_typed_muted(text)
         except InvalidInterest as error:
             return str(error)
     return ""

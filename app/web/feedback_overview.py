@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlmodel import Session
 
 from app import subscribers
-from app.relevance import query_language, user_profile
+from app.relevance import query_rewriting, user_profile
 from app.types import Feedback, Interest
 
 AUTHORS_SHOWN = 30
@@ -51,4 +51,4 @@ def overview(session: Session, subscriber_id: int) -> FeedbackOverview:
 def followed_authors(names: Iterable[str], interests: Iterable[Interest]) -> list[str]:
     """Return those of the authors who are followed by an interest, such as `author:"Ada Lovelace"`."""
     texts = {interest.text.casefold() for interest in interests}
-    return [name for name in names if query_language.query_for("author", name).casefold() in texts]
+    return [name for name in names if query_rewriting.query_for("author", name).casefold() in texts]

@@ -19,7 +19,7 @@ from sqlmodel import Session
 
 from app import subscribers
 from app.errors import InvalidInput, InvalidInterest
-from app.relevance import query_language
+from app.relevance import muted_texts, query_language, query_rewriting
 from app.relevance.query_language import MAX_INTEREST_CHARS
 from app.subscribers import ABSOLUTE_MAX_INTERESTS, MAX_MUTED, Preferences
 from app.text import dates
@@ -108,7 +108,7 @@ class PreferencesForm:
             valid = []
             for text in preferences.muted[:MAX_MUTED]:
                 with suppress(InvalidInterest):
-                    query_language.parse_muted(text)
+                    muted_texts.parse_muted(text)
                     valid.append(text)
             content["muted"] = tuple(valid)
         return Preferences(interests=interests, cadence=preferences.cadence, **content)
@@ -263,7 +263,7 @@ def add_interest(form: PreferencesForm, text: str) -> PreferencesForm:
 def split_interest(form: PreferencesForm, text: str) -> PreferencesForm:
     """Split an interest that looks like several, if the form has room for the parts."""
     text = query_language.normalize(text[:MAX_INTEREST_CHARS])
-    pieces = query_language.split_suggestion(text)
+    pieces = query_rewriting.split_suggestion(text)
     lines = [query_language.normalize(row.text) for row in form.rows[: form.max_interests]]
     if not pieces or text not in lines or len(form.rows) - 1 + len(pieces) > form.max_interests:
         return form

@@ -25,7 +25,7 @@ from app.digests.explanation_text import format_score
 from app.mail import marked_words, section_headings
 from app.mail.marked_words import MarkedTexts
 from app.papers import bibliography
-from app.relevance import query_language
+from app.relevance import query_language, query_rewriting
 from app.settings import Settings
 from app.storage.database import ROOT
 from app.subscribers import event_labels
@@ -60,7 +60,7 @@ def environment(settings: Settings) -> Environment:
         beyond_interests=section_headings.BEYOND_INTERESTS,
         count_of_recent=count_of_recent,
         filter_examples=[*query_language.FILTER_EXAMPLES.values()],
-        query_for=query_language.query_for,
+        query_for=query_rewriting.query_for,
         most_papers=bibliography.MAX_PAPERS,
         most_file_bytes=bibliography.MAX_FILE_BYTES,
     )
@@ -75,7 +75,7 @@ def environment(settings: Settings) -> Environment:
         unicode_domain=subscribers.unicode_domain,
         name_event=event_labels.name_event,
         name_detail=event_labels.name_detail,
-        describe_query=query_language.describe,
+        describe_query=query_rewriting.describe,
         mark_title=mark_title,
         parse_day=parse_day,
     )

@@ -22,7 +22,7 @@ from app.bounces import PROVIDERS, InvalidPayload, parse_mail, parse_webhook
 from app.errors import InvalidInput, UnreadableResponse
 from app.papers import bibliography
 from app.papers.sources import arxiv, feed, files, huggingface, huggingface_pages, jsonl, oai
-from app.relevance import query_language
+from app.relevance import muted_texts, query_language
 from app.text import abbreviations, sanitize, summarizer, tokenizer
 from app.types import SourceKind
 from tests.bounces import mails
@@ -134,7 +134,7 @@ def parse_prose(data: bytes) -> object:
 
 
 def parse_interest(data: bytes) -> object:
-    return query_language.parse(text_of(data)[:2_000]), query_language.parse_muted(text_of(data)[:100])
+    return query_language.parse(text_of(data)[:2_000]), muted_texts.parse_muted(text_of(data)[:100])
 
 
 def parse_page(data: bytes) -> object:

@@ -14,7 +14,9 @@ from app.relevance.bm25 import Matrix
 from app.relevance.filters import Filters
 from app.relevance.highlights import PaperText
 from app.relevance.model import TermStatistics
-from app.relevance.query_language import FilterField, Query, parse, parse_muted, query_for
+from app.relevance.muted_texts import parse_muted
+from app.relevance.query_language import FilterField, Query, parse
+from app.relevance.query_rewriting import query_for
 from app.text.abbreviations import Abbreviations
 from app.text.tokenizer import STOP_STEMS, WORD, content_stems
 from app.text.word_forms import is_same_word, stem

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 
 import pytest
@@ -87,13 +86,6 @@ def test_request_around_an_interest_is_ignored(text: str, words: str) -> None:
 def test_hyphens_and_capitals_mark_names(text: str, is_name: bool) -> None:
     """Filters decide by the archive which of these are names."""
     assert bool(query_language.parse(f"agents {text}").names) == is_name
-
-
-def test_runs_of_plain_words() -> None:
-    """Phrases, exclusions and filters are not part of them."""
-    text = 'world models "in quotes" -video agents author:ng for cat:"cs.CL" all'
-    found = [text[start:end] for start, end in query_language.plain_runs(text)]
-    assert found == ["world models", "agents", "for", "all"]
 
 
 def test_stop_words_count_only_in_phrases() -> None:
@@ -206,117 +198,9 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
     assert query_language.parse(query.text) == query
 
 
-@pytest.mark.parametrize(
-    ("text", "pieces"),
-    [
-        ("agents, RL, quantization", ("agents", "RL", "quantization")),
-        (" agents ,RL,, agents, ?! ", ("agents", "RL")),
-        ("language agents", ()),
-        ("agents,", ()),
-        ('"agents, RL", quantization', ()),
-        ("“agents, RL”", ()),
-        ("agents, -robot", ()),
-        ("author:Smith, Jones", ()),
-        ("agents, cat:cs.CL", ()),
-        ("agents, org:NVIDIA", ()),
-        ("few-shot, long-context", ("few-shot", "long-context")),
-        ("video generation OR robotics", ("video generation", "robotics")),
-        ("author:Smith OR author:Jones -survey", ("author:Smith", "author:Jones -survey")),
-        ("video, images OR audio", ("video, images", "audio")),
-        ("video or audio", ()),
-        ("OR scheduling", ()),
-        ('"video OR audio"', ()),
-        ("agents (video OR audio)", ()),
-        ("video OR NOT audio", ()),
-        ("robots OR the", ()),
-        ("a OR b, the", ()),
-        ("author:Smith OR cat:", ()),
-        ("video OR title:audio", ()),
-        ("robots, the", ()),
-        ("video OR -audio", ()),
-        ("robots, NOT driving", ()),
-        ("- robots, agents", ("- robots", "agents")),
-        ("video; images, audio; 3D", ("video", "images, audio", "3D")),
-        ("• video generation • robots", ("video generation", "robots")),
-        ("video · audio", ("video", "audio")),
-        ("video / audio / robots", ("video", "audio", "robots")),
-        ("video | audio", ("video", "audio")),
-        ("input/output, audio", ("input/output", "audio")),
-        ("input/output", ()),
-        ('"video; audio"', ()),
-    ],
-)
-def test_split_into_several_interests(text: str, pieces: tuple[str, ...]) -> None:
-    """Split plain words at the separators of lists, and all texts at OR. Leave other texts alone."""
-    assert query_language.split_suggestion(text) == pieces
-
-
-@pytest.mark.parametrize(
-    ("text", "rewritten"),
-    [
-        ("robots NOT driving", "robots -driving"),
-        ("robots AND NOT driving", "robots -driving"),
-        ("robots, but NOT driving", "robots, -driving"),
-        ("robots - driving", "robots -driving"),
-        ("robots – driving", "robots -driving"),
-        ("robots NOT self driving", 'robots -"self driving"'),
-        ("robots NOT driving AND vision", "robots -driving AND vision"),
-        ("robots NOT driving NOT flying", "robots -driving -flying"),
-        ("robots NOT -driving", "robots -driving"),
-        ("robots - NOT driving", "robots -driving"),
-        ("robots NOT - driving", "robots -driving"),
-        ("robots - self driving", 'robots -"self driving"'),
-        ("agents - LLM", "agents -LLM"),
-        ("deep learning - a survey", ""),
-        ("deep learning - Survey", ""),
-        ("deep learning - toward trust", ""),
-        ("BERT - Pre-training of Deep Bidirectional Transformers", ""),
-        ("NeRF – neural radiance fields", ""),
-        ("deep learning - a survey NOT robots", "deep learning - a survey -robots"),
-        ('robots NOT "self driving" cars', 'robots -"self driving" cars'),
-        ("robots NOT author:Smith", "robots -author:Smith"),
-        ("robots not driving", ""),
-        ("robots -driving", ""),
-        ("robots NOT", ""),
-        ("robots NOT the", ""),
-        ("NOT driving", ""),
-        ("- robots", ""),
-        ('robots "NOT driving"', ""),
-        ("robots NOT (driving OR flying)", ""),
-        ('robots NOT "driving', ""),
-    ],
-)
-def test_negations_of_other_search_engines(text: str, rewritten: str) -> None:
-    """Suggest an exclusion for NOT in capitals and for a separate dash, but not for “not”."""
-    assert query_language.exclusion_suggestion(text) == rewritten
-
-
 def test_operators_of_other_search_engines_are_words() -> None:
     """They may be meant as words, and stored interests must not change."""
     assert query_language.parse("quantum NOT gates").words == ("quantum", "not", "gate")
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "text"),
-    [
-        ("author", "Ada Lovelace", 'author:"Ada Lovelace"'),
-        ("author", "Ada “Countess” Lovelace", 'author:"Ada Countess Lovelace"'),
-        ("author", 'Ada"Countess"Lovelace\u200b', 'author:"Ada Countess Lovelace"'),
-        ("author", "„García“, José", 'author:"García , José"'),
-        ("org", "University of California, Berkeley", 'org:"University of California, Berkeley"'),
-        ("org", "MMLab@NTU", "org:MMLab@NTU"),
-        ("cat", "cs.CL", "cat:cs.CL"),
-        ("cat", "Machine Learning", 'cat:"Machine Learning"'),
-        ("author", "…", ""),
-        ("author", "“”", ""),
-        ("author", "x" * 400, ""),
-        ("author", "Ada\x00", ""),
-        ("cat", "", ""),
-    ],
-)
-def test_author_interest_from_a_name(field: str, value: str, text: str) -> None:
-    """Remove quotes from the name. Return nothing if no valid interest can be written."""
-    assert query_language.query_for(field, value) == text
 
 
 def test_ligatures_are_letters() -> None:
@@ -325,152 +209,6 @@ def test_ligatures_are_letters() -> None:
         query_language.parse("eﬃcient ﬁne-tuning").words
         == query_language.parse("efficient fine-tuning").words
     )
-
-
-@given(st.lists(st.sampled_from(["a", "NOT", "-", "AND", "OR", ",", '"', "-b", "author:b", "(c)"])))
-def test_suggestions_are_valid_interests(parts: list[str]) -> None:
-    """Any text may be stored, because older releases had other rules."""
-    text = " ".join(parts)
-    for part in query_language.split_suggestion(text):
-        assert query_language.parse_typed(part)
-    if rewritten := query_language.exclusion_suggestion(text):
-        assert query_language.parse_typed(rewritten).has_filters
-
-
-@given(st.sampled_from(["author", "org", "cat"]), st.text())
-def test_interest_from_any_name_is_one_filter(field: str, value: str) -> None:
-    """Any value that a source may give is one filter, or nothing."""
-    if text := query_language.query_for(field, value):
-        query = query_language.parse(text)
-        assert [len(values) for values in query.required.values()] == [1]
-        assert (query.words, query.phrases, query.excluded_phrases) == ((), (), ())
-
-
-@pytest.mark.parametrize(
-    ("text", "phrases", "authors", "categories"),
-    [
-        ("Diffusion", (("diffusion",),), (), ()),
-        ("  Diffusion   Models ", (("diffusion", "models"),), (), ()),
-        ('"diffusion models"', (("diffusion", "models"),), (), ()),
-        ("-diffusion", (("diffusion",),), (), ()),
-        ('author:"Jané Doe"', (), ("jane doe",), ()),
-        ("author: Jané Doe", (), ("jane doe",), ()),
-        ("cat:cs.CR", (), (), ("cs.cr",)),
-        ("title:x", (("title", "x"),), (), ()),
-    ],
-)
-def test_parse_muted_text(
-    text: str, phrases: tuple[str, ...], authors: tuple[str, ...], categories: tuple[str, ...]
-) -> None:
-    """Several words are one phrase, with or without quotation marks."""
-    query = query_language.parse_muted(text)
-    values = query.excluded.get(AUTHOR, ()), query.excluded.get(CATEGORY, ())
-    assert (query.excluded_phrases, *values) == (phrases, authors, categories)
-
-
-@pytest.mark.parametrize("text", ["org:AI at Meta", 'ORG: "ai at  meta"', "-org:“AI at Meta”"])
-def test_muted_organization(text: str) -> None:
-    """A name of several words needs no quotation marks."""
-    query = query_language.parse_muted(text)
-    assert (query.excluded, query.excluded_phrases) == ({ORGANIZATION: ("ai at meta",)}, ())
-
-
-def test_muted_filters_hash_differently() -> None:
-    """They are cache keys, without their texts. All of them had the same hash, so each lookup was slow."""
-    queries = [replace(query_language.parse_muted(f"author:{name}"), text="") for name in ("li", "wu")]
-    assert len(set(map(hash, queries))) == 2
-
-
-@pytest.mark.parametrize("text", ["", "the", "of the", "?", "author:", "x" * 101, "a\x00b"])
-def test_invalid_muted_texts_have_a_reason(text: str) -> None:
-    """Reject stop words, filters without a value, and text that is too long or not printable."""
-    with pytest.raises(InvalidInterest):
-        query_language.parse_muted(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "over",
-        "Without",
-        "all of the others",
-        '"unclosed',
-        "author:“Jane Doe",
-        "title:survey",
-        "-abs:survey",
-        "robot Ti:sapphire",
-    ],
-)
-def test_muted_texts_refused_only_when_typed(text: str) -> None:
-    """Stored ones can still be read."""
-    assert query_language.parse_muted(text)
-    with pytest.raises(InvalidInterest):
-        query_language.parse_typed_muted(text)
-
-
-def test_unsupported_filter_cannot_be_muted() -> None:
-    """The error says what to change, as for an interest."""
-    with pytest.raises(InvalidInterest, match=r"“title:”.* To mute the text itself, put it in") as error:
-        query_language.parse_typed_muted("title:survey")
-    assert error.value.field == "muted"
-
-
-@pytest.mark.parametrize("text", ["robot, world model", "robot; world model", "video OR audio"])
-def test_lists_cannot_be_muted(text: str) -> None:
-    """They were muted as one phrase, which no paper contains."""
-    with pytest.raises(InvalidInterest, match=r"looks like several muted words. Enter each one separately"):
-        query_language.parse_typed_muted(text)
-    assert query_language.parse_typed_muted(f'"{text}"').excluded_phrases
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "over-smoothing",
-        "zero-shot",
-        "input/output",
-        "author:Müller, Anna",
-        '"diffusion models"',
-        "author:Over",
-        "cat:cs.CR",
-        '"title:survey"',
-    ],
-)
-def test_specific_muted_texts(text: str) -> None:
-    assert query_language.parse_typed_muted(text) == query_language.parse_muted(text)
-
-
-@given(st.text(max_size=120))
-def test_any_muted_text_is_parsed_or_refused(text: str) -> None:
-    """Any text gives at least one exclusion, or InvalidInterest."""
-    with contextlib.suppress(InvalidInterest):
-        query = query_language.parse_muted(text)
-        assert query.excluded_phrases or query.excluded
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ('author:"Hongtao Wu"', "Papers by Hongtao Wu"),
-        ("Author: Wu", "Papers by Wu"),
-        ("author:“Jané Doe”, author:lecun", "Papers by Jané Doe or lecun"),
-        ("author:wu author:li author:wu author:ng", "Papers by wu, li or ng"),
-        ('org:NVIDIA org:"AI at Meta"', "Papers from NVIDIA or AI at Meta"),
-        ("org:NVIDIA author:wu", "org:NVIDIA author:wu"),
-        ("cat:cs.CL", "Papers in cs.CL"),
-        ("cat:cs.CL cat:stat.ML", "Papers in cs.CL or stat.ML"),
-        ("language  agents", "language  agents"),
-        ("cat:cs.CL author:wu", "cat:cs.CL author:wu"),
-        ("agents author:wu", "agents author:wu"),
-        ("author:wu -author:li", "author:wu -author:li"),
-        ('author:wu author:""', "Papers by wu"),
-        ("author:…", "author:…"),
-        ("", ""),
-    ],
-)
-def test_display_text_of_an_interest(text: str, words: str) -> None:
-    """Authors only, or categories only, are shown without syntax; everything else as typed."""
-    assert query_language.describe(text) == words
 
 
 def test_examples_are_filters() -> None:

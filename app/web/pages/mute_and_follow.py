@@ -14,7 +14,7 @@ from app import clock, subscribers
 from app.errors import InvalidInput, NotFound
 from app.links import Grant, Purpose
 from app.papers import canonical_rows
-from app.relevance import mute_suggestions, query_language
+from app.relevance import mute_suggestions, query_language, query_rewriting
 from app.storage.models import Paper
 from app.text.names import normalized_name
 from app.web.feedback_overview import followed_authors
@@ -112,7 +112,7 @@ def _follow_page(
     with db(request).read() as session:
         paper = _paper(session, number)
         chosen = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
-    names = [name for name in dict.fromkeys(paper.authors) if query_language.query_for("author", name)]
+    names = [name for name in dict.fromkeys(paper.authors) if query_rewriting.query_for("author", name)]
     offered = names if len(names) <= AUTHORS_SHOWN else [*names[: AUTHORS_SHOWN - 1], names[-1]]
     followed = followed_authors(offered, chosen.interests)
     values = {"followed": followed, "problem": "", "typed": "", "undone": "", **values}
