@@ -305,16 +305,20 @@ def store_another(session: Session, now: datetime) -> None:
     ingest.store(session, source, ParseResult(1, (record,)), now)
 
 
+def store_from_two_sources(service: Application, now: datetime) -> None:
+    with service.db.write() as session:
+        for kind in (SourceKind.FEED, SourceKind.JSONL):
+            factories.add_source(session, now, kind)
+            store(kind)(session, now)
+
+
 @pytest.mark.parametrize("add_paper", [store_another, split_source])
 def test_ids_of_lost_papers_are_not_reused(
     service: Application, empty_url: str, tmp_path: Path, now: datetime, add_paper: Step,
     restored_services: list[Application],
 ) -> None:  # fmt: skip
     """Links in emails and the addresses of pages contain them."""
-    with service.db.write() as session:
-        for kind in (SourceKind.FEED, SourceKind.JSONL):
-            factories.add_source(session, now, kind)
-            store(kind)(session, now)
+    store_from_two_sources(service, now)
     file = tmp_path / "backup.zip"
     maintenance.back_up(service, file, now)
     restored, _ = restore(service, file, empty_url, now)
@@ -333,10 +337,7 @@ def test_ids_skipped_by_a_restore_are_not_reused_by_the_next(
     restored_services: list[Application],
 ) -> None:  # fmt: skip
     """A backup made right after a restore, before any paper was added, contains them."""
-    with service.db.write() as session:
-        for kind in (SourceKind.FEED, SourceKind.JSONL):
-            factories.add_source(session, now, kind)
-            store(kind)(session, now)
+    store_from_two_sources(service, now)
     newest, source = [], service
     for number in range(3):
         file = tmp_path / f"{number}.zip"
