@@ -50,7 +50,6 @@ MAX_ENCODED_ITEMS = 60_000  # for storing
 SnapshotValues = tuple[Any, ...]
 SnapshotFields = Mapping[str, Any]
 _ReasonText = tuple[int, str, str]  # paper id, reason, marks
-_ItemColumns = tuple[int, int, int | str, str]  # snapshot id, paper id, reason (or its id), marks
 _StoredItem = tuple[Any, Any, Any, Any, Any]  # snapshot id, paper id, reason (or its id), marks, score
 _StoredSection = tuple[str, str, list[_StoredItem]]  # interest, heading, items
 _snapshot_values = attrgetter("paper_id", *SHARED_FIELDS)
@@ -61,60 +60,75 @@ _snapshot_values = attrgetter("paper_id", *SHARED_FIELDS)
 
 def store(session: Session, digests: Sequence[Digest], now: datetime) -> list[dict[str, Any]]:
     """Store snapshots that are new today. Return the `DigestContent.digest` for each digest, in order."""
-    stored = _store_items(session, digests, now)
+    encoded = _encode_items(f"{now:%Y%m%d}", digests)
+    items = [item for sections in encoded for section in sections for item in section]
+    readers = Counter(map(attrgetter("reason_key"), items))
+    by_key: dict[str, DigestItem | _ReasonText] = {item.card_key: item.item for item in items}
+    # A reason that few subscribers share may be personal. It stays in the digest and is deleted with it.
+    shared = {
+        item.reason_key: (item.item.paper_id, item.reason, item.marks)
+        for item in items
+        if item.reason_key and readers[item.reason_key] >= MIN_SHARING
+    }
+    ids = _store_snapshots(session, by_key | shared, now)
+    reason_ids = {key: ids[key] for key in shared}
     return [
         {
             "edition": digest.edition,
             "note": digest.note,
             "considered": digest.considered,
-            "sections": [_section_columns(section, stored) for section in digest.sections],
+            "sections": [
+                _section_columns(section, own, ids, reason_ids)
+                for section, own in zip(digest.sections, sections, strict=True)
+            ],
             **({"updates": [list(item) for item in digest.updates]} if digest.updates else {}),
         }
-        for digest in digests
+        for digest, sections in zip(digests, encoded, strict=True)
     ]
-
-
-def _store_items(session: Session, digests: Sequence[Digest], now: datetime) -> dict[int, _ItemColumns]:
-    """Store the snapshots of all items. Return the column values of each item, by object identity.
-
-    Digests share these objects, so each is encoded only once.
-    """
-    day, uses = f"{now:%Y%m%d}", [item for digest in digests for own in digest.sections for item in own.picks]
-    items, counts = {id(item): item for item in uses}, Counter(map(id, uses))
-    encoded = dict[int, _EncodedItem]()
-    readers, by_key = defaultdict[str, int](int), dict[str, DigestItem | _ReasonText]()
-    for number, item in items.items():
-        own = encoded[number] = _encode(day, item)
-        by_key[own.card_key] = item
-        # A reason that few subscribers share may be personal. It stays in the digest and is deleted with it.
-        if own.reason_key:
-            readers[own.reason_key] += counts[number]
-            if readers[own.reason_key] >= MIN_SHARING:
-                by_key[own.reason_key] = own.text
-    ids = _store_snapshots(session, by_key, now)
-    columns = dict[int, _ItemColumns]()
-    for number, (card_key, (paper_id, reason, marks), reason_key) in encoded.items():
-        shared = ids.get(reason_key)
-        why = (reason, marks) if shared is None else (shared, "")
-        columns[number] = ids[card_key], paper_id, *why
-    return columns
 
 
 class _EncodedItem(NamedTuple):
     """An item as digests and snapshots store it."""
 
+    item: DigestItem
     card_key: str
-    text: _ReasonText
+    reason: str
+    marks: str
     reason_key: str  # "" if there is no reason
 
 
+def _encode_items(day: str, digests: Sequence[Digest]) -> list[list[list[_EncodedItem]]]:
+    """Encode the items of each section of each digest.
+
+    Digests share items. They are found by identity, because comparing their fields takes longer.
+    """
+    known = _encoded_by_identity(day)
+    if len(known) >= MAX_ENCODED_ITEMS:
+        known.clear()
+
+    def encode(item: DigestItem) -> _EncodedItem:
+        encoded = known[id(item)] = _EncodedItem(item, *_encode(day, item))
+        return encoded
+
+    return [
+        [[known.get(id(item)) or encode(item) for item in section.picks] for section in digest.sections]
+        for digest in digests
+    ]
+
+
+@lru_cache(maxsize=1)
+def _encoded_by_identity(_day: str) -> dict[int, _EncodedItem]:
+    """Return the encoded items of a day by `id`, which stays unique, because they contain the items."""
+    return {}
+
+
 @lru_cache(maxsize=MAX_ENCODED_ITEMS)
-def _encode(day: str, item: DigestItem) -> _EncodedItem:
+def _encode(day: str, item: DigestItem) -> tuple[str, str, str, str]:
+    """Return the fields of an `_EncodedItem`, except the item."""
     marks = item.marks
     spans = json.dumps([marks.title, marks.summary, marks.rest], ensure_ascii=False) if marks else ""
-    text = item.paper_id, item.reason, spans
-    reason_key = _new_key(f"{day}-why", text) if item.reason else ""
-    return _EncodedItem(_card_key(day, _snapshot_values(item)), text, reason_key)
+    reason_key = _new_key(f"{day}-why", (item.paper_id, item.reason, spans)) if item.reason else ""
+    return _card_key(day, _snapshot_values(item)), item.reason, spans, reason_key
 
 
 def _store_snapshots(
@@ -143,18 +157,19 @@ def _snapshot(content: DigestItem | _ReasonText) -> dict[str, Any]:
     return {"paper_id": paper_id, "fields": dict(zip(REASON_FIELDS, values, strict=True))}
 
 
-def _section_columns(section: Section, stored: Mapping[int, _ItemColumns]) -> dict[str, Any]:
-    columns = [*zip(*[stored[id(item)] for item in section.picks], strict=True)]
-    cards, papers, reasons, marks = map(list, columns or [()] * 4)
+def _section_columns(
+    section: Section, items: Sequence[_EncodedItem], ids: Mapping[str, int], reason_ids: Mapping[str, int]
+) -> dict[str, Any]:
+    reasons = [reason_ids.get(item.reason_key, item.reason) for item in items]
     places = {reason: place for place, reason in enumerate(dict.fromkeys(reasons))}
     return {
         "interest": section.interest,
         "heading": section.heading,
-        "cards": cards,
-        "papers": papers,
+        "cards": [ids[item.card_key] for item in items],
+        "papers": [item.item.paper_id for item in items],
         "why": [places[reason] for reason in reasons],
-        "marks": marks,
-        "scores": [*section.scores] or [0.0] * len(cards),
+        "marks": ["" if item.reason_key in reason_ids else item.marks for item in items],
+        "scores": [*section.scores] or [0.0] * len(items),
         "reasons": [*places],
     }
 
