@@ -7,6 +7,7 @@ score. Trending papers that match no interest come last.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -39,7 +40,7 @@ def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = Non
     sections = [
         Section(
             text,
-            tuple([_item_for(ranked, choice) for choice in choices]),
+            _items_for(ranked, text, choices),
             "" if text else section_headings.LIKED,
             tuple([round(choice.score, 4) for choice in choices]),
         )
@@ -87,17 +88,22 @@ def _trending_reason(selected: SelectedPaper, pool: CandidatePool) -> CardReason
     return reasons.trending_reason(pool.trend(selected.paper), selected.paper.upvotes)
 
 
-def _item_for(ranked: Ranked, selected: SelectedPaper) -> DigestItem:
-    """Return a paper's card under an interest. Cards are cached and shared if they name no likes."""
-    paper, text = selected.paper, selected.interest.text
-    if paper.id in ranked.profile:
-        return _item(paper, ranked.pool, ranked.reason(text, paper.id))
-    key = text, paper.id
-    if key not in ranked.pool.items:
-        if len(ranked.pool.items) >= MAX_SHARED_ITEMS:
-            ranked.pool.items.clear()
-        ranked.pool.items[key] = _item(paper, ranked.pool, ranked.reason(text, paper.id))
-    return ranked.pool.items[key]
+def _items_for(ranked: Ranked, text: str, choices: Sequence[SelectedPaper]) -> tuple[DigestItem, ...]:
+    """Return the cards under an interest. Cards are cached and shared if they name no likes."""
+    shared, profile = ranked.pool.items, ranked.profile
+    if len(shared) >= MAX_SHARED_ITEMS:
+        shared.clear()
+
+    def new(paper: PaperView) -> DigestItem:
+        item = _item(paper, ranked.pool, ranked.reason(text, paper.id))
+        if paper.id not in profile:
+            shared[text, paper.id] = item
+        return item
+
+    papers = [choice.paper for choice in choices]
+    return tuple(
+        [(paper.id not in profile and shared.get((text, paper.id))) or new(paper) for paper in papers]
+    )
 
 
 def _item(paper: PaperView, pool: CandidatePool, reason: CardReason) -> DigestItem:
