@@ -6,7 +6,6 @@ from fastapi import APIRouter, Request, Response
 from sqlmodel import col
 
 from app import clock, subscribers
-from app.application import Application
 from app.bounces import rates
 from app.delivery import ledger, suppression
 from app.errors import InvalidAddress, NotFound
@@ -33,14 +32,13 @@ MESSAGES = {
 @router.get(PATH)
 def show_deliverability(request: Request, operator: Reader, email: str = "", done: str = "") -> Response:
     """Show the bounce and complaint rates of a week. If `email` is given, show whether it is suppressed."""
-    app: Application = request.app.state.paperboy
     if not email:
         return _page(request, operator, message=MESSAGES.get(done, ""))
     try:
         address = subscribers.normalize_address(email)
     except InvalidAddress as error:
         return _page(request, operator, problem=str(error), status=422)
-    with app.db.read() as session:
+    with operator.app.db.read() as session:
         row = suppression.get(session, address)
     return _page(request, operator, email=email, row=row, message=MESSAGES.get(done, ""))
 
@@ -51,9 +49,8 @@ def list_suppressed(request: Request, operator: Reader, why: str = "", at: Posit
 
     The list has a page of its own, because finding the addresses reads all subscribers' addresses.
     """
-    app: Application = request.app.state.paperboy
     why = why[:200]
-    with app.db.read() as session:
+    with operator.app.db.read() as session:
         listed = page_at(session, suppression.with_reason(why), col(Suppression.id), ENTRIES_SHOWN, at)
         suppressed = suppressions.describe(session, listed.rows)
     return admin_page(
@@ -63,10 +60,9 @@ def list_suppressed(request: Request, operator: Reader, why: str = "", at: Posit
 
 @router.post(f"{PATH}/suppress")
 def suppress(request: Request, operator: Writer, email: Text = "", reason: Text = "") -> Response:
-    app: Application = request.app.state.paperboy
     body = suppressions.NewSuppression(email=email[:320], reason=operator.reason(reason))
     try:
-        suppressions.add_suppression(app, operator.key, clock.utcnow(), body)
+        suppressions.add_suppression(operator.app, operator.key, clock.utcnow(), body)
     except InvalidAddress as error:
         return _page(request, operator, email=email, problem=str(error), status=422)
     return back_to(PATH, "suppressed")
@@ -74,10 +70,9 @@ def suppress(request: Request, operator: Writer, email: Text = "", reason: Text 
 
 @router.post(f"{PATH}/lift")
 def lift(request: Request, operator: Sender, email: Text = "", reason: Text = "") -> Response:
-    app: Application = request.app.state.paperboy
     body = suppressions.Lifting(email=email[:320], reason=operator.reason(reason))
     try:
-        suppressions.lift_suppression(app, operator.key, clock.utcnow(), body)
+        suppressions.lift_suppression(operator.app, operator.key, clock.utcnow(), body)
     except (InvalidAddress, NotFound) as error:
         return _page(request, operator, email=email, problem=str(error), status=422)
     return back_to(PATH, "lifted")
@@ -93,15 +88,14 @@ def _page(
     problem: str = "",
     status: int = 200,
 ) -> Response:
-    app: Application = request.app.state.paperboy
     now = clock.utcnow()
-    with app.db.read() as session:
-        warm_up = ledger.warm_up_status(session, ledger.warm_up_of(app.settings), now)
-    notices = statistics.get_notices(app, operator.key, now, days=NOTICE_DAYS)
+    with operator.app.db.read() as session:
+        warm_up = ledger.warm_up_status(session, ledger.warm_up_of(operator.app.settings), now)
+    notices = statistics.get_notices(operator.app, operator.key, now, days=NOTICE_DAYS)
     return admin_page(
         request, "admin/deliverability.html", operator, status=status, email=email, row=row, message=message,
         problem=problem, warm_up=warm_up,
         notices=notices.items, receivers_shown=RECEIVERS_SHOWN, warn_percent=rates.WARN_PERCENT,
         notice_days=NOTICE_DAYS, days=DAYS_SHOWN,
-        rates=statistics.get_rates(app, operator.key, now, days=DAYS_SHOWN),
+        rates=statistics.get_rates(operator.app, operator.key, now, days=DAYS_SHOWN),
     )  # fmt: skip

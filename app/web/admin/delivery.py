@@ -6,7 +6,6 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
 from app import clock, subscribers
-from app.application import Application
 from app.errors import NotFound
 from app.types import MailKind
 from app.web import security
@@ -23,13 +22,12 @@ PATH = "/admin/deliveries/{delivery_id}"
 @router.get(PATH)
 def show_delivery(request: Request, operator: Reader, delivery_id: DeliveryId) -> Response:
     """Show an email. If its digest is stored, show the digest in a frame without scripts and forms."""
-    app: Application = request.app.state.paperboy
-    row = deliveries.get_delivery(app, operator.key, delivery_id)
+    row = deliveries.get_delivery(operator.app, operator.key, delivery_id)
     try:
-        mail = deliveries.render_delivery(app, operator.key, clock.utcnow(), delivery_id)
+        mail = deliveries.render_delivery(operator.app, operator.key, clock.utcnow(), delivery_id)
     except NotFound:
         mail = None
-    with app.db.read() as session:
+    with operator.app.db.read() as session:
         address = subscribers.addresses_of(session, [row.subscriber_id]).get(row.subscriber_id, "")
     return admin_page(
         request, "admin/delivery.html", operator, headers=security.FRAMING_PAGE, delivery=row, mail=mail,
@@ -40,22 +38,19 @@ def show_delivery(request: Request, operator: Reader, delivery_id: DeliveryId) -
 @router.get(PATH + "/html")
 def show_html(request: Request, operator: Reader, delivery_id: DeliveryId) -> Response:
     """Return the HTML part of a digest for the frame on the email's page."""
-    app: Application = request.app.state.paperboy
-    mail = deliveries.render_delivery(app, operator.key, clock.utcnow(), delivery_id)
+    mail = deliveries.render_delivery(operator.app, operator.key, clock.utcnow(), delivery_id)
     return HTMLResponse(mail.html, headers=HEADERS | security.FRAMED_MAIL)
 
 
 @router.post(PATH + "/resend")
 def resend(request: Request, operator: Sender, delivery_id: DeliveryId) -> Response:
-    app: Application = request.app.state.paperboy
-    mail = deliveries.resend_delivery(app, operator.key, clock.utcnow(), delivery_id)
+    mail = deliveries.resend_delivery(operator.app, operator.key, clock.utcnow(), delivery_id)
     return back_to(_page_of(mail), "resent")
 
 
 @router.post(PATH + "/confirm-arrival")
 def confirm_arrival(request: Request, operator: Sender, delivery_id: DeliveryId) -> Response:
-    app: Application = request.app.state.paperboy
-    mail = deliveries.confirm_arrival(app, operator.key, clock.utcnow(), delivery_id)
+    mail = deliveries.confirm_arrival(operator.app, operator.key, clock.utcnow(), delivery_id)
     return back_to(_page_of(mail), "confirmed")
 
 

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlmodel import col, select
 
 from app import clock, subscribers
-from app.application import Application
 from app.delivery import ledger
 from app.digests import reconciliation
 from app.errors import Conflict, InvalidInput
@@ -55,7 +54,7 @@ def hold_edition(request: Request, operator: Sender, edition: Text = "") -> Resp
     """Hold an upcoming edition until it is approved."""
     name = edition.strip()[:40]
     try:
-        editions.hold_edition(request.app.state.paperboy, operator.key, clock.utcnow(), name)
+        editions.hold_edition(operator.app, operator.key, clock.utcnow(), name)
     except (InvalidInput, Conflict) as error:
         return _editions_page(request, operator, problem=str(error), typed=name, status=422)
     return back_to("/admin/editions", "held")
@@ -71,18 +70,18 @@ def _editions_page(
     typed: str = "",
     status: int = 200,
 ) -> Response:
-    app: Application = request.app.state.paperboy
-    listed = editions.list_editions(app, operator.key, clock.utcnow(), window_of(EDITIONS_SHOWN, cursor))
-    sending = editions.get_sending(app, operator.key, clock.utcnow())
+    window = window_of(EDITIONS_SHOWN, cursor)
+    listed = editions.list_editions(operator.app, operator.key, clock.utcnow(), window)
+    sending = editions.get_sending(operator.app, operator.key, clock.utcnow())
     paused = {pause.edition for pause in sending.pauses} - {ledger.ALL_EDITIONS, ledger.FIRST_DIGESTS}
-    first = editions.draw_first_digests(app, operator.key)
-    with app.db.read() as session:
+    first = editions.draw_first_digests(operator.app, operator.key)
+    with operator.app.db.read() as session:
         coming = paused - ledger.planned_editions(session, paused)
         addresses = subscribers.addresses_of(session, [each.subscriber_id for each in first.sample])
     return admin_page(
         request, "admin/editions.html", operator, status=status, editions=listed.items, sending=sending,
         next_cursor=listed.next_cursor, message=message, problem=problem, typed=typed,
-        approve_all=app.settings.approve_editions, awaits_approval=ledger.AWAITS_APPROVAL,
+        approve_all=operator.app.settings.approve_editions, awaits_approval=ledger.AWAITS_APPROVAL,
         first=first, addresses=addresses,
         holds_first=any(pause.edition == ledger.FIRST_DIGESTS for pause in sending.pauses),
         coming=[pause for pause in sending.pauses if pause.edition in coming],
@@ -97,18 +96,17 @@ def show_edition(
 
     The page reloads while emails are being sent. No input is lost, because the page has no text fields.
     """
-    app: Application = request.app.state.paperboy
-    current = editions.get_edition(app, operator.key, clock.utcnow(), edition)
+    current = editions.get_edition(operator.app, operator.key, clock.utcnow(), edition)
     troubled = select(Delivery).where(
         Delivery.edition == edition,
         Delivery.kind == MailKind.DIGEST,
         col(Delivery.state).in_(IN_TROUBLE),
     )
-    with app.db.read() as session:
+    with operator.app.db.read() as session:
         mails = session.exec(troubled.order_by(col(Delivery.id).desc()).limit(MAILS_SHOWN)).all()
     is_sending = current.reconciliation.claimed or current.reconciliation.committing
-    sample = editions.draw_sample(app, operator.key, edition) if current.paused else []
-    with app.db.read() as session:
+    sample = editions.draw_sample(operator.app, operator.key, edition) if current.paused else []
+    with operator.app.db.read() as session:
         ids = [*(mail.subscriber_id for mail in mails), *(digest.subscriber_id for digest in sample)]
         addresses = subscribers.addresses_of(session, ids)
         held = ledger.count_held(session, edition)
@@ -130,12 +128,11 @@ def list_readers(
     cursor: str | None = None,
 ) -> Response:
     """List the subscribers whose digests of an edition are in the given states, with the reasons."""
-    app: Application = request.app.state.paperboy
     states = [each for each in DeliveryState if each in (state or ())]
     digests = select(Delivery).where(Delivery.edition == edition, Delivery.kind == MailKind.DIGEST)
     if states:
         digests = digests.where(col(Delivery.state).in_(states))
-    with app.db.read() as session:
+    with operator.app.db.read() as session:
         window = window_of(MAILS_SHOWN, cursor)
         rows, following = newest_first(session, digests, col(Delivery.id), window)
         addresses = subscribers.addresses_of(session, [row.subscriber_id for row in rows])
@@ -149,15 +146,14 @@ def list_readers(
 @router.post("/admin/editions/{edition}/pause")
 def pause_edition(request: Request, operator: Sender, edition: editions.Name, reason: Text = "") -> Response:
     body = editions.PauseRequest(reason=operator.reason(reason))
-    editions.pause_edition(request.app.state.paperboy, operator.key, clock.utcnow(), edition, body)
+    editions.pause_edition(operator.app, operator.key, clock.utcnow(), edition, body)
     return back_to(f"/admin/editions/{edition}", "paused")
 
 
 @router.post("/admin/editions/{edition}/resume")
 def resume_edition(request: Request, operator: Sender, edition: editions.Name) -> Response:
-    app: Application = request.app.state.paperboy
-    editions.resume_edition(app, operator.key, clock.utcnow(), edition)
-    with app.db.read() as session:
+    editions.resume_edition(operator.app, operator.key, clock.utcnow(), edition)
+    with operator.app.db.read() as session:
         if not ledger.planned_editions(session, [edition]):  # the edition has no page yet
             return back_to("/admin/editions", "released")
     return back_to(f"/admin/editions/{edition}", "resumed")
@@ -165,28 +161,27 @@ def resume_edition(request: Request, operator: Sender, edition: editions.Name) -
 
 @router.post("/admin/editions/{edition}/resend-uncertain")
 def resend_uncertain(request: Request, operator: Sender, edition: editions.Name) -> Response:
-    editions.resend_uncertain(request.app.state.paperboy, operator.key, clock.utcnow(), edition)
+    editions.resend_uncertain(operator.app, operator.key, clock.utcnow(), edition)
     return back_to(f"/admin/editions/{edition}", "all_resent")
 
 
 @router.post("/admin/editions/{edition}/confirm-uncertain")
 def confirm_uncertain(request: Request, operator: Sender, edition: editions.Name) -> Response:
-    editions.confirm_uncertain(request.app.state.paperboy, operator.key, clock.utcnow(), edition)
+    editions.confirm_uncertain(operator.app, operator.key, clock.utcnow(), edition)
     return back_to(f"/admin/editions/{edition}", "all_confirmed")
 
 
 @router.post("/admin/editions/{edition}/retry-failed")
 def retry_failed(request: Request, operator: Sender, edition: editions.Name) -> Response:
-    editions.retry_failed(request.app.state.paperboy, operator.key, clock.utcnow(), edition)
+    editions.retry_failed(operator.app, operator.key, clock.utcnow(), edition)
     return back_to(f"/admin/editions/{edition}", "retried")
 
 
 @router.get("/admin/editions/{edition}/cancel")
 def ask_cancellation(request: Request, operator: ProspectiveSender, edition: editions.Name) -> Response:
     """Ask before the unsent emails of an edition are cancelled."""
-    app: Application = request.app.state.paperboy
-    editions.get_edition(app, operator.key, clock.utcnow(), edition)  # raises NotFound
-    with app.db.read() as session:
+    editions.get_edition(operator.app, operator.key, clock.utcnow(), edition)  # raises NotFound
+    with operator.app.db.read() as session:
         unsent = ledger.count_cancellable(session, edition)
     return confirmation_page(
         request,
@@ -204,24 +199,24 @@ def ask_cancellation(request: Request, operator: ProspectiveSender, edition: edi
 
 @router.post("/admin/editions/{edition}/cancel")
 def cancel_edition(request: Request, operator: Sender, edition: editions.Name) -> Response:
-    editions.cancel_edition(request.app.state.paperboy, operator.key, clock.utcnow(), edition)
+    editions.cancel_edition(operator.app, operator.key, clock.utcnow(), edition)
     return back_to(f"/admin/editions/{edition}", "cancelled")
 
 
 @router.post("/admin/sending/pause")
 def pause_sending(request: Request, operator: Sender, reason: Text = "") -> Response:
     body = editions.PauseRequest(reason=operator.reason(reason))
-    editions.pause_sending(request.app.state.paperboy, operator.key, clock.utcnow(), body)
+    editions.pause_sending(operator.app, operator.key, clock.utcnow(), body)
     return back_to("/admin/editions", "all_paused")
 
 
 @router.post("/admin/sending/first-digests/resume")
 def resume_first_digests(request: Request, operator: Sender) -> Response:
-    editions.resume_first_digests(request.app.state.paperboy, operator.key, clock.utcnow())
+    editions.resume_first_digests(operator.app, operator.key, clock.utcnow())
     return back_to("/admin/editions", "first")
 
 
 @router.post("/admin/sending/resume")
 def resume_sending(request: Request, operator: Sender) -> Response:
-    editions.resume_sending(request.app.state.paperboy, operator.key, clock.utcnow())
+    editions.resume_sending(operator.app, operator.key, clock.utcnow())
     return back_to("/admin/editions", "resumed")

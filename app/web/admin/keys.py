@@ -9,7 +9,6 @@ from fastapi import APIRouter, Form, Request, Response
 from pydantic import ValidationError
 
 from app import clock
-from app.application import Application
 from app.errors import Conflict, InvalidInput
 from app.storage import api_keys
 from app.storage.api_keys import Scope
@@ -35,10 +34,9 @@ def create_key(
     request: Request, operator: Writer, name: Text = "", scope: Annotated[list[str] | None, Form()] = None
 ) -> Response:
     """Create and show a key. It expires after a year, or with the operator's own key if that is earlier."""
-    app: Application = request.app.state.paperboy
     try:
         body = keys.NewKey(name=name, scopes=[Scope(each) for each in scope or ()])
-        created = keys.create_key(app, operator.key, clock.utcnow(), body)
+        created = keys.create_key(operator.app, operator.key, clock.utcnow(), body)
     except (ValidationError, ValueError):
         problem = f"A key needs a name of 1 to {api_keys.MAX_NAME} characters and at least one scope."
         return _page(request, operator, problem=problem, status=422, name=name, selected=scope or ())
@@ -50,9 +48,8 @@ def create_key(
 @router.post("/admin/keys/{key_id}/rotate")
 def rotate_key(request: Request, operator: Writer, key_id: Id) -> Response:
     """Replace a key, and show the new one."""
-    app: Application = request.app.state.paperboy
     try:
-        created = keys.rotate_key(app, operator.key, clock.utcnow(), key_id)
+        created = keys.rotate_key(operator.app, operator.key, clock.utcnow(), key_id)
     except Conflict as error:
         return _page(request, operator, problem=str(error), status=409)
     return _page(request, operator, created=created)
@@ -61,8 +58,8 @@ def rotate_key(request: Request, operator: Writer, key_id: Id) -> Response:
 @router.get("/admin/keys/{key_id}/revoke")
 def ask_revocation(request: Request, operator: ProspectiveWriter, key_id: Id) -> Response:
     """Ask before a key is revoked."""
-    app: Application = request.app.state.paperboy
-    with app.db.read() as session:
+    """Ask before a key is revoked."""
+    with operator.app.db.read() as session:
         key = api_keys.get(session, key_id)
     return confirmation_page(
         request,
@@ -79,7 +76,7 @@ def ask_revocation(request: Request, operator: ProspectiveWriter, key_id: Id) ->
 
 @router.post("/admin/keys/{key_id}/revoke")
 def revoke_key(request: Request, operator: Writer, key_id: Id) -> Response:
-    keys.revoke_key(request.app.state.paperboy, operator.key, clock.utcnow(), key_id)
+    keys.revoke_key(operator.app, operator.key, clock.utcnow(), key_id)
     return back_to("/admin/keys", "revoked")
 
 
@@ -94,7 +91,7 @@ def _page(
     selected: Collection[str] = (Scope.READ,),
     status: int = 200,
 ) -> Response:
-    listed = keys.list_keys(request.app.state.paperboy, operator.key)
+    listed = keys.list_keys(operator.app, operator.key)
     return admin_page(
         request, "admin/keys.html", operator, status=status, keys=listed.items, now=clock.utcnow(),
         scopes=[scope for scope in Scope if scope in keys.grantable_scopes(operator.key)],

@@ -7,11 +7,9 @@ from sqlalchemy import func
 from sqlmodel import col, select
 
 from app import clock, pipeline
-from app.application import Application
 from app.storage.models import Subscriber, SubscriberState
 from app.web.admin.sign_in import Reader, admin_page
 from app.web.api.pagination import newest_first, window_of
-from app.web.capacity import Capacity
 from app.web.request_bodies import FormRoute
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -24,18 +22,16 @@ def show_next_digests(
     request: Request, operator: Reader, due: str = "", cursor: str | None = None
 ) -> Response:
     """Show the digests that all active (or all due) subscribers would get now, newest subscriber first."""
-    app: Application = request.app.state.paperboy
-    capacity: Capacity = request.app.state.capacity
     now = clock.utcnow()
     active = select(Subscriber).where(Subscriber.state == SubscriberState.ACTIVE)
     if due:
         active = active.where(col(Subscriber.next_due_at) <= now)
-    with app.db.read() as session:
+    with operator.app.db.read() as session:
         count = session.exec(select(func.count()).select_from(active.subquery())).one()
         window = window_of(PREVIEWS_SHOWN, cursor)
         rows, following = newest_first(session, active, col(Subscriber.id), window)
-    with capacity.analyses.take():
-        previews = [*pipeline.preview_due(app, now, [row.id or 0 for row in rows])]
+    with operator.capacity.analyses.take():
+        previews = [*pipeline.preview_due(operator.app, now, [row.id or 0 for row in rows])]
     previews.sort(key=lambda preview: preview.subscriber_id, reverse=True)
     return admin_page(
         request, "admin/next_digests.html", operator, previews=previews, count=count, due=bool(due),

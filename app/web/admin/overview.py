@@ -10,7 +10,6 @@ from typing import NamedTuple
 from fastapi import APIRouter, BackgroundTasks, HTTPException, Request, Response
 
 from app import clock
-from app.application import Application
 from app.delivery import ledger
 from app.digests import reconciliation
 from app.doctor import local_checks
@@ -19,7 +18,7 @@ from app.errors import Conflict, NotFound
 from app.storage import worker_registry as registry
 from app.storage.api_keys import Scope
 from app.storage.models import DeliveryState
-from app.web.admin.remedies import BUTTONS, Button, press
+from app.web.admin.remedies import BUTTONS, Button, Click
 from app.web.admin.sign_in import Operator, Reader, Sender, Writer, admin_page, back_to
 from app.web.api import sources, statistics, workers
 from app.web.api.keys import CreatedKey
@@ -149,7 +148,9 @@ def _press(
     if button is None or button.scope is not scope:
         raise HTTPException(404)
     try:
-        created = press(request, operator.key, button, subject[:40], later)
+        created = button.press(
+            Click(operator.app, operator.key, clock.utcnow(), subject[:40], later, operator.capacity)
+        )
     except (NotFound, Conflict) as error:
         return _page(request, operator, problem=str(error), status=409)
     return _page(request, operator, created=created) if created else back_to("/admin", action)
@@ -164,26 +165,25 @@ def _page(
     created: CreatedKey | None = None,
     status: int = 200,
 ) -> Response:
-    app: Application = request.app.state.paperboy
     now = clock.utcnow()
-    with app.db.read() as session:
+    with operator.app.db.read() as session:
         days = [(now - timedelta(days=back)).date().isoformat() for back in (0, 1)]
         results = {day: reconciliation.reconcile(session, now, day) for day in days}
         reasons = {day: ledger.commonest_reasons(session, day) for day in days}
         sending_paused = ledger.is_paused(session)
-        digests = _digests_chart(app.edition_totals.count(session, _editions(now), now))
-    others = statistics.get_days(app, operator.key, now, DAYS_CHARTED)
+        digests = _digests_chart(operator.app.edition_totals.count(session, _editions(now), now))
+    others = statistics.get_days(operator.app, operator.key, now, DAYS_CHARTED)
     return admin_page(
         request, "admin/overview.html", operator, status=status, message=message, problem=problem,
         created=created, reconciliations=results, reasons=reasons, charts=[digests, *_charts(others)],
         findings=[
             _view(each, operator)
-            for each in local_checks.all_findings(app, now)
+            for each in local_checks.all_findings(operator.app, now)
             if each.level is not Level.OK
         ],
-        statistics=statistics.get_statistics(app, operator.key, now, days=7),
-        sources=sources.list_sources(app, operator.key).items,
-        fleet=workers.get_workers(app, operator.key), idle=registry.START_ADVICE,
+        statistics=statistics.get_statistics(operator.app, operator.key, now, days=7),
+        sources=sources.list_sources(operator.app, operator.key).items,
+        fleet=workers.get_workers(operator.app, operator.key), idle=registry.START_ADVICE,
         meanings=reconciliation.MEANINGS, sending_paused=sending_paused,
     )  # fmt: skip
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Form, Request, Response
 
 from app import clock, subscribers
-from app.application import Application
 from app.digests import operator_changes
 from app.digests.operator_changes import Editor
 from app.errors import Conflict, InvalidInput, NotFound
@@ -17,7 +16,6 @@ from app.web.admin.sign_in import Operator, Reader, Writer, admin_page, back_to
 from app.web.api import paper_changes, papers
 from app.web.api.auth import Id
 from app.web.api.pagination import window_of
-from app.web.capacity import Capacity
 from app.web.forms import Text
 from app.web.request_bodies import FormRoute
 
@@ -44,10 +42,9 @@ def list_papers(
     request: Request, operator: Reader, q: str = "", state: str = "any", cursor: str | None = None
 ) -> Response:
     """Search papers. If the query is the id, DOI or URL of a paper, go to the paper's page."""
-    app: Application = request.app.state.paperboy
     problem, window = "", window_of(PAPERS_SHOWN, cursor)
     try:
-        with app.db.read() as session:
+        with operator.app.db.read() as session:
             paper_id = canonical_rows.find_by_reference(session, q) if q.strip() else None
         if paper_id:
             return back_to(f"{PATH}/{paper_id}")
@@ -55,7 +52,7 @@ def list_papers(
         problem = str(error)
     only = {"hidden": True} if state == "hidden" else {"pinned": True} if state == "pinned" else {}
     listed = papers.list_papers(
-        app,
+        operator.app,
         operator.key,
         clock.utcnow(),
         window,
@@ -99,10 +96,9 @@ def edit_paper(
         "title": title, "tldr": tldr, "abstract": abstract, "authors": authors, "published_on": published_on,
         "url": url, "pdf_url": pdf_url, "code_url": code_url, "project_url": project_url,
     }  # fmt: skip
-    app: Application = request.app.state.paperboy
     digests = {name: digest for name, _, digest in (item.partition(":") for item in seen or ())}
     try:
-        with app.db.write() as session:
+        with operator.app.db.write() as session:
             digests = {**_digests(_fields(papers.detail(session, paper_id))), **digests}
             changes = {name: value for name, value in typed.items() if _digest(value) != digests[name]}
             changes |= dict.fromkeys(reset or ())  # type: ignore[arg-type]
@@ -147,9 +143,8 @@ def unpin_paper(request: Request, operator: Writer, paper_id: Id) -> Response:
 @router.get(PATH + "/{paper_id}/merge")
 def preview_merge(request: Request, operator: Reader, paper_id: Id, other: str = "") -> Response:
     """Show both papers, beginning with the one that a merge keeps."""
-    app: Application = request.app.state.paperboy
     try:
-        with app.db.read() as session:
+        with operator.app.db.read() as session:
             pair = operator_changes.get(session, paper_id), operator_changes.find(session, other)
             ids = map(merging.id_of, merging.order_distinct(*pair))
             survivor, absorbed = (papers.detail(session, each) for each in ids)
@@ -191,9 +186,8 @@ def _change(
     request: Request, operator: Operator, paper_id: int, done: str, change: Any, **values: Any
 ) -> Response:
     """Apply a change, and redirect to the paper that `change` returns. If it is refused, show the reason."""
-    app: Application = request.app.state.paperboy
     try:
-        with app.db.write() as session:
+        with operator.app.db.write() as session:
             changed = merging.id_of(change(Editor(session, operator.key.name, clock.utcnow())))
     except REFUSED as error:
         return _page(request, operator, paper_id, problem=str(error), status=409, **values)
@@ -212,12 +206,10 @@ def _page(
     other: str = "",
     status: int = 200,
 ) -> Response:
-    app: Application = request.app.state.paperboy
-    capacity: Capacity = request.app.state.capacity
-    paper = papers.get_paper(app, operator.key, paper_id)
-    with capacity.analyses.take():
-        history = paper_changes.list_paper_deliveries(app, operator.key, None, paper_id)
-    with app.db.read() as session:
+    paper = papers.get_paper(operator.app, operator.key, paper_id)
+    with operator.capacity.analyses.take():
+        history = paper_changes.list_paper_deliveries(operator.app, operator.key, None, paper_id)
+    with operator.app.db.read() as session:
         addresses = subscribers.addresses_of(session, [each.subscriber_id for each in history.newest])
     fields = _fields(paper)
     return admin_page(

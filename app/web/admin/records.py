@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request, Response
 from sqlmodel import col, select
 
 from app import clock, subscribers
-from app.application import Application
 from app.delivery import ledger
 from app.storage import audit_log
 from app.storage.models import AuditEntry, JobRun
@@ -30,13 +29,12 @@ LONGEST_RUN = timedelta(days=1)
 def list_runs(
     request: Request, operator: Reader, at: Position = "", job: str = "", failed: str = ""
 ) -> Response:
-    app: Application = request.app.state.paperboy
     statement = select(JobRun)
     if job:
         statement = statement.where(JobRun.job == job)
     if failed:
         statement = statement.where(JobRun.error != "")
-    with app.db.read() as session:
+    with operator.app.db.read() as session:
         listed = page_at(session, statement, col(JobRun.id), ROWS_SHOWN, at)
         jobs = session.exec(select(JobRun.job).distinct().order_by(JobRun.job)).all()
     return admin_page(request, "admin/runs.html", operator, listed=listed, job=job, jobs=jobs, failed=failed)
@@ -45,11 +43,10 @@ def list_runs(
 @router.get("/admin/runs/{run_id}")
 def show_run(request: Request, operator: Reader, run_id: Id, reload: str = "") -> Response:
     """Show a run. The page reloads while the run is in progress, but for at most a day."""
-    app: Application = request.app.state.paperboy
-    with app.db.read() as session:
+    with operator.app.db.read() as session:
         sending_paused = ledger.is_paused(session)
         holds_first = ledger.is_paused(session, ledger.FIRST_DIGESTS)
-    run = runs.get_run(app, operator.key, run_id)
+    run = runs.get_run(operator.app, operator.key, run_id)
     in_progress = run.ended_at is None and clock.utcnow() - run.started_at < LONGEST_RUN
     return admin_page(
         request, "admin/run.html", operator, run=run, sending_paused=sending_paused, holds_first=holds_first,
@@ -59,11 +56,10 @@ def show_run(request: Request, operator: Reader, run_id: Id, reload: str = "") -
 
 @router.get("/admin/changes")
 def list_changes(request: Request, operator: Reader, at: Position = "", actor: str = "") -> Response:
-    app: Application = request.app.state.paperboy
     statement = select(AuditEntry)
     if actor:
         statement = statement.where(AuditEntry.actor == actor)
-    with app.db.read() as session:
+    with operator.app.db.read() as session:
         listed = page_at(session, statement, col(AuditEntry.id), ROWS_SHOWN, at)
         numbers = [int(change.subject) for change in listed.rows if _is_about_subscriber(change)]
         addresses = subscribers.addresses_of(session, numbers)
@@ -83,7 +79,7 @@ def _is_about_subscriber(change: AuditEntry) -> bool:
 @router.get("/admin/settings")
 def show_settings(request: Request, operator: Reader) -> Response:
     """Show the settings in effect, without secrets, and explain them."""
-    listed = settings.list_settings(request.app.state.paperboy, operator.key)
+    listed = settings.list_settings(operator.app, operator.key)
     settings_by_name = {setting.name: setting for setting in listed.items}
     return admin_page(
         request, "admin/settings.html", operator, settings=settings_by_name,

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
 
-from fastapi import BackgroundTasks, Request
+from fastapi import BackgroundTasks
 
-from app import clock
 from app.application import Application
 from app.doctor.findings import RemedyAction
 from app.errors import NotFound
@@ -38,8 +37,8 @@ class Click(NamedTuple):
 class Button(NamedTuple):
     """A button: its label, the scope that it needs, the message after it was pressed, and its action.
 
-    `advice` is shown above the button instead of the finding's fix, which names a command with the same
-    effect. If `advice` is None, the fix is shown.
+    `press` returns the key that the action created, if any. `advice` is shown above the button instead of the
+    finding's fix, which names a command with the same effect. If `advice` is None, the fix is shown.
     """
 
     label: str
@@ -47,14 +46,6 @@ class Button(NamedTuple):
     message: str
     press: Callable[[Click], keys.CreatedKey | None]
     advice: str | None = None
-
-
-def press(
-    request: Request, key: ApiKeyIdentity, button: Button, subject: str, later: BackgroundTasks
-) -> keys.CreatedKey | None:
-    """Carry out the action of a button. Return the key that the action created, if any."""
-    state = request.app.state
-    return button.press(Click(state.paperboy, key, clock.utcnow(), subject, later, state.capacity))
 
 
 def _poll_source(on: Click) -> None:

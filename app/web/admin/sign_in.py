@@ -58,11 +58,12 @@ class SignInNeeded(Exception):
 class Operator:
     """The operator who sent a request: their key, and the token that their forms must contain."""
 
+    app: Application
+    capacity: Capacity
     key: ApiKeyIdentity
     form_token: str
 
     def may(self, scope: str) -> bool:
-        """Return whether the operator's key has a scope."""
         return scope in self.key.scopes
 
     def reason(self, typed: str) -> str:
@@ -94,14 +95,12 @@ def _operator(request: Request, needed: SecurityScopes) -> Operator:
         with app.db.write() as session:
             admin_sessions.touch(session, secret, now)
     auth.note_use(app, key, now)
-    return Operator(key, admin_sessions.form_token(secret))
+    return Operator(app, request.app.state.capacity, key, admin_sessions.form_token(secret))
 
 
-async def _admitted(
-    operator: Annotated[Operator, Depends(_operator)], limits: Annotated[Capacity, Depends(auth.capacity)]
-) -> AsyncIterator[Operator]:
+async def _admitted(operator: Annotated[Operator, Depends(_operator)]) -> AsyncIterator[Operator]:
     """Yield the operator while holding a slot of the API."""
-    with limits.api.take():
+    with operator.capacity.api.take():
         yield operator
 
 

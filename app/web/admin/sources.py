@@ -10,7 +10,6 @@ from fastapi import APIRouter, BackgroundTasks, Request, Response
 from sqlmodel import col, select
 
 from app import clock
-from app.application import Application
 from app.errors import Conflict, InvalidInput, TooManyRequests
 from app.papers import polling, source_registry
 from app.papers.sources import source_types
@@ -21,7 +20,6 @@ from app.web.admin.confirmation import confirmation_page
 from app.web.admin.sign_in import Operator, ProspectiveWriter, Reader, Writer, admin_page, back_to
 from app.web.api import sources
 from app.web.api.auth import Id
-from app.web.capacity import Capacity
 from app.web.forms import Text
 from app.web.request_bodies import FormRoute
 
@@ -71,18 +69,16 @@ def add_source(
 
     `address` is a feed's URL, arXiv categories or an arXiv set.
     """
-    app: Application = request.app.state.paperboy
     typed = SourceInput(name, kind, address)
     trial = None
     try:
         config = _config(kind, address, {})
         if action == "try":
-            limits: Capacity = request.app.state.capacity
             tried = sources.SourceTrial(kind=SourceKind(kind), config=config)
-            trial = sources.try_source(app, operator.key, clock.utcnow(), tried, limits)
+            trial = sources.try_source(operator.app, operator.key, clock.utcnow(), tried, operator.capacity)
         else:
             body = sources.NewSource(name=name, kind=SourceKind(kind), config=config)
-            sources.add_source(app, operator.key, clock.utcnow(), body)
+            sources.add_source(operator.app, operator.key, clock.utcnow(), body)
     except (InvalidInput, Conflict) as error:
         problems = {error.field if error.field in ("name", "kind") else "address": str(error)}
         return _sources_page(request, operator, typed=replace(typed, problems=problems), status=422)
@@ -133,10 +129,9 @@ def change_source(
     shown_address: Text = "",
 ) -> Response:
     """Rename or reconfigure a source. Refuse this if the source has changed since the page was shown."""
-    app: Application = request.app.state.paperboy
     now = clock.utcnow()
     try:
-        with app.db.write() as session:
+        with operator.app.db.write() as session:
             source = source_registry.get_for_update(session, source_id)
             if (shown_name, shown_address) != (source.name, _address(source.config)):
                 raise Conflict(
@@ -154,20 +149,20 @@ def change_source(
 
 @router.post("/admin/sources/{source_id}/pause")
 def pause_source(request: Request, operator: Writer, source_id: Id) -> Response:
-    sources.pause_source(request.app.state.paperboy, operator.key, clock.utcnow(), source_id)
+    sources.pause_source(operator.app, operator.key, clock.utcnow(), source_id)
     return back_to("/admin/sources", "paused")
 
 
 @router.post("/admin/sources/{source_id}/resume")
 def resume_source(request: Request, operator: Writer, source_id: Id) -> Response:
-    sources.resume_source(request.app.state.paperboy, operator.key, clock.utcnow(), source_id)
+    sources.resume_source(operator.app, operator.key, clock.utcnow(), source_id)
     return back_to("/admin/sources", "resumed")
 
 
 @router.get("/admin/sources/{source_id}/remove")
 def ask_removal(request: Request, operator: ProspectiveWriter, source_id: Id) -> Response:
     """Ask before a source is removed, and show what must be typed to add it again."""
-    source = sources.get_source(request.app.state.paperboy, operator.key, source_id)
+    source = sources.get_source(operator.app, operator.key, source_id)
     options = {
         name: value if isinstance(value, str) else ", ".join(value) for name, value in source.config.items()
     }
@@ -202,15 +197,13 @@ def _form_can_add(source: sources.SourceOut) -> bool:
 
 @router.post("/admin/sources/{source_id}/remove")
 def remove_source(request: Request, operator: Writer, source_id: Id) -> Response:
-    sources.remove_source(request.app.state.paperboy, operator.key, clock.utcnow(), source_id)
+    sources.remove_source(operator.app, operator.key, clock.utcnow(), source_id)
     return back_to("/admin/sources", "removed")
 
 
 @router.post("/admin/sources/{source_id}/poll")
 def poll_source(request: Request, operator: Writer, source_id: Id, later: BackgroundTasks) -> Response:
-    app: Application = request.app.state.paperboy
-    limits: Capacity = request.app.state.capacity
-    sources.refresh_source(app, operator.key, clock.utcnow(), source_id, later, limits)
+    sources.refresh_source(operator.app, operator.key, clock.utcnow(), source_id, later, operator.capacity)
     return back_to("/admin/sources", "polling")
 
 
@@ -218,15 +211,15 @@ def _source_page(
     request: Request, operator: Operator, source_id: int, *, typed: dict[str, str] | None = None,
     message: str = "", problem: str = "", status: int = 200,
 ) -> Response:  # fmt: skip
-    app: Application = request.app.state.paperboy
-    source = sources.get_source(app, operator.key, source_id)
+    source = sources.get_source(operator.app, operator.key, source_id)
     polled = source_types.POLLED.get(source.kind)
     return admin_page(
         request, "admin/source.html", operator, source=source, kinds=KIND_LABELS, message=message,
         typed=typed or {"name": source.name, "address": _address(source.config)}, problem=problem,
         status=status, shown_address=_address(source.config),
         address_label="Query" if source.config.get("query") else polled.address_label if polled else "",
-        days=app.settings.run_retention_days, polls=sources.list_polls(app, operator.key, source_id).items,
+        days=operator.app.settings.run_retention_days,
+        polls=sources.list_polls(operator.app, operator.key, source_id).items,
         from_files=source.state == source_registry.READ_FROM_FILES, now=clock.utcnow(),
     )  # fmt: skip
 
@@ -241,13 +234,12 @@ def _sources_page(
     problem: str = "",
     status: int = 200,
 ) -> Response:
-    app: Application = request.app.state.paperboy
     polls = select(JobRun).where(JobRun.job == polling.JOB).order_by(col(JobRun.id).desc()).limit(RUNS_SHOWN)
-    with app.db.read() as session:
+    with operator.app.db.read() as session:
         runs = session.exec(polls).all()
     return admin_page(
         request, "admin/sources.html", operator, status=status, message=message, problem=problem, runs=runs,
-        sources=sources.list_sources(app, operator.key).items, polled=source_types.POLLED,
+        sources=sources.list_sources(operator.app, operator.key).items, polled=source_types.POLLED,
         typed=typed, trial=trial, address_of=_address, kinds=KIND_LABELS,
         from_files=source_registry.READ_FROM_FILES, now=clock.utcnow(),
     )  # fmt: skip

@@ -58,7 +58,6 @@ def ask_for_file(request: Request, operator: Importer) -> Response:
 @router.post(PATH + "/import")
 async def upload_file(request: Request, operator: Importer) -> Response:
     """Store a file until its import is confirmed. The operator is authenticated before the body is read."""
-    app: Application = request.app.state.paperboy
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         return _upload_page(request, operator, "Choose a file.")
     try:
@@ -67,10 +66,10 @@ async def upload_file(request: Request, operator: Importer) -> Response:
             check_form_token(operator, token if isinstance(token, str) else "")
             if not isinstance(file, UploadFile) or not file.filename:
                 return _upload_page(request, operator, "Choose a file.")
-            if (file.size or 0) > app.settings.max_import_bytes:
+            if (file.size or 0) > operator.app.settings.max_import_bytes:
                 return _upload_page(request, operator, TOO_LARGE)
             name = await run_in_threadpool(
-                uploads.store, _folder(request), file.file, operator.form_token, clock.utcnow()
+                uploads.store, _folder(operator), file.file, operator.form_token, clock.utcnow()
             )
     except HTTPException as error:
         if error.status_code != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
@@ -82,14 +81,12 @@ async def upload_file(request: Request, operator: Importer) -> Response:
 @router.get(PATH + "/import/{name}")
 def preview_import(request: Request, operator: Importer, name: str) -> Response:
     """Show the first rows as they will be stored, and the rows that would be skipped."""
-    app: Application = request.app.state.paperboy
-    capacity: Capacity = request.app.state.capacity
     try:
-        with uploads.find(_folder(request), name, operator.form_token, clock.utcnow()).open("rb") as file:
-            preview = api.preview_import(app, file, clock.utcnow(), capacity)
+        with uploads.find(_folder(operator), name, operator.form_token, clock.utcnow()).open("rb") as file:
+            preview = api.preview_import(operator.app, file, clock.utcnow(), operator.capacity)
     except (InvalidInput, NotFound) as error:
         return _upload_page(request, operator, str(error))
-    with app.db.read() as session:
+    with operator.app.db.read() as session:
         any_sent = ledger.any_sent(session)
     return admin_page(
         request, "admin/import_preview.html", operator, preview=preview, name=name,
@@ -102,19 +99,17 @@ def confirm_import(
     request: Request, operator: ImportSubmitter, name: str, later: BackgroundTasks, hold: Text = ""
 ) -> Response:
     """Import the file after the response. The run's page shows the progress."""
-    app: Application = request.app.state.paperboy
-    capacity: Capacity = request.app.state.capacity
-    capacity.jobs.check()
+    operator.capacity.jobs.check()
     try:
         with ExitStack() as on_error:
-            taken = uploads.take(_folder(request), name, operator.form_token, clock.utcnow())
+            taken = uploads.take(_folder(operator), name, operator.form_token, clock.utcnow())
             file = on_error.enter_context(taken)
             subscribers.survey(file)
             on_error.pop_all()
     except (InvalidInput, NotFound) as error:
         return _upload_page(request, operator, str(error))
-    run_id = job_runs.begin(app.db, "import", clock.utcnow())
-    later.add_task(_import, app, capacity, file, operator.key.name, HOLDS.get(hold), run_id)
+    run_id = job_runs.begin(operator.app.db, "import", clock.utcnow())
+    later.add_task(_import, operator.app, operator.capacity, file, operator.key.name, HOLDS.get(hold), run_id)
     return back_to(f"/admin/runs/{run_id}")
 
 
@@ -133,14 +128,12 @@ def _import(
         job_runs.abort(app.db, run_id, clock.utcnow(), message)
 
 
-def _folder(request: Request) -> Path:
-    app: Application = request.app.state.paperboy
-    return uploads.folder(app.settings.journal_dir)
+def _folder(operator: Operator) -> Path:
+    return uploads.folder(operator.app.settings.journal_dir)
 
 
 def _upload_page(request: Request, operator: Operator, problem: str = "") -> Response:
-    app: Application = request.app.state.paperboy
     return admin_page(
         request, "admin/import.html", operator, status=422 if problem else 200, problem=problem,
-        most_megabytes=app.settings.max_import_bytes // 1_000_000,
+        most_megabytes=operator.app.settings.max_import_bytes // 1_000_000,
     )  # fmt: skip

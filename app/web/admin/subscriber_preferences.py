@@ -8,7 +8,6 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 
 from app import clock, subscribers
-from app.application import Application
 from app.errors import Conflict
 from app.storage import audit_log
 from app.storage.models import Subscriber, SubscriberState
@@ -36,9 +35,8 @@ def change_preferences(
     form: Annotated[PreferencesForm, Depends(forms.preferences_form)],
 ) -> Response:
     """Replace the preferences. Record the names of those that changed. The subscriber is not notified."""
-    app: Application = request.app.state.paperboy
     now = clock.utcnow()
-    with app.db.write() as session:
+    with operator.app.db.write() as session:
         subscriber = subscribers.get_for_update(session, subscriber_id)
         _require_preferences(subscriber)
         before = subscribers.preferences_of(session, subscriber)
@@ -61,16 +59,16 @@ def _page(
     *,
     status: int = 200,
 ) -> Response:
-    app: Application = request.app.state.paperboy
     now = clock.utcnow()
-    with app.db.read() as session:
+    with operator.app.db.read() as session:
         subscriber = subscribers.get(session, subscriber_id)
         _require_preferences(subscriber)
         stored = subscribers.preferences_of(session, subscriber)
     return admin_page(
         request, "admin/subscriber_preferences.html", operator, status=status, subscriber=subscriber,
-        form=form or forms.filled_form(stored, app.settings.max_interests), amounts=forms.AMOUNT_OPTIONS,
-        zones=forms.zones(), suggestions=request.app.state.suggestions.matching("", now, 40),
+        form=form or forms.filled_form(stored, operator.app.settings.max_interests),
+        amounts=forms.AMOUNT_OPTIONS, zones=forms.zones(),
+        suggestions=request.app.state.suggestions.matching("", now, 40),
     )  # fmt: skip
 
 

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 from sqlmodel import col, select
 
 from app import clock, pipeline
-from app.application import Application
 from app.delivery import suppression
 from app.digests.explanation_text import list_scores
 from app.digests.explanation_types import Explanation
@@ -23,7 +22,6 @@ from app.web.api import digests, suppressions
 from app.web.api import subscribers as api
 from app.web.api.auth import Id
 from app.web.api.pagination import window_of
-from app.web.capacity import Capacity
 from app.web.errors import please_wait, with_retry_after
 from app.web.forms import Text
 from app.web.request_bodies import FormRoute
@@ -74,7 +72,6 @@ def add_subscriber(
     request: Request, operator: Writer, email: Text = "", interests: Text = "", consent: Text = ""
 ) -> Response:
     """Add a subscriber who gave consent elsewhere. Without the `send` scope, ask them to confirm."""
-    app: Application = request.app.state.paperboy
     typed = {"email": email, "interests": interests, "consent": consent}
     try:
         body = api.NewSubscriber(
@@ -82,7 +79,7 @@ def add_subscriber(
             consent=consent.strip(),
             interests=[api.InterestIn(text=text) for text in _lines(interests)],
         )
-        added = api.add_subscriber(app, operator.key, clock.utcnow(), body)
+        added = api.add_subscriber(operator.app, operator.key, clock.utcnow(), body)
     except ValidationError:
         problem = "Enter an address, at least one interest, and how the person gave consent."
         return _subscribers_page(request, operator, typed=typed, problem=problem)
@@ -112,10 +109,9 @@ def _subscribers_page(
     typed: dict[str, str] | None = None,
     status: int = 422,
 ) -> Response:
-    app: Application = request.app.state.paperboy
     window = window_of(SUBSCRIBERS_SHOWN, cursor)
     with_state = SubscriberState(state) if state in set(SubscriberState) else None
-    listed = api.list_subscribers(app, operator.key, window, with_state, search=search[:320] or None)
+    listed = api.list_subscribers(operator.app, operator.key, window, with_state, search=search[:320] or None)
     return admin_page(
         request, "admin/subscribers.html", operator, status=status if problem else 200,
         subscribers=listed.items, search=search, state=state, states=SubscriberState,
@@ -141,7 +137,10 @@ def show_subscriber(
     explanation = problem = None
     if paper.strip():
         try:
-            explanation = _explain(request, subscriber_id, paper.strip())
+            with operator.capacity.analyses.take():
+                explanation = pipeline.explain(
+                    operator.app, clock.utcnow(), str(subscriber_id), paper.strip()
+                )
         except (InvalidInput, NotFound) as error:
             problem = str(error)
     return _page(
@@ -153,9 +152,8 @@ def show_subscriber(
 @router.get(PATH + "/{subscriber_id}/preview")
 def preview_digest(request: Request, operator: Reader, subscriber_id: Id) -> Response:
     """Show the digest that the subscriber would get now, or why there would be none."""
-    app: Application = request.app.state.paperboy
-    preview = _preview(request, operator, subscriber_id)
-    email = api.get_subscriber(app, operator.key, clock.utcnow(), subscriber_id).email
+    preview = _preview(operator, subscriber_id)
+    email = api.get_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id).email
     return admin_page(
         request, "admin/subscriber_preview.html", operator, headers=security.FRAMING_PAGE, preview=preview,
         subscriber_id=subscriber_id, email=email,
@@ -167,7 +165,7 @@ def show_preview_html(request: Request, operator: Reader, subscriber_id: Id) -> 
     """Return the HTML part of the digest, or why there is none, for the frame on the page of the preview."""
     headers = HEADERS | security.FRAMED_MAIL
     try:
-        preview = _preview(request, operator, subscriber_id)
+        preview = _preview(operator, subscriber_id)
     except TooManyRequests as error:
         text = please_wait(error, "reload the page")
         return with_retry_after(PlainTextResponse(text, 429, headers), error)
@@ -176,22 +174,18 @@ def show_preview_html(request: Request, operator: Reader, subscriber_id: Id) -> 
     return HTMLResponse(preview.html, headers=headers)
 
 
-def _preview(request: Request, operator: Operator, subscriber_id: int) -> digests.PreviewResponse:
-    app: Application = request.app.state.paperboy
-    capacity: Capacity = request.app.state.capacity
-    with capacity.analyses.take():
-        return digests.preview_for_subscriber(app, operator.key, clock.utcnow(), subscriber_id, None)
+def _preview(operator: Operator, subscriber_id: int) -> digests.PreviewResponse:
+    with operator.capacity.analyses.take():
+        return digests.preview_for_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id, None)
 
 
 @router.post(PATH + "/{subscriber_id}/test")
 def send_test(request: Request, operator: Sender, subscriber_id: Id, to: Text = "") -> Response:
     """Send the digest that the subscriber would get now to the given address."""
-    app: Application = request.app.state.paperboy
-    capacity: Capacity = request.app.state.capacity
     try:
-        with capacity.analyses.take():
+        with operator.capacity.analyses.take():
             body = digests.Recipient(to=to[:320])
-            outcome = digests.send_test(app, operator.key, clock.utcnow(), subscriber_id, body, None)
+            outcome = digests.send_test(operator.app, operator.key, clock.utcnow(), subscriber_id, body, None)
     except (InvalidAddress, Conflict) as error:
         return _page(request, operator, subscriber_id, problem=str(error), to=to[:320], status=422)
     except TooManyRequests as error:
@@ -206,32 +200,31 @@ def send_test(request: Request, operator: Sender, subscriber_id: Id, to: Text = 
 
 @router.post(PATH + "/{subscriber_id}/pause")
 def pause(request: Request, operator: Writer, subscriber_id: Id) -> Response:
-    app: Application = request.app.state.paperboy
-    api.pause_subscriber(app, operator.key, clock.utcnow(), subscriber_id, api.Pausing())
+    api.pause_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id, api.Pausing())
     return back_to(f"{PATH}/{subscriber_id}", "paused")
 
 
 @router.post(PATH + "/{subscriber_id}/resume")
 def resume(request: Request, operator: Sender, subscriber_id: Id) -> Response:
-    api.resume_subscriber(request.app.state.paperboy, operator.key, clock.utcnow(), subscriber_id)
+    api.resume_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id)
     return back_to(f"{PATH}/{subscriber_id}", "resumed")
 
 
 @router.post(PATH + "/{subscriber_id}/unsubscribe")
 def unsubscribe(request: Request, operator: Writer, subscriber_id: Id) -> Response:
-    api.unsubscribe_subscriber(request.app.state.paperboy, operator.key, clock.utcnow(), subscriber_id)
+    api.unsubscribe_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id)
     return back_to(f"{PATH}/{subscriber_id}", "unsubscribed")
 
 
 @router.post(PATH + "/{subscriber_id}/lift")
 def lift_suppression(request: Request, operator: Sender, subscriber_id: Id) -> Response:
     """Lift the suppression of the subscriber's address."""
-    app: Application = request.app.state.paperboy
+    """Lift the suppression of the subscriber's address."""
     now = clock.utcnow()
-    email = api.get_subscriber(app, operator.key, now, subscriber_id).email
+    email = api.get_subscriber(operator.app, operator.key, now, subscriber_id).email
     try:
         body = suppressions.Lifting(email=email, reason=operator.reason(""))
-        suppressions.lift_suppression(app, operator.key, now, body)
+        suppressions.lift_suppression(operator.app, operator.key, now, body)
     except (InvalidAddress, NotFound) as error:
         return _page(request, operator, subscriber_id, problem=str(error), status=409)
     return back_to(f"{PATH}/{subscriber_id}", "lifted")
@@ -240,7 +233,7 @@ def lift_suppression(request: Request, operator: Sender, subscriber_id: Id) -> R
 @router.post(PATH + "/{subscriber_id}/new-links")
 def mail_new_links(request: Request, operator: Sender, subscriber_id: Id) -> Response:
     try:
-        api.make_new_links(request.app.state.paperboy, operator.key, clock.utcnow(), subscriber_id)
+        api.make_new_links(operator.app, operator.key, clock.utcnow(), subscriber_id)
     except Conflict as error:
         return _page(request, operator, subscriber_id, problem=str(error), status=409)
     return back_to(f"{PATH}/{subscriber_id}", "links")
@@ -251,10 +244,9 @@ def change_address(
     request: Request, operator: Writer, subscriber_id: Id, email: Text = "", confirmed: Text = ""
 ) -> Response:
     """Send links to confirm a new address, or change it at once if it was `confirmed` elsewhere."""
-    app: Application = request.app.state.paperboy
     try:
         body = api.SubscriberPatch(email=email.strip(), email_confirmed=bool(confirmed))
-        api.change_subscriber(app, operator.key, clock.utcnow(), subscriber_id, body)
+        api.change_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id, body)
     except (InvalidInput, Conflict, ValidationError) as error:
         problem = "This address is too long." if isinstance(error, ValidationError) else str(error)
         return _page(request, operator, subscriber_id, problem=problem, new_address=email[:320], status=422)
@@ -267,15 +259,8 @@ def erase(request: Request, operator: Writer, subscriber_id: Id, sure: Text = ""
     if sure != "yes":
         problem = "Check the box to erase this subscriber. This cannot be undone."
         return _page(request, operator, subscriber_id, problem=problem, status=422)
-    api.erase_subscriber(request.app.state.paperboy, operator.key, clock.utcnow(), subscriber_id)
+    api.erase_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id)
     return back_to(PATH, "erased")
-
-
-def _explain(request: Request, subscriber_id: int, paper: str) -> Explanation:
-    app: Application = request.app.state.paperboy
-    capacity: Capacity = request.app.state.capacity
-    with capacity.analyses.take():
-        return pipeline.explain(app, clock.utcnow(), str(subscriber_id), paper)
 
 
 def _page(
@@ -292,9 +277,8 @@ def _page(
     at: Positions = Positions(),
     status: int = 200,
 ) -> Response:
-    app: Application = request.app.state.paperboy
-    subscriber = api.get_subscriber(app, operator.key, clock.utcnow(), subscriber_id)
-    with app.db.read() as session:
+    subscriber = api.get_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id)
+    with operator.app.db.read() as session:
         suppressed = suppression.get(session, subscriber.email) if subscriber.email else None
         own = select(Delivery).where(Delivery.subscriber_id == subscriber_id)
         mails = page_at(session, own, col(Delivery.id), MAILS_SHOWN, at.mails)

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Form, Request, Response
 from pydantic import ValidationError
 
 from app import clock
-from app.application import Application
 from app.errors import Conflict, InvalidInput
 from app.storage import webhook_endpoints
 from app.storage.models import WebhookEvent, WebhookState
@@ -46,10 +45,10 @@ def add_webhook(
     request: Request, operator: Writer, url: Text = "", event: Events = None, addresses: Text = ""
 ) -> Response:
     """Add a webhook, and show its secret."""
-    app: Application = request.app.state.paperboy
+    """Add a webhook, and show its secret."""
     try:
         body = webhooks.NewWebhook(url=url, events=_events(event), include_addresses=bool(addresses))
-        created = webhooks.add_webhook(app, operator.key, clock.utcnow(), body)
+        created = webhooks.add_webhook(operator.app, operator.key, clock.utcnow(), body)
     except (InvalidInput, Conflict, ValidationError) as error:
         return _webhooks_page(request, operator, problem=_problem(error), typed=url, status=422)
     return _webhook_page(request, operator, created.id, secret=created.secret)
@@ -68,6 +67,7 @@ def show_webhook(
     request: Request, operator: Reader, webhook_id: Id, done: str = "", cursor: str | None = None
 ) -> Response:
     """Show a webhook and its events."""
+    """Show a webhook and its events."""
     window = window_of(limit=SHOWN, cursor=cursor)
     return _webhook_page(request, operator, webhook_id, window=window, message=MESSAGES.get(done, ""))
 
@@ -77,10 +77,9 @@ def change_webhook(
     request: Request, operator: Writer, webhook_id: Id, url: Text = "", event: Events = None,
     addresses: Text = "",
 ) -> Response:  # fmt: skip
-    app: Application = request.app.state.paperboy
     try:
         body = webhooks.WebhookChange(url=url, events=_events(event), include_addresses=bool(addresses))
-        webhooks.change_webhook(app, operator.key, clock.utcnow(), webhook_id, body)
+        webhooks.change_webhook(operator.app, operator.key, clock.utcnow(), webhook_id, body)
     except (InvalidInput, Conflict, ValidationError) as error:
         return _webhook_page(request, operator, webhook_id, problem=_problem(error), status=422)
     return back_to(f"{PATH}/{webhook_id}", "changed")
@@ -89,8 +88,7 @@ def change_webhook(
 @router.post(PATH + "/{webhook_id}/test")
 def test_webhook(request: Request, operator: Writer, webhook_id: Id) -> Response:
     """Send a test event, and show whether it was accepted."""
-    app: Application = request.app.state.paperboy
-    sent = webhooks.test_webhook(app, operator.key, clock.utcnow(), webhook_id)
+    sent = webhooks.test_webhook(operator.app, operator.key, clock.utcnow(), webhook_id)
     if sent.error:
         return _webhook_page(
             request, operator, webhook_id, problem=f"The test event was not accepted: {sent.error}"
@@ -101,8 +99,7 @@ def test_webhook(request: Request, operator: Writer, webhook_id: Id) -> Response
 @router.post(PATH + "/{webhook_id}/rotate")
 def rotate_secret(request: Request, operator: Writer, webhook_id: Id) -> Response:
     """Replace the secret, and show the new one."""
-    app: Application = request.app.state.paperboy
-    created = webhooks.rotate_secret(app, operator.key, clock.utcnow(), webhook_id)
+    created = webhooks.rotate_secret(operator.app, operator.key, clock.utcnow(), webhook_id)
     return _webhook_page(request, operator, webhook_id, secret=created.secret)
 
 
@@ -117,9 +114,8 @@ def disable(request: Request, operator: Writer, webhook_id: Id) -> Response:
 
 
 def _switch(request: Request, operator: Operator, webhook_id: int, *, enabled: bool) -> Response:
-    app: Application = request.app.state.paperboy
     change = webhooks.WebhookChange(enabled=enabled)
-    changed = webhooks.change_webhook(app, operator.key, clock.utcnow(), webhook_id, change)
+    changed = webhooks.change_webhook(operator.app, operator.key, clock.utcnow(), webhook_id, change)
     done = "enabled" if enabled else "disabled"
     if enabled and changed.messages[WebhookState.FAILED]:
         done = "enabled_with_failed_events"
@@ -128,14 +124,15 @@ def _switch(request: Request, operator: Operator, webhook_id: int, *, enabled: b
 
 @router.post(PATH + "/{webhook_id}/resend")
 def resend_failed(request: Request, operator: Writer, webhook_id: Id) -> Response:
-    webhooks.resend_failed(request.app.state.paperboy, operator.key, clock.utcnow(), webhook_id)
+    webhooks.resend_failed(operator.app, operator.key, clock.utcnow(), webhook_id)
     return back_to(f"{PATH}/{webhook_id}", "resent")
 
 
 @router.get(PATH + "/{webhook_id}/remove")
 def ask_removal(request: Request, operator: ProspectiveWriter, webhook_id: Id) -> Response:
     """Ask before a webhook is removed."""
-    webhook = webhooks.get_webhook(request.app.state.paperboy, operator.key, webhook_id)
+    """Ask before a webhook is removed."""
+    webhook = webhooks.get_webhook(operator.app, operator.key, webhook_id)
     return confirmation_page(
         request,
         operator,
@@ -152,7 +149,7 @@ def ask_removal(request: Request, operator: ProspectiveWriter, webhook_id: Id) -
 
 @router.post(PATH + "/{webhook_id}/remove")
 def remove_webhook(request: Request, operator: Writer, webhook_id: Id) -> Response:
-    webhooks.remove_webhook(request.app.state.paperboy, operator.key, clock.utcnow(), webhook_id)
+    webhooks.remove_webhook(operator.app, operator.key, clock.utcnow(), webhook_id)
     return back_to(PATH, "removed")
 
 
@@ -160,7 +157,7 @@ def _webhooks_page(
     request: Request, operator: Operator, *, message: str = "", problem: str = "", typed: str = "",
     status: int = 200,
 ) -> Response:  # fmt: skip
-    listed = webhooks.list_webhooks(request.app.state.paperboy, operator.key)
+    listed = webhooks.list_webhooks(operator.app, operator.key)
     return admin_page(
         request, "admin/webhooks.html", operator, status=status, webhooks=listed.items, message=message,
         problem=problem, typed=typed, events=list(WebhookEvent), origin=webhook_endpoints.origin,
@@ -171,11 +168,10 @@ def _webhook_page(
     request: Request, operator: Operator, webhook_id: int, *, window: PageWindow | None = None,
     secret: str = "", message: str = "", problem: str = "", status: int = 200,
 ) -> Response:  # fmt: skip
-    app: Application = request.app.state.paperboy
-    webhook = webhooks.get_webhook(app, operator.key, webhook_id)
-    sent = webhooks.list_messages(app, operator.key, webhook_id, window or PageWindow(SHOWN, None))
+    webhook = webhooks.get_webhook(operator.app, operator.key, webhook_id)
+    sent = webhooks.list_messages(operator.app, operator.key, webhook_id, window or PageWindow(SHOWN, None))
     return admin_page(
         request, "admin/webhook.html", operator, status=status, webhook=webhook, sent=sent, secret=secret,
         message=message, problem=problem, events=list(WebhookEvent), origin=webhook_endpoints.origin,
-        days=app.settings.run_retention_days,
+        days=operator.app.settings.run_retention_days,
     )  # fmt: skip
