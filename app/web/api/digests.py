@@ -159,20 +159,17 @@ def backtest(
 ) -> BacktestResult:
     """Return the digests that these interests would have produced on past days. No paper appears twice."""
     interests = _to_interests(body.interests)
-    items = []
-    for edition in pipeline.backtest(app, body.at or now, interests, body.days, max_papers=body.max_papers):
-        digest = edition.digest
-        skipped = digest.reason if isinstance(digest, Skip) else None
-        sections = [] if isinstance(digest, Skip) else digest.as_dict()["sections"]
-        items.append(
-            BacktestEdition(
-                edition=edition.edition,
-                at=edition.at,
-                skipped=skipped,
-                considered=digest.considered,
-                sections=sections,
-            )
+    editions = pipeline.backtest(app, body.at or now, interests, body.days, max_papers=body.max_papers)
+    items = [
+        BacktestEdition(
+            edition=edition.edition,
+            at=edition.at,
+            skipped=edition.digest.reason if isinstance(edition.digest, Skip) else None,
+            considered=edition.digest.considered,
+            sections=[] if isinstance(edition.digest, Skip) else edition.digest.as_dict()["sections"],
         )
+        for edition in editions
+    ]
     return BacktestResult(items=items)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -58,20 +59,7 @@ class HintOut(BaseModel):
 
     @classmethod
     def of(cls, hint: InterestHint) -> HintOut:
-        return cls(
-            interest=hint.interest,
-            message=" ".join(suggestions.sentences(hint)),
-            did_you_mean=hint.did_you_mean,
-            parts=list(hint.parts),
-            with_exclusion=hint.with_exclusion,
-            by_author=hint.by_author,
-            with_filters=hint.with_filters,
-            missing_words=list(hint.missing_words),
-            missing_categories=list(hint.missing_categories),
-            categories=list(hint.categories),
-            shorter=hint.shorter,
-            topics=list(hint.topics),
-        )
+        return cls(message=" ".join(suggestions.sentences(hint)), **asdict(hint))
 
 
 @router.get("/hint")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import date, datetime
 from typing import Annotated, Any
 
@@ -150,15 +151,7 @@ def try_source(app: Paperboy, _key: CanWrite, now: Now, body: SourceTrial, limit
     """Try a source: fetch its newest papers, but store nothing. The response may take a minute."""
     with limits.jobs.take():
         result = pipeline.try_source(app, body.kind, body.config, now)
-    papers = [
-        TrialPaperOut(
-            **{
-                name: getattr(paper.record, name) for name in TrialPaperOut.model_fields if name != "paper_id"
-            },
-            paper_id=paper.paper_id,
-        )
-        for paper in result.papers
-    ]
+    papers = [TrialPaperOut(**asdict(paper.record), paper_id=paper.paper_id) for paper in result.papers]
     return TrialOut(
         rows=result.rows, new=result.new, existing=result.existing, skipped=result.rejected, papers=papers,
         rejections=[RejectionOut.model_validate(each, from_attributes=True) for each in result.rejections],

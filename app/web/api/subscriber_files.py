@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any, BinaryIO
@@ -165,7 +166,7 @@ def preview_import(app: Application, file: BinaryIO, now: datetime, limits: Capa
             email=new.email,
             state=new.state,
             paused_until=new.paused_until,
-            **preferences_out(new.preferences),
+            **asdict(new.preferences),
             consent_at=new.consent_at,
             consent_version=new.consent_version,
         )
@@ -185,24 +186,6 @@ def _import(
     with limits.jobs.take():
         result = maintenance.import_subscribers(app, file, key.name, now, hold=hold)
     return _to_out(result.report, held=result.paused_scope is not None, run_id=result.run_id)
-
-
-def preferences_out(preferences: subscribers.Preferences) -> dict[str, Any]:
-    """Return the fields of preferences, as in `ImportedRow`."""
-    names = set(ImportedRow.model_fields) - {
-        "email",
-        "state",
-        "paused_until",
-        "interests",
-        "muted",
-        "consent_at",
-        "consent_version",
-    }
-    return {
-        **{name: getattr(preferences, name) for name in names},
-        "muted": list(preferences.muted),
-        "interests": [InterestIn.model_validate(item) for item in preferences.interests],
-    }
 
 
 def _to_out(report: subscribers.ImportReport, **values: Any) -> ImportOut:
