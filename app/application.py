@@ -67,7 +67,6 @@ class Application:
 
     @property
     def digest_context(self) -> DigestContext:
-        """Return the context for building digests."""
         return DigestContext(
             self.db,
             self.settings,
@@ -80,12 +79,10 @@ class Application:
 
     @property
     def sender(self) -> Sender:
-        """Return a sender for the emails in the ledger."""
         return Sender(
             self.db, self.settings, self.composer, self.snapshots, self.stopping, bounces.record_refusal
         )
 
     @property
     def bounce_context(self) -> BounceContext:
-        """Return the context for processing bounce notices."""
         return BounceContext(self.db, self.settings, self.signer, self.stopping)

@@ -125,7 +125,6 @@ class LinkSigner:
     def token(
         self, purpose: Purpose, subscriber_id: int, issued: datetime, *, epoch: int = 0, argument: int = 0
     ) -> str:
-        """Return one token."""
         (token,) = self.tokens(subscriber_id, issued, epoch, [(purpose, argument)])
         return token.decode()
 
@@ -208,7 +207,6 @@ class _Key:
             self.begin[purpose] = hashlib.blake2s(field, digest_size=size, key=key).copy
 
     def hash(self, purpose: str, payload: bytes) -> bytes:
-        """Return the keyed hash of a purpose and a payload."""
         state = self.begin[purpose]()
         state.update(payload)
         return state.digest()

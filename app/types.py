@@ -322,7 +322,6 @@ class Section:
 
     @property
     def scored(self) -> list[tuple[DigestItem, float]]:
-        """The items, each with its score."""
         return list(zip(self.picks, self.scores or (0.0,) * len(self.picks), strict=True))
 
 

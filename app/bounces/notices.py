@@ -39,8 +39,6 @@ _MESSAGE_ID = re.compile(r"<[^<>\s]{1,200}>")
 
 
 class Kind(StrEnum):
-    """The type of a notice."""
-
     BOUNCE = "bounce"  # not delivered, and not retried
     DELAYED = "delayed"  # not delivered yet
     DELIVERED = "delivered"

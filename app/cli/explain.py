@@ -90,7 +90,6 @@ def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:
-    """Print a row of numbers for each interest."""
     columns = [
         "interest",
         "quota",

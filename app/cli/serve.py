@@ -79,7 +79,6 @@ class Server(uvicorn.Server):
         self._stopping = stopping
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Handle SIGINT or SIGTERM."""
         self._stopping.set()
         super().handle_exit(sig, frame)
 

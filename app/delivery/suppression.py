@@ -43,7 +43,6 @@ def lift(session: Session, email: str) -> bool:
 
 
 def is_suppressed(session: Session, email: str) -> bool:
-    """Return whether an address is on the list."""
     return get(session, email) is not None
 
 

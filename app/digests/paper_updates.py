@@ -33,7 +33,6 @@ class RecentUpdates:
 
     @cached_property
     def withdrawn(self) -> Mapping[int, UpdatedPaper]:
-        """The withdrawn papers by id."""
         return {paper.id: paper for paper in self.papers if paper.withdrawn_at}
 
     @cached_property

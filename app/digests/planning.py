@@ -297,7 +297,6 @@ def _plan_batch(
 
 
 def _load(session: Session, rows: Select[Any]) -> list[DueSubscriber]:
-    """Return the subscribers that a query of _COLUMNS selects."""
     return [*map(DueSubscriber._make, session.connection().execute(rows).all())]
 
 
@@ -328,7 +327,6 @@ def _compose_group(
     rows: Sequence[DueSubscriber],
     soon: datetime,
 ) -> tuple[list[DigestRequest], list[Entry]]:
-    """Compose the digests of subscribers who share a builder."""
     requests = digest_requests(session, rows, builder.earliest_possible_delivery)
     due_requests, all_times = list[DigestRequest](), list[DueTimes]()
     for request in requests:

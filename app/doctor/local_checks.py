@@ -36,13 +36,11 @@ def settings_checks(settings: Settings, db: Database, now: datetime) -> dict[str
 
 
 def service_findings(app: Application, now: datetime) -> list[Finding]:
-    """Run the checks of the service."""
     checks = service_checks(app.settings, app.db, app.models, now)
     return [finding for check in checks.values() for finding in check()]
 
 
 def settings_findings(app: Application, now: datetime) -> list[Finding]:
-    """Run the checks of the settings."""
     checks = settings_checks(app.settings, app.db, now)
     return [finding for check in checks.values() for finding in check()]
 

@@ -100,7 +100,6 @@ def send(app: Application, emails: Sequence[OperatorEmail], now: datetime) -> in
 
 
 def _is_received(app: Application, issue: Issue) -> bool:
-    """Return whether an operator has got an issue."""
     names = [issue.lock_for(address) for address in app.settings.admin_addresses]
     with app.db.read() as session:
         return bool(locks.completed(session, names, issue.key))

@@ -28,8 +28,6 @@ EXPIRES_SOON = timedelta(days=14)
 
 @dataclass(frozen=True, slots=True)
 class RelayConnection:
-    """The properties of a connection to the relay."""
-
     peer: str  # IP address
     extensions: Mapping[str, str] = field(default_factory=dict)  # parameters, keyed by upper-case keyword
     tls: str = ""  # TLS version; empty if TLS is not used

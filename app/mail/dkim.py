@@ -37,8 +37,6 @@ _TXT_CHARS = 255
 
 
 class Algorithm(StrEnum):
-    """The signature algorithm of a key."""
-
     RSA = "rsa"
     ED25519 = "ed25519"
 

@@ -126,7 +126,6 @@ class Renderer:
         )
 
     def report(self, report: OperatorReport) -> RenderedMail:
-        """Render an email to the operators."""
         subject = safe_line(report.subject)
         values = {"site": self._site, "report": report, "subject": subject}
         return RenderedMail(
@@ -186,7 +185,6 @@ class Renderer:
     # --- fragments of digests
 
     def heading(self, interest: str, heading: str) -> Fragment:
-        """Return the heading of a section."""
         words = describe(safe_line(interest)) or safe_line(heading) or section_headings.BEYOND_INTERESTS
         html, text = self._both("digest/section", {"heading": words})
         return Fragment(Markup(html + "\n"), f"\n\n{text}\n")  # noqa: S704 - the output of a template
@@ -220,7 +218,6 @@ class Renderer:
         return Fragment(Markup(html), text, count)  # noqa: S704
 
     def reason(self, reason: str) -> Fragment:
-        """Return a card's reason."""
         if not reason:
             return Fragment(Markup(), "")
         html, text = self._both("digest/reason", {"reason": reason})
@@ -305,7 +302,6 @@ def number_text(number: int) -> str:
 
 
 def note_fragment(text: str) -> Fragment:
-    """Return the note above the sections."""
     return Fragment(escape(safe_line(text)), wrap(safe_line(text)))
 
 

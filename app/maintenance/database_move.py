@@ -26,8 +26,6 @@ MOVING = "the database is being moved, or the move was interrupted: in that case
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A completed move."""
-
     manifest: Manifest  # of the copied data
     pause_reason: str  # why all sending is paused in the new database; "" if it is not paused
 

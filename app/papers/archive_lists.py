@@ -126,7 +126,6 @@ def keywords(session: Session, since: date) -> Counter[str]:
 
 
 def count(session: Session, only: PaperFilter) -> int:
-    """Return the number of papers that pass a filter."""
     return session.exec(select(func.count()).select_from(Paper).where(*_conditions(only))).one()
 
 

@@ -50,6 +50,5 @@ def count_by_source(session: Session, day: date) -> dict[int, int]:
 
 
 def _of_public_papers() -> SelectOfScalar[date]:
-    """Select the day of every listing of a public paper."""
     days = select(col(Listing.listed_on)).join(Paper, col(Paper.id) == Listing.paper_id)
     return days.where(*PUBLIC)

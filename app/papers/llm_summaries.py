@@ -54,8 +54,6 @@ _MARKUP = re.compile(r"</?[a-z!][^<]*>|https?:|www\.|\]\(|```|\*\*", re.IGNORECA
 
 @dataclass(frozen=True, slots=True)
 class PaperToSummarize:
-    """A paper for the model to summarise."""
-
     paper_id: int
     title: str
     abstract: str
@@ -63,8 +61,6 @@ class PaperToSummarize:
 
 @dataclass
 class RunResult:
-    """The result of a run of the `summarise` job."""
-
     written: int = 0
     rejections: list[Rejection] = field(default_factory=list)  # of unusable responses
     endpoint_error: str = ""  # if set, the remaining papers are left for a later run

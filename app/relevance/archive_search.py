@@ -47,8 +47,6 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SearchPage:
-    """A page of search results."""
-
     papers: tuple[PaperView, ...]
     total: int  # papers that match
     listed: int  # papers on all pages together: at most the best MAX_RESULTS for a query
@@ -221,8 +219,6 @@ class ArchiveSearch:
     def _offers(
         self, reader: IndexReader, ranker: CandidateRanker, query: Query, only: PaperFilter, total: int
     ) -> SearchOffers:
-        """Return the offers for a query that `total` papers match."""
-
         def has_papers(other: Query) -> bool:
             return ranker.search(other, self._listing_filter(only), 1, MIN_RELEVANCE).total > 0
 

@@ -278,7 +278,6 @@ class PaperText:
         return replace(field, tokens=field.tokens.with_stems(stems))
 
     def _words_within(self, token: Token, field: str) -> list[Token]:
-        """Return the words that a folded token spans."""
         tokens = next(each.tokens for each in self.fields if each.name == field)
         first, past = bisect_left(tokens.starts, token.start), bisect_right(tokens.ends, token.end)
         return [*map(tokens.__getitem__, range(first, past))]

@@ -195,7 +195,6 @@ def _model_keys(session: Session, limit: int = MAX_MODELS) -> Sequence[_ModelKey
 
 
 def archive_fingerprint(session: Session) -> ArchiveFingerprint:
-    """Return the fingerprint of the archive as it is now."""
     figures = select(func.count(), func.max(Paper.id), func.max(Paper.updated_at))
     return ArchiveFingerprint(*session.exec(figures.where(col(Paper.merged_into_id).is_(None))).one())
 

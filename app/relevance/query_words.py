@@ -25,7 +25,6 @@ class QueryWords:
 
 
 def prepare(query: Query, abbreviations: Abbreviations) -> QueryWords:
-    """Return the words of a query."""
     tokens = tokenize(query.text)
     typed = {token.stem: query.text[token.start : token.end] for token in reversed(tokens)}
     terms = {*query.terms}
@@ -49,7 +48,6 @@ def prepare(query: Query, abbreviations: Abbreviations) -> QueryWords:
 
 
 def without_phrases(query: Query, phrases: Collection[Sequence[str]]) -> Query:
-    """Return a query without these phrases and names."""
     words = f" {' '.join(query.words)} "
     for name in query.names:
         if name in phrases:

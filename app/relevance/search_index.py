@@ -42,8 +42,6 @@ CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WI
 
 @dataclass(frozen=True, slots=True)
 class IndexedPaper:
-    """A paper to be indexed."""
-
     paper: SearchablePaper
     version: str  # changes whenever the paper must be indexed again
 

@@ -39,8 +39,6 @@ log = structlog.get_logger(__name__)
 
 
 class IndexUpdater:
-    """An updater of the search index in a folder."""
-
     def __init__(self, db: Database, models: ModelStore, path: Path, stopping: Callable[[], bool]) -> None:
         self._db, self._models, self.folder, self._stopping = db, models, IndexFolder(path), stopping
         self._older_model: tuple[str, RelevanceModel] | None = None  # a version's name and its model

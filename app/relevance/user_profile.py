@@ -99,7 +99,6 @@ class Candidates:
         return [papers[text] for text in texts]
 
     def _rate(self, feedback: Sequence[Feedback]) -> Iterator[_RatedPaper]:
-        """Yield a `_RatedPaper` for each of these papers, in order."""
         rows, vectors = self._vectorize(feedback)
         products = (rows @ self._by_term).toarray()
         closeness = self._closeness(products, vectors)

@@ -72,7 +72,6 @@ def span(name: str, attributes: Mapping[str, int | str]) -> Iterator[Any]:
 
 
 def fail(current: Any, reason: str) -> None:
-    """Mark a span as failed."""
     if current is not None:
         current.set_status(trace.Status(trace.StatusCode.ERROR, reason))
 

@@ -50,7 +50,6 @@ def touch(session: Session, secret: str, now: datetime) -> None:
 
 
 def close(session: Session, secret: str) -> None:
-    """End a session."""
     session.connection().execute(delete(AdminSession).where(col(AdminSession.token_hash) == _hash(secret)))
 
 

@@ -47,8 +47,6 @@ JOBS = "procrastinate_"  # the prefix of the job tables
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """A table in a backup."""
-
     rows: int
     sha256: str
 

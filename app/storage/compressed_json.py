@@ -25,7 +25,6 @@ _DICTIONARY = (
 
 
 def dump(value: Any) -> bytes:
-    """Return a value as compressed JSON."""
     deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY, zlib.Z_DEFAULT_STRATEGY, _DICTIONARY)
     return _MARK + deflate.compress(dump_text(value).encode()) + deflate.flush()
 

@@ -137,7 +137,6 @@ def resend_failed(session: Session, row: WebhookEndpoint, now: datetime) -> int:
 
 
 def count_by_state(session: Session, endpoint_id: int) -> dict[WebhookState, int]:
-    """Count the stored events of an endpoint by state."""
     state = col(WebhookMessage.state)
     rows = select(state, func.count()).where(WebhookMessage.endpoint_id == endpoint_id).group_by(state)
     return dict.fromkeys(WebhookState, 0) | dict(session.exec(rows).all())

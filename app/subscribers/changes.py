@@ -46,7 +46,6 @@ def change(session: Session, subscriber_id: int, preferences: Preferences, now: 
 
 
 def changed_fields(before: Preferences, after: Preferences) -> list[str]:
-    """Return the names of the preferences that differ."""
     return [each.name for each in fields(after) if getattr(after, each.name) != getattr(before, each.name)]
 
 

@@ -281,7 +281,6 @@ def like(session: Session, subscriber_id: int, liked: MatchedReferences, now: da
 
 
 def _private_keys(session: Session, subscriber_id: int) -> set[str]:
-    """Return the title keys of a subscriber's private papers."""
     return set(
         session.exec(select(PrivatePaper.title_key).where(PrivatePaper.subscriber_id == subscriber_id))
     )

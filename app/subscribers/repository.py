@@ -76,7 +76,6 @@ def require_not_suppressed(session: Session, subscriber: Subscriber) -> None:
 
 
 def preferences_of(session: Session, subscriber: Subscriber) -> Preferences:
-    """Return a subscriber's preferences."""
     values = {name: getattr(subscriber, name) for name in _COLUMNS}
     interests = interests_of(session, [subscriber.id or 0]).get(subscriber.id or 0, ())
     return Preferences(**values, muted=tuple(subscriber.muted), interests=interests)

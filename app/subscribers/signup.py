@@ -346,7 +346,6 @@ def invite(
 
 
 def suppressed_error(email: str) -> Conflict:
-    """Return the error for a suppressed address."""
     return Conflict(f"{email} is suppressed: if its owner wants mail again, lift the suppression first.")
 
 

@@ -21,8 +21,6 @@ _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  
 
 @dataclass(frozen=True, slots=True)
 class FeedEntry:
-    """A paper as an entry in a feed."""
-
     url: str  # of the paper's page on this site; also the permanent id of the entry
     title: str
     summary: str
@@ -48,7 +46,6 @@ class Feed:
 
 
 def atom(feed: Feed) -> bytes:
-    """Serialize a feed as Atom."""
     root = Element("feed", {"xmlns": "http://www.w3.org/2005/Atom", "xml:lang": "en"})
     _add(root, "id", feed.url)
     _add(root, "title", _line(feed.title))
@@ -90,7 +87,6 @@ def _xml_safe(text: str) -> str:
 
 
 def json_feed(feed: Feed) -> bytes:
-    """Serialize a feed as JSON Feed 1.1."""
     items = [
         {
             "id": entry.url,

@@ -33,7 +33,6 @@ class FeedbackOverview:
 
 
 def overview(session: Session, subscriber_id: int) -> FeedbackOverview:
-    """Load the overview of a subscriber's feedback."""
     feedback = subscribers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
     authors = user_profile.liked_authors(feedback)
     subscriber = subscribers.get(session, subscriber_id)

@@ -27,8 +27,6 @@ KEEP_SUGGESTIONS = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class PaperCard:
-    """A paper as shown in a list."""
-
     paper: PaperView
     authors: str
     summary: str
@@ -93,8 +91,6 @@ class WeekPapers:
 
 @dataclass(frozen=True, slots=True)
 class PaperPage:
-    """The content of a paper's page."""
-
     card: PaperCard
     listings: tuple[ListingView, ...]
     chart: VoteChart | None

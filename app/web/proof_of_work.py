@@ -48,7 +48,6 @@ class Permit:
     parameters: altcha.Challenge
 
     def admits(self, now: datetime) -> bool:
-        """Return whether the form is admitted now."""
         return self.solved or (self.ready_at is not None and self.ready_at <= now)
 
     def challenge(self, now: datetime) -> Challenge:

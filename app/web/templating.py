@@ -90,7 +90,6 @@ def page(
     headers: Mapping[str, str] | None = None,
     **values: Any,
 ) -> HTMLResponse:
-    """Render a template as a response."""
     templates: Environment = request.app.state.templates
     return HTMLResponse(templates.get_template(template).render(values), status_code=status, headers=headers)
 

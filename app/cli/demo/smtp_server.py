@@ -29,8 +29,6 @@ class _FreePortController(Controller):
 
 @dataclass(frozen=True)
 class ReceivedMail:
-    """An email as the server received it."""
-
     number: int
     sender: str  # from the envelope
     recipient: str

@@ -58,7 +58,6 @@ class Report:
     mails: int
 
     def problems(self) -> list[str]:
-        """Return a message for each problem."""
         problems = [f"a run failed: {error}" for error in self.errors]
         if not self.mails:
             problems.append("no email arrived")

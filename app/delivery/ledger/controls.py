@@ -183,7 +183,6 @@ def cancel(session: Session, edition: str) -> int:
 
 
 def count_cancellable(session: Session, edition: str) -> int:
-    """Count the emails that `cancel` would cancel."""
     return session.exec(select(func.count(col(Delivery.id))).where(or_(*_cancellable(edition)))).one()
 
 

@@ -33,7 +33,6 @@ REASON = "warm-up of the sending domain: "
 
 
 def warm_up_of(settings: Settings) -> WarmUp | None:
-    """Return the warm-up in the settings, or None if there is none."""
     start = settings.warm_up_start
     return WarmUp(start, settings.warm_up_mails, settings.warm_up_days) if start else None
 

@@ -50,7 +50,6 @@ def editions(session: Session, limit: int, before: str | None = None) -> list[st
 
 
 def digest_totals_by_edition(session: Session, names: Collection[str]) -> dict[str, dict[State, int]]:
-    """Count the digests in each of these editions by state."""
     edition, state = col(Delivery.edition), col(Delivery.state)
     digests = select(edition, state, func.count()).where(
         in_array(session, edition, names), Delivery.kind == MailKind.DIGEST

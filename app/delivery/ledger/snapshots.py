@@ -147,7 +147,6 @@ def _store_snapshots(
 
 
 def _snapshot(content: DigestItem | _ReasonText) -> dict[str, Any]:
-    """Return the column values of a snapshot of an item or of a shared reason."""
     if isinstance(content, DigestItem):
         paper_id, *values = _snapshot_values(content)
         named = zip(SHARED_FIELDS, values, strict=True)

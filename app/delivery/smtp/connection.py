@@ -357,7 +357,6 @@ class SmtpConnection(asyncio.Protocol):
     # --- timeouts
 
     def _start_timeout(self) -> None:
-        """Start the timeout for the next reply."""
         if not self._pending:
             return
         command = self._pending[0]

@@ -19,7 +19,6 @@ _NAME_PARTS = ("given", "dropping-particle", "non-dropping-particle", "family", 
 
 
 def looks_like(text: str) -> bool:
-    """Return whether a text looks like CSL JSON."""
     return bool(_BEGINS.match(text))
 
 

@@ -58,7 +58,6 @@ def rotate_key(request: Request, operator: Writer, key_id: Id) -> Response:
 @router.get("/admin/keys/{key_id}/revoke")
 def ask_revocation(request: Request, operator: ProspectiveWriter, key_id: Id) -> Response:
     """Ask before a key is revoked."""
-    """Ask before a key is revoked."""
     with operator.app.db.read() as session:
         key = api_keys.get(session, key_id)
     return confirmation_page(

@@ -219,7 +219,6 @@ def unsubscribe(request: Request, operator: Writer, subscriber_id: Id) -> Respon
 @router.post(PATH + "/{subscriber_id}/lift")
 def lift_suppression(request: Request, operator: Sender, subscriber_id: Id) -> Response:
     """Lift the suppression of the subscriber's address."""
-    """Lift the suppression of the subscriber's address."""
     now = clock.utcnow()
     email = api.get_subscriber(operator.app, operator.key, now, subscriber_id).email
     try:

@@ -45,7 +45,6 @@ def add_webhook(
     request: Request, operator: Writer, url: Text = "", event: Events = None, addresses: Text = ""
 ) -> Response:
     """Add a webhook, and show its secret."""
-    """Add a webhook, and show its secret."""
     try:
         body = webhooks.NewWebhook(url=url, events=_events(event), include_addresses=bool(addresses))
         created = webhooks.add_webhook(operator.app, operator.key, clock.utcnow(), body)
@@ -66,7 +65,6 @@ def _problem(error: Exception) -> str:
 def show_webhook(
     request: Request, operator: Reader, webhook_id: Id, done: str = "", cursor: str | None = None
 ) -> Response:
-    """Show a webhook and its events."""
     """Show a webhook and its events."""
     window = window_of(limit=SHOWN, cursor=cursor)
     return _webhook_page(request, operator, webhook_id, window=window, message=MESSAGES.get(done, ""))
@@ -130,7 +128,6 @@ def resend_failed(request: Request, operator: Writer, webhook_id: Id) -> Respons
 
 @router.get(PATH + "/{webhook_id}/remove")
 def ask_removal(request: Request, operator: ProspectiveWriter, webhook_id: Id) -> Response:
-    """Ask before a webhook is removed."""
     """Ask before a webhook is removed."""
     webhook = webhooks.get_webhook(operator.app, operator.key, webhook_id)
     return confirmation_page(

@@ -86,7 +86,6 @@ class PreferencesPatch(BaseModel):
     interests: list[InterestIn] | None = Field(default=None, max_length=subscribers.ABSOLUTE_MAX_INTERESTS)
 
     def applied_to(self, before: Preferences) -> Preferences:
-        """Return the preferences `before` with these changes applied."""
         lists = {"interests", "muted"}
         chosen = self.model_dump(exclude_none=True, include=set(PreferencesPatch.model_fields) - lists)
         if self.muted is not None:

@@ -75,7 +75,6 @@ def trending(request: Request, interest: str = "") -> Response:
 @router.get("/day/{day}/feed.atom")
 @router.get("/day/{day}/feed.json")
 def day_feed(request: Request, day: Day) -> Response:
-    """Return the feed of the papers listed on a day."""
     now = clock.utcnow()
     return _cached(request, request.app.state.feed_cache, now, partial(_build_day, request, day, now))
 
