@@ -311,20 +311,15 @@ def describe_waiting(waiting: Sequence[ledger.WaitingMails]) -> str:
 
 def print_pauses(pauses: list[SendingPause]) -> None:
     """Print each pause with its reason and the command that ends it."""
+    options = {ledger.ALL_EDITIONS: "", ledger.FIRST_DIGESTS: " --first-digests"}  # of `sending resume`
     for pause in pauses:
-        option = _option_of(pause.edition)
+        option = options.get(pause.edition, f" --edition {pause.edition}")
         since, reason = output.format_time(pause.since), output.escaped(pause.reason)
         output.err().print(f"{_named(pause.edition)} has been paused since {since}: {reason}", soft_wrap=True)
         output.err().print(
             f"  → when the reason no longer applies: paperboy sending resume{output.escaped(option)}",
             soft_wrap=True,
         )
-
-
-def _option_of(edition: str) -> str:
-    """Return the option of `sending resume` that ends a pause."""
-    options = {ledger.ALL_EDITIONS: "", ledger.FIRST_DIGESTS: " --first-digests"}
-    return options.get(edition, f" --edition {edition}")
 
 
 def _named(edition: str) -> str:

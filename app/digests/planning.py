@@ -76,7 +76,8 @@ def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = No
     if ids is None:
         with context.db.write() as session:
             ledger.expire_before_next(session, soon)  # so that the next digests contain their papers
-        all_due = _without_unsettled(all_due, soon)
+        # Subscribers whose previous digest is still being sent stay due until the next run.
+        all_due = all_due.where(col(Subscriber.id).not_in(ledger.with_unsettled_digest(soon)))
         with context.db.read() as session:
             if not _is_anyone_due(session, all_due):
                 return counts
@@ -132,11 +133,6 @@ def _due(by: datetime, ids: Collection[int] | None = None) -> SelectOfScalar[Sub
     # Keep subscribers with the same newest interest together, so that the interest is matched and its cards
     # are composed only once. The newest interest is usually the rarest one. Commoner ones stay cached anyway.
     return due.order_by(col(Subscriber.next_due_at), col(Subscriber.newest_interest), col(Subscriber.id))
-
-
-def _without_unsettled(all_due: SelectOfScalar[Subscriber], by: datetime) -> SelectOfScalar[Subscriber]:
-    """Leave out subscribers whose previous digest is still being sent: they stay due until the next run."""
-    return all_due.where(col(Subscriber.id).not_in(ledger.with_unsettled_digest(by)))
 
 
 def _may_be_tried(by: datetime) -> ColumnElement[bool]:

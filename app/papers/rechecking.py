@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from threading import Event
 from time import monotonic
 
 from sqlmodel import Session, col, select
@@ -138,7 +137,9 @@ async def _query_and_store(context: PollContext, lookup: _Lookup, now: datetime)
     summary, deadline = IngestSummary(), monotonic() + DEADLINE.total_seconds()
     async with polling.client_of(context, now) as client:
         batches = _fetch(client, lookup)
-        while parsed := await _next_batch(batches, deadline, context.stopping):
+        while parsed := await deadlines.wait_for(
+            anext(batches, None), deadline - monotonic(), context.stopping
+        ):
             summary += ingest.store_in_batches(
                 context.db,
                 parsed,
@@ -148,12 +149,6 @@ async def _query_and_store(context: PollContext, lookup: _Lookup, now: datetime)
                 origin=source.name,
             )
     return summary
-
-
-async def _next_batch(
-    batches: AsyncIterator[ParseResult], deadline: float, stopping: Event
-) -> ParseResult | None:
-    return await deadlines.wait_for(anext(batches, None), deadline - monotonic(), stopping)
 
 
 async def _fetch(client: http_client.Client, lookup: _Lookup) -> AsyncIterator[ParseResult]:

@@ -104,7 +104,7 @@ class Filters:
         for field, values in query.required.items():
             if field in _ABSENT:
                 attribute, reason = _ABSENT[field]
-                yield reason, self._lacking(attribute)
+                yield reason, np.array([not getattr(paper, attribute) for paper in self._papers], bool)
             yield _OTHERS[field], ~self._having(field, values)
 
     def required_names(self, query: Query) -> list[Sequence[str]]:
@@ -141,10 +141,6 @@ class Filters:
                 own = self._categories
                 return own.containing_any(each for each in own.numbers if in_categories(each, names))
         return self._any_of(("", index.containing(phrase)) for phrase in phrases)
-
-    def _lacking(self, attribute: str) -> Matrix:
-        """Return a mask of the papers for which a field is empty."""
-        return np.array([not getattr(paper, attribute) for paper in self._papers], bool)
 
     def _any_of(self, clauses: Iterable[Clause]) -> Matrix:
         mask = np.zeros(len(self._papers), bool)

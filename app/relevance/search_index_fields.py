@@ -174,7 +174,8 @@ class QueryBuilder:
                 f"A search can have at most {MAX_PHRASES} phrases, exclusions and hyphenated names.", "q"
             )
         musts = [*self._requirements(query), *self._listings(only)]
-        must_nots = [*self._exclusions(query)]
+        excluded_phrases = map(self._mentioning, dict.fromkeys(query.excluded_phrases))
+        must_nots = [*excluded_phrases, *self._fields(query.excluded)]
         clauses = [(Occur.Must, _unscored(must)) for must in musts]
         clauses += [(Occur.MustNot, _unscored(must_not)) for must_not in must_nots]
         return QueryBuilder(self.schema, self.model, clauses)
@@ -246,10 +247,6 @@ class QueryBuilder:
             if belongs_together(name, abbreviations, statistics):
                 yield self._mentioning(name)
         yield from self._fields(query.required)
-
-    def _exclusions(self, query: Query) -> Iterable[TantivyQuery]:
-        yield from map(self._mentioning, dict.fromkeys(query.excluded_phrases))
-        yield from self._fields(query.excluded)
 
     def _fields(self, filters: FilterValues) -> Iterable[TantivyQuery]:
         for name, values in filters.items():

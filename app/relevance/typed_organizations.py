@@ -76,16 +76,12 @@ def _names_in(
 ) -> tuple[str, ...]:
     """Return the keys of the organisations that the words name, or () if any word is left over."""
     for end in range(len(words), 0, -1):
-        key = _known_key(words[:end], table)
+        key = next((key for key in _keys(words[:end]) if table.papers_from(key)), "")
         if key and _is_name(key, words[:end], table, abbreviations, idf):
             others = _names_in(words[end:], table, abbreviations, idf)
             if others or end == len(words):
                 return key, *others
     return ()
-
-
-def _known_key(words: Sequence[str], table: NameTable) -> str:
-    return next((key for key in _keys(words) if table.papers_from(key)), "")
 
 
 def _is_name(

@@ -58,7 +58,10 @@ def defer_excess(
     limit = warm_up.limit_on(now.date())
     if limit is None or not claimed_ids:
         return {}
-    rows = {row.id: row for row in session.execute(_recipients(session, claimed_ids))}
+    columns = select(col(Delivery.id), col(Delivery.kind), col(Subscriber.email))
+    joined = columns.join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
+    claimed = joined.where(in_array(session, col(Delivery.id), claimed_ids))
+    rows = {row.id: row for row in session.execute(claimed)}
     receivers = {number: receiver_of(row.email) for number, row in rows.items()}
     used = _count_used(session, receivers, now)
     tomorrow = _midnight(now) + timedelta(days=1)
@@ -75,12 +78,6 @@ def defer_excess(
     session.connection().execute(named.values(receiver=bindparam("name")), values)
     skip_claimed(session, owner, excess)
     return excess
-
-
-def _recipients(session: Session, ids: Collection[int]):  # type: ignore[no-untyped-def]
-    columns = select(col(Delivery.id), col(Delivery.kind), col(Subscriber.email))
-    joined = columns.join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
-    return joined.where(in_array(session, col(Delivery.id), ids))
 
 
 def count_sent_today(session: Session, receivers: Collection[str] | None, now: datetime) -> Counter[str]:

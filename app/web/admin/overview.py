@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import NamedTuple
 
 from fastapi import APIRouter, BackgroundTasks, HTTPException, Request, Response
@@ -166,12 +166,12 @@ def _page(
     status: int = 200,
 ) -> Response:
     now = clock.utcnow()
+    days = [(now - timedelta(days=back)).date().isoformat() for back in range(DAYS_CHARTED)]
     with operator.app.db.read() as session:
-        days = [(now - timedelta(days=back)).date().isoformat() for back in (0, 1)]
-        results = {day: reconciliation.reconcile(session, now, day) for day in days}
-        reasons = {day: ledger.commonest_reasons(session, day) for day in days}
+        results = {day: reconciliation.reconcile(session, now, day) for day in days[:2]}
+        reasons = {day: ledger.commonest_reasons(session, day) for day in results}
         sending_paused = ledger.is_paused(session)
-        digests = _digests_chart(operator.app.edition_totals.count(session, _editions(now), now))
+        digests = _digests_chart(operator.app.edition_totals.count(session, days[::-1], now))
     others = statistics.get_days(operator.app, operator.key, now, DAYS_CHARTED)
     return admin_page(
         request, "admin/overview.html", operator, status=status, message=message, problem=problem,
@@ -197,11 +197,6 @@ def _view(finding: Finding, operator: Operator) -> FindingView:
     source = button or at
     advice = finding.fix if source is None or source.advice is None else source.advice
     return FindingView(finding, advice, button, at)
-
-
-def _editions(now: datetime) -> list[str]:
-    """Return the names of the last daily editions, oldest first."""
-    return [(now - timedelta(days=back)).date().isoformat() for back in reversed(range(DAYS_CHARTED))]
 
 
 def _digests_chart(totals: dict[str, dict[DeliveryState, int]]) -> Chart:
