@@ -72,7 +72,7 @@ def restore(
     now = clock.utcnow()
     settings = output.load_settings(needs_secret=False)
     logs.configure(settings, level="WARNING")
-    manifest = maintenance.check_backup(file)
+    manifest = backup_file.read_manifest(file)
     rows = count_of(manifest.rows, "row")
     origin = f"{rows} from {output.format_time(manifest.created_at)}, written by release {manifest.release}"
     facts = {"rows": manifest.rows, "backup_at": manifest.created_at, "release": manifest.release}

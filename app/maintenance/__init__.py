@@ -7,7 +7,7 @@ after_restore       hold the emails that may have been sent since the backup, an
 database_move       the database → another database, SQLite or PostgreSQL, while no other process runs
 """
 
-from app.maintenance.backup_and_restore import back_up, check_backup, restore
+from app.maintenance.backup_and_restore import back_up, restore
 from app.maintenance.database_move import move
 from app.maintenance.pruning import prune
 from app.maintenance.subscriber_import import import_subscribers

@@ -31,11 +31,6 @@ def back_up(app: Application, target: Path, now: datetime) -> Manifest:
     return manifest
 
 
-def check_backup(source: Path) -> Manifest:
-    """Check a backup and return its description. Raise InvalidInput if this release cannot restore it."""
-    return backup_file.read_manifest(source)
-
-
 def restore(
     db: Database,
     settings: Settings,

@@ -264,12 +264,10 @@ def _interests(
                 f"there are {given} for {count_of(len(texts), 'interest')}: give at most one for each",
                 name,
             )
-    interests = []
-    for index, text in enumerate(texts):
-        weight = weights[index] if index < len(weights) else None
-        quota = quotas[index] if index < len(quotas) else None
-        interests.append(Interest(text, weight if weight is not None else 1.0, quota))
-    return tuple(interests)
+    return tuple(
+        Interest(text, 1.0 if weight is None else weight, quota)
+        for text, weight, quota in zip_longest(texts, weights, quotas)
+    )
 
 
 def _parse(cells: Mapping[str, str], parsers: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
