@@ -100,7 +100,6 @@ def lifetime_in_words(lifetime: timedelta) -> str:
 class Grant:
     """The content of a valid token. The caller must compare `epoch` with the subscriber's link epoch."""
 
-    purpose: Purpose
     subscriber_id: int
     argument: int
     epoch: int
@@ -164,7 +163,7 @@ class LinkSigner:
         issued, lifetime = datetime.fromtimestamp(second, UTC), self.lifetimes.get(purpose)
         if lifetime and issued + lifetime < now:
             raise LinkExpired
-        return Grant(purpose, subscriber_id, argument, epoch, issued)
+        return Grant(subscriber_id, argument, epoch, issued)
 
     def _decrypt(self, purpose: str, stream: str, raw: bytes) -> bytes:
         """Return the payload. Raise LinkForged unless one of our keys signed it for this purpose."""

@@ -19,7 +19,6 @@ from app.bounces.folder import Folder
 from app.bounces.imap_mailbox import Mailbox
 from app.bounces.notices import Kind, Notice
 from app.bounces.recording import (
-    TRUSTED,
     BouncedDelivery,
     find_delivery,
     record_complaint,

@@ -42,7 +42,7 @@ from app.subscribers.changes import (
     unfollow,
     unmute,
 )
-from app.subscribers.csv_format import ImportedSubscriber, survey, write_csv, write_header, write_rows
+from app.subscribers.csv_format import survey, write_csv, write_header, write_rows
 from app.subscribers.csv_transfer import ImportReport, exported, import_file, preview_file
 from app.subscribers.declines import DECLINE_LASTS
 from app.subscribers.event_log import count_changes, events, preference_events, state_at
@@ -60,7 +60,7 @@ from app.subscribers.feedback import (
 )
 from app.subscribers.feedback import forget as forget_feedback
 from app.subscribers.first_digest import first_digest, request_first_digest
-from app.subscribers.form_submissions import Choices, SignUp, mailbox_hash
+from app.subscribers.form_submissions import SignUp, mailbox_hash
 from app.subscribers.form_submissions import prune as prune_form_submissions
 from app.subscribers.form_submissions import unprocessed as unprocessed_form_submissions
 from app.subscribers.mailbox_limits import was_mailed_recently
@@ -70,7 +70,6 @@ from app.subscribers.preferences import (
     AMOUNTS,
     MAX_MUTED,
     MAX_PAPERS,
-    MAX_WEIGHT,
     Preferences,
     check,
     deduplicate,

@@ -86,9 +86,8 @@ from app.delivery.ledger.entries import (
 from app.delivery.ledger.expiry import expire_before_next, with_unsettled_digest
 from app.delivery.ledger.held_after_restore import ID_GAP, PAPER_ID_GAP, copy_since, hold_waiting, skip_ids
 from app.delivery.ledger.outcomes import OnFailed, lock_subscribers, record_results
-from app.delivery.ledger.paper_history import PaperHistory, paper_history
+from app.delivery.ledger.paper_history import paper_history
 from app.delivery.ledger.queries import (
-    ReasonCount,
     WaitingMails,
     any_sent,
     commonest_reasons,

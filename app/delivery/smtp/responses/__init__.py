@@ -15,7 +15,7 @@ throttling_phrases      the codes and phrases with which receivers ask us to slo
 reply_outcomes          a relay's reply → `SendOutcome`
 """
 
-from app.delivery.smtp.responses.diagnosis import Diagnosis, diagnose
+from app.delivery.smtp.responses.diagnosis import diagnose
 from app.delivery.smtp.responses.enhanced_status import status_in
 from app.delivery.smtp.responses.phrase_matching import mentions_failure
 from app.delivery.smtp.responses.refusal_reasons import HARD, NOT_ABOUT_RECIPIENT, Action, Reason
