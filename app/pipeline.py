@@ -17,8 +17,7 @@ has_more_to_sign()    whether the ledger has enough unsigned digests for another
 plan_and_send()       plan(), send() and sign_ahead() in one run, for use without the scheduler
 answer_requests()     submitted forms → a confirmation, a link or nothing → mail
 send_now()            sendable deliveries, or some of them → HTML and text → bytes → the relay → the ledger
-preview()             the digest that a subscriber with these preferences would get
-preview_with_hints()  the same, with a hint for each interest that needs one
+preview_with_hints()  the digest that preferences would give a new subscriber, and hints on their interests
 interest_hint()       an interest → a hint, if it seems to be misspelt or matches nothing
 backtest()            the digests that interests would have produced over recent days
 preview_due()         the digests that subscribers would get now
@@ -368,13 +367,6 @@ def _recover(app: Application, now: datetime) -> None:
     ledger.recover(
         app.db, Path(app.settings.journal_dir), now, app.settings.when_uncertain, bounces.record_refusal
     )
-
-
-def preview(
-    app: Application, preferences: subscribers.Preferences, now: datetime, *, day: date | None = None
-) -> Digest | Skip:
-    """Return the digest that these preferences would give a new subscriber on `day`. Nothing is stored."""
-    return preview_with_hints(app, preferences, now, day=day)[0]
 
 
 def preview_with_hints(

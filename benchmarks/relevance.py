@@ -27,7 +27,7 @@ import numpy as np
 
 from app.digests import ranking
 from app.papers import dedupe
-from app.papers.title_normalization import title_key
+from app.papers.title_normalization import Title, title_key
 from app.relevance import query_language, trending
 from app.relevance.cut_offs import FLOOR
 from app.relevance.matching import MatchIndex
@@ -250,7 +250,7 @@ def words(paper: Paper) -> list[str]:
 
 def same_title(a: str, b: str) -> bool:
     """Return whether two titles belong to the same paper, for the `titles` part of the evaluation."""
-    return dedupe.same_title(a, b)
+    return dedupe.same_title(Title(a), Title(b))
 
 
 def same_key(a: str, b: str) -> bool:

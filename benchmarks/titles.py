@@ -31,9 +31,9 @@ NEAR_TITLE = 76  # ratio of rapidfuzz from which two recorded titles are similar
 NEAR_SUBTITLE = 82
 MIN_SUBTITLE = 20  # characters
 BATCH = 1_000  # titles compared with all others at once
-RULES = {
+RULES: dict[str, Callable[[str, str], bool]] = {
     "same letters and digits": lambda a, b: title_key(a) == title_key(b),
-    "same_title": dedupe.same_title,
+    "same_title": lambda a, b: dedupe.same_title(Title(a), Title(b)),
 }
 FUNCTION_WORDS = re.compile(
     "a|an|the|and|or|of|for|in|on|at|with|by|via|using|through|to|into|from|as|is|are", re.IGNORECASE

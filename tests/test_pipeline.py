@@ -17,14 +17,14 @@ from sqlmodel import col, select
 from app import pipeline
 from app.application import Application
 from app.digests import planning, reconciliation
-from app.papers import ingest, merging
+from app.papers import merging
 from app.relevance import matching
 from app.relevance.query_language import Query
 from app.storage.models import Delivery, DeliveryState, JobRun, Merge, Subscriber, SubscriberState
 from app.subscribers import Preferences
 from app.types import Cadence, Digest, Interest, PaperRecord, ParseResult
 from tests.conftest import NOW
-from tests.support import factories
+from tests.support import factories, stored_records
 from tests.support.mail_server import MailServer
 
 TODAY = NOW.date()
@@ -152,13 +152,13 @@ def test_undone_merge_sends_no_paper_again(app: Application) -> None:
     with app.db.write() as session:
         reader = factories.add_subscriber(session, "bob@example.org", ["pigeons"], NOW)
         source = session.exec(select(factories.Source)).one()
-        ingest.store(session, source, ParseResult(2, (own, page)), NOW)
+        stored_records.store(session, source, ParseResult(2, (own, page)), NOW)
     plan(app, NOW)
     factories.record_sent(app)
     with app.db.write() as session:
         merging.undo_merge(session, session.exec(select(Merge)).one().id or 0, NOW)
         source = session.exec(select(factories.Source)).one()
-        ingest.store(session, source, ParseResult(1, (replace(own, listed_on=later.date()),)), later)
+        stored_records.store(session, source, ParseResult(1, (replace(own, listed_on=later.date()),)), later)
     plan(app, later)
     states = [row.state for row in deliveries(app) if row.subscriber_id == reader]
     assert states == [DeliveryState.SENT, DeliveryState.SKIPPED]
@@ -326,13 +326,13 @@ def test_send_due_sends_and_records_the_run(app: Application, mail_server: MailS
 
 def test_preview_writes_nothing(app: Application) -> None:
     """A preview shows the digest of a day. On the day before there are no papers."""
-    digest = pipeline.preview(app, Preferences(interests=(Interest("video"),)), NOW)
+    digest = pipeline.preview_with_hints(app, Preferences(interests=(Interest("video"),)), NOW)[0]
     assert isinstance(digest, Digest)
     assert [pick.title for pick in digest.picks] == [VIDEO]
     assert not isinstance(
-        pipeline.preview(
+        pipeline.preview_with_hints(
             app, Preferences(interests=(Interest("video"),)), NOW, day=TODAY - timedelta(days=1)
-        ),
+        )[0],
         Digest,
     )
     assert deliveries(app) == []
@@ -340,7 +340,7 @@ def test_preview_writes_nothing(app: Application) -> None:
 
 def test_duplicate_interest_is_one_section(app: Application) -> None:
     """A preview with a duplicate interest shows each paper once."""
-    digest = pipeline.preview(
+    digest = pipeline.preview_with_hints(
         app,
         Preferences(
             interests=(
@@ -349,6 +349,6 @@ def test_duplicate_interest_is_one_section(app: Application) -> None:
             )
         ),
         NOW,
-    )
+    )[0]
     assert isinstance(digest, Digest)
     assert [pick.title for pick in digest.picks] == [VIDEO]

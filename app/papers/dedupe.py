@@ -41,12 +41,8 @@ BLOCK_CHARS = (8, 32)  # minimum and maximum number of these letters
 _PERSON_WORD = re.compile(r"[^\W\d_]+")
 
 
-def same_title(a: str, b: str) -> bool:
+def same_title(a: Title, b: Title) -> bool:
     """Return whether two titles belong to the same paper, judging by the titles alone."""
-    return _is_same_title(Title(a), Title(b))
-
-
-def _is_same_title(a: Title, b: Title) -> bool:
     return _has_same_key(a, b) or any(
         _is_cut_off(part, other) or differ_harmlessly(part.expanded, other.expanded, part.names | other.names)
         for part, other in _near_parts(a, b)
@@ -145,7 +141,7 @@ def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
         return "same title" if any(agreements) or len(title.key) >= SHORT_KEY else ""
     if min(len(title.key), len(other.key)) < SHORT_KEY:
         return ""
-    if _is_same_title(title, other):
+    if same_title(title, other):
         return "nearly the same title"
     if abstract_ratio >= EQUAL_ABSTRACT_RATIO and _is_near_title(title, other):
         return "similar title and same abstract"

@@ -49,23 +49,6 @@ NO_CHANGE, BETTER_LISTING, NEW_LISTING = 0, 1, 2
 BATCH = 200  # records: storing them takes a few tens of milliseconds, during which all other writers wait
 
 
-def store(
-    session: Session,
-    source: Source,
-    parsed: ParseResult,
-    now: datetime,
-    *,
-    polled: bool = False,
-    origin: str = "",
-) -> IngestSummary:
-    """Store a few parsed records in the transaction of `session`. For the options, see `store_in_batches`."""
-    summary = _parser_rejections(parsed)
-    for rows in _batches(parsed):
-        candidates = duplicate_candidates.find(session, rows)
-        summary += _store_batch(_Batch(session, source, now, polled, candidates), rows)
-    return summary.with_origin(origin)
-
-
 def find_existing(
     session: Session, source: Source, parsed: ParseResult, now: datetime
 ) -> list[tuple[PaperRecord, int | None]]:

@@ -29,6 +29,7 @@ from app.storage.api_keys import Scope
 from app.storage.models import Paper, Source
 from app.types import IngestSummary, PaperRecord, ParseResult, SourceKind
 from app.web import security
+from tests.support import stored_records
 
 SIMILAR, NEW = 3_000, 100
 FORM = {"cadence": "daily", "weekday": "0", "hour": "8", "zone": "UTC", "interest": "birds"}
@@ -297,7 +298,7 @@ def test_papers_of_another_process_are_compared_too(app: Application, now: datet
 
     def store_concurrently(session: Session) -> Source:
         source = source_of(session)
-        ingest.store(session, source, ParseResult(1, (with_id,)), now)
+        stored_records.store(session, source, ParseResult(1, (with_id,)), now)
         return source
 
     assert (

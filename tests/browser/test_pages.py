@@ -13,14 +13,13 @@ from sqlmodel import select
 from app import clock, subscribers
 from app.delivery import ledger
 from app.links import Purpose
-from app.papers import ingest
 from app.storage.models import FormSubmission, Source
 from app.subscribers import Preferences
 from app.text import sanitize
 from app.types import Interest, MailKind, PaperRecord, ParseResult, Skip, SourceKind
 from app.web.pages import archive as web_papers
 from tests.browser import axe
-from tests.support import factories, sample_digest
+from tests.support import factories, sample_digest, stored_records
 from tests.support.running_app import Live
 
 pytestmark = pytest.mark.browser
@@ -71,7 +70,7 @@ def paths(live_server: Live, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         source = Source(name="a source", kind=SourceKind.JSONL, created_at=now)
         session.add(source)
         session.flush()
-        ingest.store(session, source, ParseResult(len(papers), tuple(papers)), now)
+        stored_records.store(session, source, ParseResult(len(papers), tuple(papers)), now)
         factories.add_picture(session, 1, now)
         factories.add_picture(session, 2, now, "https://cdn.test/social-thumbnails/papers/2.png")
         alice = subscribers.add(session, "alice@example.org", WANTED, now - timedelta(days=1))

@@ -18,7 +18,6 @@ from app.delivery import ledger, suppression
 from app.digests import explanation_text, planning, ranking
 from app.digests.explanation_types import Explanation, OutrankedBy
 from app.errors import NotFound
-from app.papers import ingest
 from app.relevance.cut_offs import FLOOR
 from app.storage.models import (
     Delivery,
@@ -35,7 +34,7 @@ from app.storage.models import (
 from app.subscribers import Preferences, event_log, stored_interests
 from app.types import Cadence, EmptyDigestPolicy, Interest, PaperRecord, ParseResult
 from tests.conftest import NOW
-from tests.support import factories, sample_archive
+from tests.support import factories, sample_archive, stored_records
 
 TODAY = NOW.date()
 ALICE = "alice@example.org"
@@ -517,7 +516,7 @@ def test_merged_paper_is_explained_under_either_id(app: Application, papers: dic
     own = replace(page, arxiv_id="2611.00001", listed_on=None)
     with app.db.write() as session:
         source = session.exec(select(Source)).one()
-        ingest.store(session, source, ParseResult(2, (own, page)), NOW)
+        stored_records.store(session, source, ParseResult(2, (own, page)), NOW)
         merge = session.exec(select(Merge)).one()
     explanation = explain(app, merge.absorbed_id)
     assert (explanation.paper.id, explanation.paper.requested_id) == (merge.survivor_id, merge.absorbed_id)

@@ -15,7 +15,7 @@ from app.delivery.ledger import removal
 from app.digests import paper_updates, planning
 from app.digests.builder import DigestBuilder
 from app.digests.operator_changes import Editor
-from app.papers import ingest, merging
+from app.papers import merging
 from app.papers.rechecking import WINDOW
 from app.storage.models import (
     Delivery,
@@ -28,7 +28,7 @@ from app.storage.models import (
 )
 from app.types import EmptyDigestPolicy, PaperRecord, PaperUpdate, ParseResult, SourceKind, UpdateKind
 from tests.conftest import NOW
-from tests.support import factories
+from tests.support import factories, stored_records
 from tests.support.mail_server import MailServer
 
 DAY = timedelta(days=1)
@@ -66,7 +66,7 @@ def store(app: Application, now: datetime, kind: SourceKind = SourceKind.ARXIV, 
             source = Source(name=kind, kind=kind, created_at=now)
             session.add(source)
             session.flush()
-        ingest.store(session, source, ParseResult(1, (record,)), now)
+        stored_records.store(session, source, ParseResult(1, (record,)), now)
 
 
 def send(app: Application, now: datetime) -> Delivery:

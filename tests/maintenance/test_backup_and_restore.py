@@ -25,7 +25,7 @@ from app.delivery.send_result import SendOutcome, SendResult
 from app.digests import reconciliation
 from app.errors import Conflict, InvalidInput
 from app.maintenance.after_restore import RestoreReport
-from app.papers import ingest, merging, splitting
+from app.papers import merging, splitting
 from app.storage import api_keys, backup_file, job_runs, schema, webhook_endpoints, webhook_outbox
 from app.storage.database import Database
 from app.storage.models import (
@@ -48,7 +48,7 @@ from app.subscribers import Preferences, SignUp
 from app.types import Interest, MailKind, PaperRecord, ParseResult, SourceKind
 from tests.maintenance.conftest import DAY, READERS, add_papers, move, pop_run, received
 from tests.storage.test_releases import RELEASES, read_rows
-from tests.support import factories, other_process
+from tests.support import factories, other_process, stored_records
 from tests.support.mail_server import MailServer
 
 
@@ -257,7 +257,7 @@ def store(kind: SourceKind, **fields: Any) -> Step:
 
     def step(session: Session, now: datetime) -> None:
         source = session.exec(select(Source).where(Source.name == kind)).one()
-        ingest.store(session, source, ParseResult(1, (replace(record, listed_on=now.date()),)), now)
+        stored_records.store(session, source, ParseResult(1, (replace(record, listed_on=now.date()),)), now)
 
     return step
 
@@ -302,7 +302,7 @@ HISTORIES = {
 def store_another(session: Session, now: datetime) -> None:
     source = session.exec(select(Source).where(Source.name == SourceKind.FEED)).one()
     record = PaperRecord("Owls That Sleep All Day", authors=("Olu Adeyemi",), listed_on=now.date())
-    ingest.store(session, source, ParseResult(1, (record,)), now)
+    stored_records.store(session, source, ParseResult(1, (record,)), now)
 
 
 def store_from_two_sources(service: Application, now: datetime) -> None:

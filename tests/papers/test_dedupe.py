@@ -34,7 +34,7 @@ TITLE = "Pigeons That Plan: Long-Horizon Reasoning in Small Birds"
 )
 def test_equivalent_titles(other: str) -> None:
     """Case, hyphens, line breaks, TeX, accents, articles, typos and a missing name make no difference."""
-    assert dedupe.same_title(TITLE, other)
+    assert dedupe.same_title(Title(TITLE), Title(other))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_equivalent_titles(other: str) -> None:
 )
 def test_different_titles(a: str, b: str) -> None:
     """Numbers, versions and replies distinguish titles."""
-    assert not dedupe.same_title(a, b)
+    assert not dedupe.same_title(Title(a), Title(b))
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_different_titles(a: str, b: str) -> None:
 )
 def test_copies_of_titles(a: str, b: str) -> None:
     """Another name, a known abbreviation, an ending, typing errors or a cut end make no difference."""
-    assert dedupe.same_title(a, b)
-    assert dedupe.same_title(b, a)
+    assert dedupe.same_title(Title(a), Title(b))
+    assert dedupe.same_title(Title(b), Title(a))
 
 
 def test_a_different_word_needs_the_same_abstract() -> None:
@@ -112,7 +112,7 @@ def test_a_different_word_needs_the_same_abstract() -> None:
 def test_a_character_may_be_a_word() -> None:
     """In Chinese, one other character can mean the opposite."""
     assert not dedupe.same_title(
-        "城市中有监督学习的鸟类迁徙规划方法研究", "城市中无监督学习的鸟类迁徙规划方法研究"
+        Title("城市中有监督学习的鸟类迁徙规划方法研究"), Title("城市中无监督学习的鸟类迁徙规划方法研究")
     )
 
 

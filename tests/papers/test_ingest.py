@@ -28,6 +28,7 @@ from app.papers.title_normalization import KEY_BYTES
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 from app.text.sanitize import TITLE_CHARS
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection, SourceKind
+from tests.support import stored_records
 
 DAY = date(2026, 11, 19)
 PIGEONS = PaperRecord(
@@ -56,7 +57,9 @@ def store(
             source = Source(name=kind.value, kind=kind, created_at=now)
             session.add(source)
             session.flush()
-        summary = ingest.store(session, source, ParseResult(len(records), records), now, polled=polled)
+        summary = stored_records.store(
+            session, source, ParseResult(len(records), records), now, polled=polled
+        )
     counts = summary.counts()
     outcomes = ("papers_new", "papers_merged", "changed", "unchanged")
     numbered = sum(rejection.row is not None for rejection in summary.rejections)
@@ -391,7 +394,7 @@ def test_row_refused_by_the_database_is_rejected(app: Application, now: datetime
         session.add(source)
         session.flush()
         parsed = ParseResult(4, (PIGEONS, bad, owls), (Rejection("the row has no title", 2),))
-        summary = ingest.store(session, source, parsed, now, origin="a.json")
+        summary = stored_records.store(session, source, parsed, now, origin="a.json")
     assert (summary.rows, summary.papers_new, summary.rejected) == (4, 2, 2)
     assert {(rejection.reason, rejection.row, rejection.origin) for rejection in summary.rejections} == {
         ("the row has no title", 2, "a.json"),

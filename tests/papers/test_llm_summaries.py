@@ -18,13 +18,13 @@ from sqlmodel import col, select
 from app import main, pipeline
 from app.application import Application
 from app.errors import UnreadableResponse
-from app.papers import ingest, llm_summaries, paper_views
+from app.papers import llm_summaries, paper_views
 from app.papers.sources.http_client import HttpTransport
 from app.storage import locks
 from app.storage.models import Delivery, GeneratedSummary, JobRun, Paper
 from app.subscribers import Preferences
 from app.types import PaperRecord, PaperView, ParseResult, Rejection
-from tests.support import factories
+from tests.support import factories, stored_records
 from tests.support.http_server import FakeHttpServer
 from tests.support.local_web_server import LocalWebServer, QuietHandler
 
@@ -104,7 +104,9 @@ def test_card_names_the_model(app: Application, now: datetime) -> None:
     """The model is named in both parts of the email and on the page of the day."""
     add_papers(app, now, "Bookmark")
     pipeline.summarise(Endpoint().on(app), now)
-    mail = pipeline.render_digest(app, pipeline.preview(app, Preferences(), now), "alice@example.org", now)
+    mail = pipeline.render_digest(
+        app, pipeline.preview_with_hints(app, Preferences(), now)[0], "alice@example.org", now
+    )
     assert f"{SENTENCE} (Summary by {MODEL})" in " ".join(mail.text.split())
     assert f"Summary by {MODEL}" in mail.html
     with TestClient(main.create_app(app), base_url="https://paperboy.test") as visitor:
@@ -156,7 +158,7 @@ def test_summary_of_the_source_takes_precedence(app: Application, now: datetime)
         with app.db.write() as session:
             source = session.exec(select(factories.Source)).one()
             record = PaperRecord("Bookmark", "2611.00001", abstract=ABSTRACT, tldr=tldr, listed_on=now.date())
-            ingest.store(session, source, ParseResult(1, (record,)), now)
+            stored_records.store(session, source, ParseResult(1, (record,)), now)
         return view(app, number)
 
     assert (again("").tldr, again("").tldr_by) == (SENTENCE, MODEL)
@@ -186,7 +188,7 @@ def test_unusable_response(app: Application, now: datetime, answer: object, reas
         (reason, "Bookmark")
     ]
     assert run.error == ""
-    assert pipeline.preview(app, Preferences(), now).picks[0].summary == GIST
+    assert pipeline.preview_with_hints(app, Preferences(), now)[0].picks[0].summary == GIST
     assert view(app, number).tldr_by == ""
     waits = [timedelta(minutes=59), timedelta(minutes=60), timedelta(minutes=299), timedelta(minutes=300)]
     requests = []
@@ -222,7 +224,7 @@ def test_endpoint_error_stops_the_run(
     [run] = runs(app)
     assert run.error.startswith("the endpoint: ")
     assert KEY not in run.error
-    assert len(pipeline.preview(app, Preferences(), now).picks) == 10
+    assert len(pipeline.preview_with_hints(app, Preferences(), now)[0].picks) == 10
 
 
 def test_mail_is_sent_while_the_endpoint_is_down(app: Application, now: datetime) -> None:

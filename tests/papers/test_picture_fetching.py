@@ -15,13 +15,13 @@ from sqlmodel import Session, col, select
 
 from app import pipeline
 from app.application import Application
-from app.papers import ingest, merging, picture_fetching, pictures
+from app.papers import merging, picture_fetching, pictures
 from app.papers.sources import huggingface
 from app.papers.sources.http_client import HttpTransport
 from app.storage import job_runs, locks
 from app.storage.models import JobRun, Paper, PaperPicture, Source
 from tests.papers.sources import responses
-from tests.support import factories
+from tests.support import factories, stored_records
 from tests.support.hostile_server import HostileServer
 from tests.support.pictures import PictureServer
 
@@ -77,7 +77,7 @@ def test_rows_of_the_source(app: Application, now: datetime, server: PictureServ
         row["thumbnail"] = f"{server.url}/social-thumbnails/papers/{row['paper']['id']}.png"
     with app.db.write() as session:
         source = factories.add_source(session, now)
-        ingest.store(session, source, huggingface.parse(json.dumps(rows)), now)
+        stored_records.store(session, source, huggingface.parse(json.dumps(rows)), now)
     assert pipeline.fetch_pictures(app, now) == {"fetched": 2, "rejected": 0}
     assert server.paths == ["/uploads/b.PNG?download=true", "/social-thumbnails/papers/2611.00002.png"]
     with app.db.read() as session:

@@ -10,13 +10,13 @@ import pytest
 from sqlmodel import select
 
 from app.application import Application
-from app.papers import ingest, source_registry
+from app.papers import source_registry
 from app.storage import job_runs
 from app.storage.models import Delivery, DeliveryState, Event, Merge, Source
 from app.types import PaperRecord, ParseResult, Rejection, SourceKind
 from app.web.api import sources as api_sources
 from tests.conftest import NOW
-from tests.support import factories
+from tests.support import factories, stored_records
 from tests.web.api.conftest import Call
 
 AGENTS, VIDEO = "Language Agents that Plan", "Video Diffusion in Real Time"
@@ -79,9 +79,9 @@ def merge_id(app: Application) -> int:
         session.add_all([page, hub])
         session.flush()
         bare = PaperRecord(AGENTS, abstract="They plan.", listed_on=NOW.date())
-        ingest.store(session, page, ParseResult(1, (bare,)), NOW)
+        stored_records.store(session, page, ParseResult(1, (bare,)), NOW)
         identified = PaperRecord(AGENTS, arxiv_id="2511.01234", abstract="They plan.", listed_on=NOW.date())
-        ingest.store(session, hub, ParseResult(1, (identified,)), NOW)
+        stored_records.store(session, hub, ParseResult(1, (identified,)), NOW)
         return session.exec(select(Merge.id)).one() or 0
 
 

@@ -13,12 +13,13 @@ from app import clock, main, subscribers
 from app.application import Application
 from app.delivery import suppression
 from app.errors import TooManyRequests
-from app.papers import archive_lists, ingest, merging
+from app.papers import archive_lists, merging
 from app.storage.models import Delivery, Event, FormSubmission, Paper, Source, Subscriber, SubscriberState
 from app.types import EmptyDigestPolicy, MailKind, PaperRecord, ParseResult, SourceKind
 from app.web.capacity import Capacity
 from app.web.proof_of_work import Challenge
 from app.web.rate_limits import RateLimiter
+from tests.support import stored_records
 from tests.support.mail_server import MailServer
 from tests.web.conftest import ALICE, WANTED
 
@@ -36,7 +37,7 @@ def add_papers(app: Application, *records: PaperRecord) -> None:
         source = Source(name="a source", kind=SourceKind.JSONL, created_at=now)
         session.add(source)
         session.flush()
-        ingest.store(session, source, ParseResult(len(records), records), now)
+        stored_records.store(session, source, ParseResult(len(records), records), now)
 
 
 def record(number: int, day: date = DAY, **fields: object) -> PaperRecord:
