@@ -26,8 +26,7 @@ def database_url(value: str | None) -> str | None:
 
 def backup(
     file: Annotated[
-        Path | None,
-        typer.Argument(help="The file. Default: a new file in var/backups/.", dir_okay=False),
+        Path | None, typer.Argument(help="The file. Default: a new file in var/backups/.", dir_okay=False)
     ] = None,
     as_json: output.AsJson = False,
 ) -> None:

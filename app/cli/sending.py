@@ -27,8 +27,7 @@ sending = typer.Typer(
 )
 
 Edition = Annotated[
-    str,
-    typer.Option("--edition", help="An edition, such as 2026-11-20. Default: all.", show_default=False),
+    str, typer.Option("--edition", help="An edition, such as 2026-11-20. Default: all.", show_default=False)
 ]
 OneDelivery = Annotated[int | None, typer.Argument(help="The delivery's number.")]
 AllUncertain = Annotated[str, typer.Option("--edition", help="All uncertain digests of this edition.")]

@@ -21,8 +21,7 @@ from app.types import Cadence, EmptyDigestPolicy, Interest
 group = typer.Typer()
 
 WhenEmpty = Annotated[
-    EmptyDigestPolicy | None,
-    typer.Option(help="Skip the digest or send trending papers if no papers match."),
+    EmptyDigestPolicy | None, typer.Option(help="Skip the digest or send trending papers if no papers match.")
 ]
 PaperUpdates = Annotated[
     bool | None, typer.Option(help="Report in digests when earlier papers are withdrawn or get code.")

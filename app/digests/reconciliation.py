@@ -65,10 +65,7 @@ class Reconciliation:
 
     def describe_faults(self) -> str:
         """Return the discrepancies as text for operators, or "" if there are none."""
-        faults = {
-            "due but missing from the ledger": self.missing,
-            "in the ledger but not due": self.surplus,
-        }
+        faults = {"due but missing from the ledger": self.missing, "in the ledger but not due": self.surplus}
         return ", ".join(f"{count_of(count, 'digest')} {fault}" for fault, count in faults.items() if count)
 
     def as_dict(self) -> dict[str, int | bool]:

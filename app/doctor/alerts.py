@@ -105,13 +105,7 @@ def _store_causes(session: Session, urgent: Mapping[str, Finding], now: datetime
             session.delete(alert)
     for cause, finding in urgent.items():
         insert_or_ignore(
-            session,
-            OperatorAlert,
-            ["cause"],
-            cause=cause,
-            message=finding.message,
-            since=now,
-            seen_at=now,
+            session, OperatorAlert, ["cause"], cause=cause, message=finding.message, since=now, seen_at=now
         )
 
 

@@ -143,12 +143,7 @@ class Worker:
         return recruits + 1 < len(alive)
 
     def _add_periodic(
-        self,
-        work: Callable[..., Any],
-        name: str,
-        cron: str,
-        lane: Lane,
-        lock: str | None = None,
+        self, work: Callable[..., Any], name: str, cron: str, lane: Lane, lock: str | None = None
     ) -> Any:
         """Add a task that runs at its scheduled times. At most one run is waiting at any time."""
         engine = self._engines[lane]

@@ -41,15 +41,7 @@ from app.text.characters import safe_line
 from app.text.direction import is_rtl, with_ltr_mark
 from app.text.in_words import count_of, count_of_recent
 from app.text.wrapping import wrap
-from app.types import (
-    Digest,
-    DigestItem,
-    MailKind,
-    MailRequest,
-    OperatorReport,
-    PaperUpdate,
-    RenderedMail,
-)
+from app.types import Digest, DigestItem, MailKind, MailRequest, OperatorReport, PaperUpdate, RenderedMail
 
 FOLDER = ROOT / "templates" / "email"
 _INCLUDE = re.compile(r'<mj-include path="([a-z_]+\.mjml)" />')

@@ -10,14 +10,7 @@ from app.application import Application
 from app.delivery import ledger
 from app.links import Purpose
 from app.papers import pictures, poll_history
-from app.storage import (
-    admin_sessions,
-    hit_counters,
-    idempotency_keys,
-    job_runs,
-    uploads,
-    webhook_outbox,
-)
+from app.storage import admin_sessions, hit_counters, idempotency_keys, job_runs, uploads, webhook_outbox
 
 SENDER_DATA_SINCE = timedelta(days=3)  # the data of older emails was deleted on previous nights
 

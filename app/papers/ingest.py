@@ -29,12 +29,7 @@ from app.papers import (
     vote_history,
     withdrawals,
 )
-from app.papers.duplicate_candidates import (
-    MAX_SAME_TITLE,
-    DuplicateCandidates,
-    Row,
-    identity_of,
-)
+from app.papers.duplicate_candidates import MAX_SAME_TITLE, DuplicateCandidates, Row, identity_of
 from app.papers.merging import id_of
 from app.papers.stored_rows import StoredRows, identity_of_row
 from app.papers.title_normalization import title_end, title_key

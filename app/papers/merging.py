@@ -169,10 +169,7 @@ def was_unmerged(session: Session, a: Paper, b: Paper) -> bool:
     """Return whether an operator has separated these two papers, or rows that were merged into them."""
     ids, others = with_absorbed(session, id_of(a)), with_absorbed(session, id_of(b))
     survivor, absorbed = col(Merge.survivor_id), col(Merge.absorbed_id)
-    separated = or_(
-        survivor.in_(ids) & absorbed.in_(others),
-        survivor.in_(others) & absorbed.in_(ids),
-    )
+    separated = or_(survivor.in_(ids) & absorbed.in_(others), survivor.in_(others) & absorbed.in_(ids))
     undone = select(Merge.id).where(col(Merge.undone_at).is_not(None), separated)
     return session.exec(undone).first() is not None
 

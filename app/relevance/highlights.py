@@ -16,14 +16,7 @@ from app.relevance.filters import in_categories
 from app.text import summarizer
 from app.text.abbreviations import Abbreviations
 from app.text.names import words_of_name, words_of_organization
-from app.text.tokenizer import (
-    WORD,
-    Token,
-    Tokens,
-    compound_span,
-    tokenize,
-    without_stopwords,
-)
+from app.text.tokenizer import WORD, Token, Tokens, compound_span, tokenize, without_stopwords
 from app.text.word_forms import is_same_word
 from app.types import PaperView, Spans
 

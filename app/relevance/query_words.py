@@ -29,10 +29,7 @@ def prepare(query: Query, abbreviations: Abbreviations) -> QueryWords:
     typed = {token.stem: query.text[token.start : token.end] for token in reversed(tokens)}
     terms = {*query.terms}
     tokens_by_term = [
-        (
-            term.stem,
-            [t for t in tokens if term.start <= t.start and t.end <= term.end and t.stem in terms],
-        )
+        (term.stem, [t for t in tokens if term.start <= t.start and t.end <= term.end and t.stem in terms])
         for term in abbreviations.fold_tokens(tokens)
     ]
     stems = {*query.stems}

@@ -223,11 +223,7 @@ def revoke_by_id(session: Session, key_id: int, now: datetime) -> ApiKey:
 
 
 def rotate(
-    session: Session,
-    key_id: int,
-    now: datetime,
-    overlap: timedelta,
-    creator: ApiKeyIdentity | None = None,
+    session: Session, key_id: int, now: datetime, overlap: timedelta, creator: ApiKeyIdentity | None = None
 ) -> tuple[ApiKey, str]:
     """Create a key with the same name, scopes and lifetime. The old key expires after `overlap`.
 

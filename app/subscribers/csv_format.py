@@ -261,8 +261,7 @@ def _interests(
         if len(numbers) > len(texts):
             given = count_of(len(numbers), name.removesuffix("s"))
             raise InvalidInput(
-                f"there are {given} for {count_of(len(texts), 'interest')}: give at most one for each",
-                name,
+                f"there are {given} for {count_of(len(texts), 'interest')}: give at most one for each", name
             )
     return tuple(
         Interest(text, 1.0 if weight is None else weight, quota)

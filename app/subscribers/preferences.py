@@ -65,11 +65,7 @@ def problems(
         ),
         ("max_papers", 1 <= most <= MAX_PAPERS, bounds),
         ("min_papers", 1 <= least <= MAX_PAPERS, bounds),
-        (
-            "min_papers",
-            not 1 <= most < least <= MAX_PAPERS,
-            "The minimum is greater than the maximum.",
-        ),
+        ("min_papers", not 1 <= most < least <= MAX_PAPERS, "The minimum is greater than the maximum."),
         (
             "max_trending",
             0 <= preferences.max_trending <= MAX_PAPERS,

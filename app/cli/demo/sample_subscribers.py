@@ -83,12 +83,7 @@ SUBSCRIBERS = (
         "erin@example.org",
         "At least three papers per digest: papers from days with fewer wait for the next digest",
         _preferences(
-            '"medical"',
-            '"clinical"',
-            "epidemiology",
-            zone="Australia/Sydney",
-            hour=6,
-            min_papers=3,
+            '"medical"', '"clinical"', "epidemiology", zone="Australia/Sydney", hour=6, min_papers=3
         ),
     ),
     SampleSubscriber(

@@ -13,13 +13,7 @@ from datetime import UTC, datetime, time, timedelta
 from sqlalchemy import Select, bindparam, func, literal, select, union_all, update
 from sqlmodel import Session, col
 
-from app.delivery.ledger.claims import (
-    DELIVERIES,
-    LEASED_STATES,
-    WAITING_STATES,
-    SkipReason,
-    skip_claimed,
-)
+from app.delivery.ledger.claims import DELIVERIES, LEASED_STATES, WAITING_STATES, SkipReason, skip_claimed
 from app.delivery.receivers import receiver_of
 from app.delivery.warm_up import ReceiverUse, WarmUp, WarmUpStatus
 from app.settings import Settings

@@ -65,11 +65,7 @@ def recover(
 
 
 def replay_journal(
-    session: Session,
-    abandoned: AbandonedJournal,
-    now: datetime,
-    policy: UncertainPolicy,
-    on_failed: OnFailed,
+    session: Session, abandoned: AbandonedJournal, now: datetime, policy: UncertainPolicy, on_failed: OnFailed
 ) -> Counter[str]:
     """Record each email of a dead sender as answered, uncertain or unsent, according to the journal.
 

@@ -296,10 +296,7 @@ class SnapshotStore:
 
     @staticmethod
     def _new_item(
-        snapshot_id: int,
-        reason: str | int,
-        marks: str,
-        snapshots: Mapping[int, SnapshotFields],
+        snapshot_id: int, reason: str | int, marks: str, snapshots: Mapping[int, SnapshotFields]
     ) -> DigestItem:
         """Return an item. Raise KeyError, TypeError or ValueError if a part of it is missing or broken."""
         text = reason if isinstance(reason, str) else str(snapshots[reason]["reason"])

@@ -18,13 +18,7 @@ import re
 
 from app.errors import InvalidInput
 from app.papers.bibliography import bibtex, csl_json, csv_table, ris
-from app.papers.bibliography.limits import (
-    MAX_BYTES,
-    MAX_FILE_BYTES,
-    MAX_PAPERS,
-    MAX_REJECTIONS,
-    check_size,
-)
+from app.papers.bibliography.limits import MAX_BYTES, MAX_FILE_BYTES, MAX_PAPERS, MAX_REJECTIONS, check_size
 from app.types import PaperRecord, ParseResult, Rejection
 
 __all__ = ["MAX_BYTES", "MAX_FILE_BYTES", "MAX_PAPERS", "check_size", "parse", "parse_file"]

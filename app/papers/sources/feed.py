@@ -178,10 +178,7 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
     poll requests it again, even if the feed has not changed.
     """
     response = await client.get(
-        str(state.config.get("url", "")),
-        etag=state.etag,
-        last_modified=state.last_modified,
-        public_only=True,
+        str(state.config.get("url", "")), etag=state.etag, last_modified=state.last_modified, public_only=True
     )
     # In a thread, parsing does not block other sources, and the service can stop without waiting for it.
     parse_response = partial(parse, response.body, now.date(), response.headers.get("content-type", ""))

@@ -9,10 +9,7 @@ from __future__ import annotations
 import re
 
 _TEXT = r"(?:article|draft|manuscript|paper|preprint|submission|version|work)"
-_WITHDRAWN = re.compile(
-    rf"\bwithdrawn\b|\b{_TEXT} (?:has been|was) (?:retracted|removed)\b",
-    re.IGNORECASE,
-)
+_WITHDRAWN = re.compile(rf"\bwithdrawn\b|\b{_TEXT} (?:has been|was) (?:retracted|removed)\b", re.IGNORECASE)
 _CLAUSE_END = re.compile(r"[.;!?]\s+")
 # Clauses in which something else was withdrawn, such as an earlier version or the submission to a conference.
 _OTHER = re.compile(

@@ -98,9 +98,7 @@ def show_edition(
     """
     current = editions.get_edition(operator.app, operator.key, clock.utcnow(), edition)
     troubled = select(Delivery).where(
-        Delivery.edition == edition,
-        Delivery.kind == MailKind.DIGEST,
-        col(Delivery.state).in_(IN_TROUBLE),
+        Delivery.edition == edition, Delivery.kind == MailKind.DIGEST, col(Delivery.state).in_(IN_TROUBLE)
     )
     with operator.app.db.read() as session:
         mails = session.exec(troubled.order_by(col(Delivery.id).desc()).limit(MAILS_SHOWN)).all()

@@ -167,12 +167,7 @@ def merge_papers(request: Request, operator: Writer, paper_id: Id, other: Text =
 
 @router.post(PATH + "/{paper_id}/split")
 def split_paper(
-    request: Request,
-    operator: Writer,
-    paper_id: Id,
-    row_id: Text = "",
-    doi: Text = "",
-    source_id: Text = "",
+    request: Request, operator: Writer, paper_id: Id, row_id: Text = "", doi: Text = "", source_id: Text = ""
 ) -> Response:
     """Split off a part of the paper, and redirect to the new paper."""
 

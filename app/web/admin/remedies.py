@@ -113,11 +113,7 @@ BUTTONS = {
         "Resume all sending", Scope.SEND, "Sending is resumed. " + WAITING, _resume_sending, AFTER_THE_REASON
     ),
     RemedyAction.SEND_FIRST_DIGESTS: Button(
-        "Stop holding them",
-        Scope.SEND,
-        FIRST_RELEASED,
-        _send_first_digests,
-        "Look at their digests first.",
+        "Stop holding them", Scope.SEND, FIRST_RELEASED, _send_first_digests, "Look at their digests first."
     ),
     RemedyAction.RESUME_EDITION: Button(
         "Resume this edition",

@@ -83,10 +83,7 @@ class PreviewRequest(BaseModel):
         "Default: PAPERBOY_DEFAULT_MAX_TRENDING.",
     )
     muted: list[Text] = Field(
-        default=[],
-        max_length=subscribers.MAX_MUTED,
-        examples=[["blockchain"]],
-        description=MUTED,
+        default=[], max_length=subscribers.MAX_MUTED, examples=[["blockchain"]], description=MUTED
     )
 
 

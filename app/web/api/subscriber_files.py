@@ -176,12 +176,7 @@ def preview_import(app: Application, file: BinaryIO, now: datetime, limits: Capa
 
 
 def _import(
-    app: Application,
-    file: BinaryIO,
-    key: ApiKeyIdentity,
-    now: datetime,
-    limits: Capacity,
-    hold: bool | None,
+    app: Application, file: BinaryIO, key: ApiKeyIdentity, now: datetime, limits: Capacity, hold: bool | None
 ) -> ImportOut:
     with limits.jobs.take():
         result = maintenance.import_subscribers(app, file, key.name, now, hold=hold)

@@ -78,10 +78,7 @@ class PreferencesPatch(BaseModel):
         default=None, description="Whether digests say that earlier papers were withdrawn or have code now."
     )
     muted: list[Text] | None = Field(
-        default=None,
-        max_length=subscribers.MAX_MUTED,
-        examples=[["blockchain"]],
-        description=MUTED,
+        default=None, max_length=subscribers.MAX_MUTED, examples=[["blockchain"]], description=MUTED
     )
     interests: list[InterestIn] | None = Field(default=None, max_length=subscribers.ABSOLUTE_MAX_INTERESTS)
 
@@ -246,12 +243,7 @@ def get_subscriber(app: Paperboy, _key: CanRead, now: Now, subscriber_id: Id) ->
 
 @router.patch("/{subscriber_id:int}", responses=problems.responses(404, 409, 412))
 def change_subscriber(
-    app: Paperboy,
-    key: CanWrite,
-    now: Now,
-    subscriber_id: Id,
-    body: SubscriberPatch,
-    if_match: IfMatch = None,
+    app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id, body: SubscriberPatch, if_match: IfMatch = None
 ) -> SubscriberDetail:
     """Change a subscriber's preferences or address. `interests` and `muted` replace the whole lists.
 

@@ -182,11 +182,7 @@ def manage(request: Request) -> Response:
 
 @router.post("/manage", dependencies=[Depends(same_site)])
 def send_link(
-    request: Request,
-    later: BackgroundTasks,
-    email: Text = "",
-    confirmed_email: Text = "",
-    proof: Text = "",
+    request: Request, later: BackgroundTasks, email: Text = "", confirmed_email: Text = "", proof: Text = ""
 ) -> Response:
     """Email the link if the address is known. The response does not reveal whether it is."""
     form = PreferencesForm(email, confirmed_email=confirmed_email)

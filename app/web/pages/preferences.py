@@ -25,13 +25,7 @@ from app.types import Feedback
 from app.web import background, digest_history, feedback_overview, forms, preview
 from app.web.capacity import Capacity
 from app.web.forms import PreferencesForm, Text
-from app.web.link_access import (
-    allows,
-    db,
-    private_page,
-    redirect_to_preferences,
-    subscriber_links,
-)
+from app.web.link_access import allows, db, private_page, redirect_to_preferences, subscriber_links
 from app.web.preview import Preview
 from app.web.request_bodies import FormRoute
 from app.web.visitors import client_ip, visitor
