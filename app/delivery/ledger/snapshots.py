@@ -102,16 +102,16 @@ def _encode_items(day: str, digests: Sequence[Digest]) -> list[list[list[_Encode
 
     Digests share items. They are found by identity, because comparing their fields takes longer.
     """
-    known = _encoded_by_identity(day)
-    if len(known) >= MAX_ENCODED_ITEMS:
-        known.clear()
+    cached = _encoded_by_identity(day)
+    if len(cached) >= MAX_ENCODED_ITEMS:
+        cached.clear()
 
     def encode(item: DigestItem) -> _EncodedItem:
-        encoded = known[id(item)] = _EncodedItem(item, *_encode(day, item))
+        encoded = cached[id(item)] = _EncodedItem(item, *_encode(day, item))
         return encoded
 
     return [
-        [[known.get(id(item)) or encode(item) for item in section.picks] for section in digest.sections]
+        [[cached.get(id(item)) or encode(item) for item in section.picks] for section in digest.sections]
         for digest in digests
     ]
 
