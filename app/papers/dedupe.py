@@ -2,9 +2,9 @@
 
 If both records have arXiv ids, the ids decide. If not, records with the same DOI are the same paper.
 Otherwise, the titles decide, including the numbers in them. If both records have authors or abstracts, at
-least one of these must agree. "Part I" and "Part II", or "v1.5" and "v1", are different papers, however
-similar their titles are. "Editing Everything" and "Pruning Everything" are different papers unless their
-abstracts are nearly equal.
+least one of these must agree, unless both the title and the link are the same. "Part I" and "Part II", or
+"v1.5" and "v1", are different papers, however similar their titles are. "Editing Everything" and "Pruning
+Everything" are different papers unless their abstracts are nearly equal.
 """
 
 from __future__ import annotations
@@ -119,6 +119,7 @@ class PaperIdentity:
     doi: str = ""
     abstract: str = ""
     authors: tuple[str, ...] = ()
+    url: str = ""
 
 
 def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
@@ -127,6 +128,14 @@ def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
         return "same arXiv ID" if a.arxiv_id == b.arxiv_id else ""
     if a.doi and a.doi == b.doi:
         return "same DOI"
+    return _same_title_reason(a, b)
+
+
+def _same_title_reason(a: PaperIdentity, b: PaperIdentity) -> str:
+    title, other = Title(a.title), Title(b.title)
+    has_same_key = bool(title.key) and _has_same_key(title, other)
+    if has_same_key and _has_same_link(a, b):
+        return "same title"
     agreements = []  # whether the authors and the abstracts agree, if both records have them
     abstract_ratio = 0.0
     if a.authors and b.authors:
@@ -136,8 +145,7 @@ def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
         agreements.append(abstract_ratio >= ABSTRACT_RATIO)
     if agreements and not any(agreements):
         return ""
-    title, other = Title(a.title), Title(b.title)
-    if title.key and _has_same_key(title, other):
+    if has_same_key:
         return "same title" if any(agreements) or len(title.key) >= SHORT_KEY else ""
     if min(len(title.key), len(other.key)) < SHORT_KEY:
         return ""
@@ -146,6 +154,13 @@ def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
     if abstract_ratio >= EQUAL_ABSTRACT_RATIO and _is_near_title(title, other):
         return "similar title and same abstract"
     return ""
+
+
+def _has_same_link(a: PaperIdentity, b: PaperIdentity) -> bool:
+    """Return whether two records have the same link, or whether both have nothing but a title."""
+    if a.url or b.url:
+        return a.url == b.url
+    return not (a.authors or b.authors or a.abstract or b.abstract)
 
 
 def _surnames(authors: Iterable[str]) -> set[str]:

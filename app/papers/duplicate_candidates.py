@@ -174,11 +174,11 @@ class _Identities:
         )
         titles = {record.title for record in records if not (record.arxiv_id or record.doi)}
         ids = ids_by_title(session, {title_key(title) for title in titles}) if titles else ()
-        columns = select(Paper.title, Paper.abstract, Paper.authors)
+        columns = select(Paper.title, Paper.abstract, Paper.authors, Paper.url)
         without_id = col(Paper.arxiv_id).is_(None), col(Paper.doi).is_(None)
         same_title = columns.where(in_array(session, col(Paper.id), ids), *without_id)
-        for title, abstract, authors in session.exec(same_title):
-            row = dedupe.PaperIdentity(title, abstract=abstract, authors=tuple(authors))
+        for title, abstract, authors, url in session.exec(same_title):
+            row = dedupe.PaperIdentity(title, abstract=abstract, authors=tuple(authors), url=url)
             identities.without_id[title_key(title)].append(row)
         return identities
 
@@ -199,7 +199,9 @@ class _Identities:
 
 def identity_of(record: PaperRecord) -> dedupe.PaperIdentity:
     """Return the fields of a record that are used for comparison."""
-    return dedupe.PaperIdentity(record.title, record.arxiv_id, record.doi, record.abstract, record.authors)
+    return dedupe.PaperIdentity(
+        record.title, record.arxiv_id, record.doi, record.abstract, record.authors, record.url
+    )
 
 
 def ids_by_title(session: Session, keys: Collection[str]) -> Sequence[int]:

@@ -121,7 +121,7 @@ class StoredRows:
 
 
 def identity_of_row(row: Paper, root: Paper) -> dedupe.PaperIdentity:
-    """Return the fields that identify a row: its title and DOI, and the arXiv id and authors of its paper.
+    """Return the fields that identify a row: its title, DOI and link, and its paper's arXiv id and authors.
 
     Use the abstract of its paper only if the row has none.
     """
@@ -132,4 +132,5 @@ def identity_of_row(row: Paper, root: Paper) -> dedupe.PaperIdentity:
         row.doi or "",
         own["abstract"] or paper["abstract"],
         tuple(paper["authors"]),
+        own["url"],
     )

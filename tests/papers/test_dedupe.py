@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -161,6 +162,27 @@ def test_common_title_needs_a_common_author() -> None:
     a, b = PaperIdentity("Introduction", authors=("Mei Tanaka",)), PaperIdentity("Introduction")
     assert not dedupe.same_paper_reason(a, b)
     assert dedupe.same_paper_reason(a, PaperIdentity("Introduction", authors=("Mei Tanaka",)))
+
+
+@pytest.mark.parametrize("title", ["Introduction", "基于深度学习的图像识别方法研究", TITLE])
+def test_same_title_and_link_are_one_paper(title: str) -> None:
+    """A feed lists an entry again at each poll, and may list it before its abstract is written."""
+    entry = PaperIdentity(title, url="https://birds.test/1")
+    announced, complete = (
+        replace(entry, abstract=text) for text in ("To be announced.", "We teach pigeons.")
+    )
+    for a, b in ((entry, entry), (entry, complete), (announced, complete)):
+        assert dedupe.same_paper_reason(a, b) == "same title"
+
+
+def test_common_title_with_another_link_is_another_paper() -> None:
+    """Each issue of a journal has an introduction. Records with nothing but a title cannot be told apart."""
+    introduction = PaperIdentity("Introduction")
+    assert dedupe.same_paper_reason(introduction, introduction)
+    first, second = (replace(introduction, url=f"https://birds.test/{number}") for number in (1, 2))
+    assert not dedupe.same_paper_reason(first, second)
+    assert not dedupe.same_paper_reason(first, introduction)
+    assert not dedupe.same_paper_reason(introduction, replace(introduction, abstract="We teach pigeons."))
 
 
 def test_comparison_is_symmetric() -> None:

@@ -106,6 +106,19 @@ def test_storing_again_changes_nothing(app: Application, now: datetime) -> None:
         assert [rows(session, table) for table in (Paper, Listing, VoteCount, Merge)] == before
 
 
+@pytest.mark.parametrize("url", ["", "https://birds.test/models"])
+def test_short_title_is_stored_once(app: Application, now: datetime, url: str) -> None:
+    """A feed may give only a title, and an operator may have hidden the paper."""
+    entry = PaperRecord("World Models", url=url, listed_on=DAY)
+    store(app, now, entry, kind=SourceKind.FEED, polled=True)
+    with app.db.write() as session:
+        session.exec(select(Paper)).one().hidden_at = now
+    summary = store(app, now + timedelta(hours=1), entry, entry, kind=SourceKind.FEED, polled=True)
+    assert (summary.unchanged, len(papers(app))) == (2, 1)
+    other = replace(entry, url="https://birds.test/other")
+    assert store(app, now, other, kind=SourceKind.FEED, polled=True).papers_new == 1
+
+
 def test_duplicate_rows_in_one_response(app: Application, now: datetime) -> None:
     """Some archives repeat a paper within a day."""
     assert store(app, now, PIGEONS, PIGEONS).counts()["papers_new"] == 1
