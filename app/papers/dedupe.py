@@ -70,7 +70,8 @@ def _is_near_title(a: Title, b: Title) -> bool:
 def _near_parts(a: Title, b: Title) -> Iterator[tuple[Title, Title]]:
     """Yield the parts in which two titles are nearly the same: the whole titles, or the parts after a colon.
 
-    One title may lack the name before the colon, or the names in the two titles may differ.
+    One title may lack the name before the colon, or the names in the two titles may differ. "Correction: X"
+    and "X" are different papers.
     """
     if _is_similar(a, b, TITLE_RATIO):
         yield a, b
@@ -83,6 +84,7 @@ def _near_parts(a: Title, b: Title) -> Iterator[tuple[Title, Title]]:
         subtitle is not None
         and _both_have(SHORT_SUBTITLE, subtitle, other)
         and _is_similar(subtitle, other, TITLE_RATIO_NAME_MISSING)
+        and a.responses == b.responses
     ):
         yield subtitle, other
 

@@ -32,7 +32,12 @@ _CAPITALS = re.compile(r"[A-Z].*[A-Z]")
 # "25+ languages" do not.
 _PLUS = re.compile(r"\+\+|\^\{?\+|[^\W\d_]\+(?![\w+])")
 _ROMAN = re.compile(r"(?:x{0,3})(?:ix|iv|v?i{0,3})")
-_RESPONSE_WORDS = {"reply", "comment", "erratum", "corrigendum", "addendum", "correction", "rebuttal"}
+# Words in titles about another paper, such as "Reply to: X". "Retracted" is not one of them: "Retracted
+# article: X" is the paper X itself.
+_RESPONSE = re.compile(
+    r"\b(?:reply|response to|comments?|commentary|rebuttal|errat(?:um|a)|corrigend(?:um|a)|addend(?:um|a)|"
+    r"corrections?|retraction|expression of concern)\b"
+)
 _ABBREVIATIONS = {
     "rl": "reinforcement learning",
     "llm": "large language model",
@@ -111,9 +116,13 @@ class Title:
             pluses = [PLUS for _ in _PLUS.findall(text)]
             words = self.normalized.split()
             romans = [word for word in words if word != "i" and _ROMAN.fullmatch(word)]
-            responses = [word for word in words if word in _RESPONSE_WORDS]
-            self._marks = tuple(sorted(numbers + romans + responses + pluses))
+            self._marks = tuple(sorted(numbers + romans + self.responses + pluses))
         return self._marks
+
+    @property
+    def responses(self) -> list[str]:
+        """The words such as "erratum", which say that a paper is about another paper."""
+        return _RESPONSE.findall(self.normalized)
 
     @property
     def expanded(self) -> str:

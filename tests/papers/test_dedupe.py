@@ -18,6 +18,11 @@ from app.papers.title_normalization import Title, title_end, title_key
 from app.types import PaperRecord, SourceKind
 
 LONG_TITLE = "How Birds Plan: Long-Horizon Reasoning of Pigeons in the Streets of Large Cities"
+SUBTITLE = LONG_TITLE.partition(": ")[2]
+RESPONSES = (
+    "Author Correction", "Corrections to", "Erratum", "Corrigendum to", "Retraction", "Retraction Note",
+    "Expression of Concern", "Comments on", "Reply to", "Response to",
+)  # fmt: skip
 TITLE = "Pigeons That Plan: Long-Horizon Reasoning in Small Birds"
 
 
@@ -66,11 +71,12 @@ def test_equivalent_titles(other: str) -> None:
         ("BirdNet: Recognition of Small Birds", "BirdNet++: Recognition of Small Birds"),
         ("BirdNet: Recognition of Small Birds", "BirdNet$^+$: Recognition of Small Birds"),
         (LONG_TITLE, "Comment on " + LONG_TITLE),
+        *((title, f"{kind}: {title}") for title in (LONG_TITLE, SUBTITLE) for kind in RESPONSES),
         ("Do Pigeons Plan Ahead in Cities?", 'Reply to "Do Pigeons Plan Ahead in Cities?"'),
     ],
 )
 def test_different_titles(a: str, b: str) -> None:
-    """Numbers, versions and replies distinguish titles."""
+    """Numbers, versions, replies and corrections distinguish titles."""
     assert not dedupe.same_title(Title(a), Title(b))
 
 
@@ -88,11 +94,15 @@ def test_different_titles(a: str, b: str) -> None:
         ("Planning Long Flights of Small Birds", "Planning Long Flights for Small Bird"),
         ("Planning Long Flights of Small Birds", "Planing Lnog Flihts of SmallBirds"),
         ("Planning Long Flights of Small Birds in Cities", "Planning Long Flights of Small Birds in"),
+        (SUBTITLE, f"RETRACTED ARTICLE: {SUBTITLE}"),
         ("Speech+Text Planning for Birds", "Speech + Text Planning for Birds"),
     ],
 )
 def test_copies_of_titles(a: str, b: str) -> None:
-    """Another name, a known abbreviation, an ending, typing errors or a cut end make no difference."""
+    """Another name, a known abbreviation, an ending, typing errors or a cut end make no difference.
+
+    Nor does the mark before the title of a retracted paper.
+    """
     assert dedupe.same_title(Title(a), Title(b))
     assert dedupe.same_title(Title(b), Title(a))
 
