@@ -17,7 +17,10 @@ _ARXIV_PLACE = re.compile(r"arxiv", re.IGNORECASE)
 _PAGE = r"(?:(?:<|%3C)[^\s\"<>]{0,100}?(?:>|%3E)|(?:\[|%5B)[^\s\"\[\]]{0,100}?(?:\]|%5D))"
 SICI_DOI = rf"\b10\.\d{{4,9}}/[^\s\"<>?#,;\[\]]{{1,100}}{_PAGE}\d\.\d\.[A-Z]{{2}}(?:;|%3B)\d(?:-[\dA-Z#])?"
 _DOI = re.compile(rf"({SICI_DOI}|\b10\.\d{{4,9}}/[^\s\"<>?#]+)", re.IGNORECASE)
-_ENCODED_BRACKET = re.compile("%3C|%5B", re.IGNORECASE)
+# What publishers append to the DOI in the addresses of their pages.
+_PAGE_SUFFIX = re.compile(r"(?:[./](?:full|abstract|e?pdf|html?|full-?text|meta))+$")
+# bioRxiv and medRxiv append the version to the DOI in addresses. All versions of a preprint have one DOI.
+_PREPRINT_VERSION = re.compile(r"(10\.(?:1101|64898)/[\d.]*\d)v\d.*")
 _ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.IGNORECASE)
 
 
@@ -31,12 +34,20 @@ def arxiv_id(value: object) -> tuple[str, int]:
 
 
 def doi(value: object) -> str:
-    """Return the DOI in a text or a URL, in lower case, or ""."""
-    text = one_line(value, 300)
-    if _ENCODED_BRACKET.search(text):
-        text = one_line(unquote(text), 300)
+    """Return the DOI in a text or a URL, in lower case, or "".
+
+    The address of a publisher's page may contain more than the DOI, such as the version of a preprint.
+    """
+    text = one_line(unquote(one_line(value, 300)), 300)
     match = _DOI.search(text)
-    return match.group(1).rstrip(".,;)").lower() if match else ""
+    if match is None:
+        return ""
+    name, before = match.group(1).lower(), text[: match.start()].lower()
+    while name.endswith((".", ",", ";")) or (name.endswith(")") and name.count("(") < name.count(")")):
+        name = name[:-1]
+    if before.endswith("/") and not before.endswith("doi.org/"):
+        name = _PAGE_SUFFIX.sub("", name)
+    return _PREPRINT_VERSION.sub(r"\1", name)
 
 
 def arxiv_id_of_doi(value: str) -> str:

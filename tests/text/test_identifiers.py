@@ -30,10 +30,24 @@ from app.text import identifiers
             "10.1890/0012-9658(2002)083[2935:dtmpif]2.0.co;2",
         ),
         ("version 10.1 of 2026", ""),
+        ("https://doi.org/10.1234%2Fpigeons.1", "10.1234/pigeons.1"),
+        ("https://doi.org/10.1234/pigeons.pdf", "10.1234/pigeons.pdf"),
+        ("10.1234/41173(414)", "10.1234/41173(414)"),
+        ("(see 10.1234/41173(414)).", "10.1234/41173(414)"),
+        ("https://birds.example/articles/10.1234/pigeons.1/full", "10.1234/pigeons.1"),
+        ("https://birds.example/doi/10.1234/pigeons.1/abstract?rss=yes", "10.1234/pigeons.1"),
+        ("https://birds.example/pdf/10.1234/pigeons.1.pdf", "10.1234/pigeons.1"),
+        ("https://www.biorxiv.org/content/10.1101/2026.11.01.512345v1?rss=1", "10.1101/2026.11.01.512345"),
+        (
+            "https://www.medrxiv.org/content/10.64898/2026.11.01.512345v2.full.pdf",
+            "10.64898/2026.11.01.512345",
+        ),
+        ("www.biorxiv.org/content/10.1101/573887v12.full-text", "10.1101/573887"),
+        ("https://genome.example/doi/10.1101/gr.275790.121", "10.1101/gr.275790.121"),
     ],
 )
 def test_doi(value: str, doi: str) -> None:
-    """Two papers of one issue have different DOIs, also if the page is in brackets."""
+    """A DOI may contain the page in brackets. The address of a page may contain more than the DOI."""
     assert identifiers.doi(value) == doi
 
 

@@ -165,7 +165,8 @@ def _plain_text(markup: str) -> str:
 
 
 def _links(entry: Any) -> Iterator[str]:
-    for name in ("link", "id", "prism_doi", "dc_identifier", "arxiv_doi"):
+    """Yield the fields of an entry that may contain ids: first those made for ids, then addresses."""
+    for name in ("prism_doi", "dc_identifier", "arxiv_doi", "link", "id"):
         yield str(entry.get(name) or "").removeprefix("oai:")
     for link in entry.get("links", ()):
         yield str(link.get("href") or "")

@@ -193,6 +193,15 @@ def test_arxiv_doi() -> None:
     assert feed.parse(text, DAY).records[0].doi == ""
 
 
+def test_version_of_a_preprint_is_not_part_of_its_doi() -> None:
+    """bioRxiv's feed states the DOI, and links to a version."""
+    link = "https://www.biorxiv.org/content/10.1101/2026.11.01.512345v1?rss=1"
+    linked = responses.RSS.replace("https://doi.org/10.1234/Pigeons.1", link)
+    stated = linked.replace(f"<link>{link}", f"<prism:doi>10.1234/stated.1/full</prism:doi><link>{link}")
+    assert feed.parse(linked, DAY).records[0].doi == "10.1101/2026.11.01.512345"
+    assert feed.parse(stated, DAY).records[0].doi == "10.1234/stated.1/full"
+
+
 def test_missing_or_invalid_date() -> None:
     """This also holds if the date of the entry cannot be parsed."""
     text = responses.RSS.replace("Thu, 19 Nov 2026 22:30:00 -0500", "the day before the feast")
