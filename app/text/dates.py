@@ -17,12 +17,15 @@ def day(value: object) -> date | None:
 
 
 def utc_day(value: object) -> date | None:
-    """Return the UTC date of an ISO time. A time without a zone is assumed to be UTC."""
+    """Return the UTC date of an ISO time. A time without a zone is assumed to be UTC.
+
+    Zero times of some programs, such as 0001-01-01, are None.
+    """
     if not isinstance(value, str):
         return None
     try:
         moment = datetime.fromisoformat(value.strip())
-        return (moment.astimezone(UTC) if moment.tzinfo else moment).date()
+        return _plausible((moment.astimezone(UTC) if moment.tzinfo else moment).date())
     except (ValueError, OverflowError):
         return None
 
@@ -35,10 +38,13 @@ def day_in(text: str) -> date | None:
 
 def _date(text: str) -> date | None:
     try:
-        parsed = date.fromisoformat(text)
+        return _plausible(date.fromisoformat(text))
     except ValueError:
         return None
-    return parsed if 1900 <= parsed.year <= 2200 else None
+
+
+def _plausible(day: date) -> date | None:
+    return day if 1900 <= day.year <= 2200 else None
 
 
 def valid_zone(name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from calendar import monthrange
 from collections.abc import AsyncIterator, Iterator
 from datetime import date, datetime
 from functools import partial
@@ -36,6 +37,8 @@ _TAG = re.compile(
     r"<[!?][^<>]{0,2000}>",
     re.IGNORECASE,
 )
+_PERIOD = re.compile(r"\d{4}(?:[ -](?:\d{2}|[A-Za-z]{3,9}))?")  # a year or a month
+_UNIX_ZERO = date(1970, 1, 1)  # programs write the zero of Unix time if they have no date
 _DECLARATION = re.compile(r"\A\s*<\?xml\s[^<>]*>")
 _FEED_END = re.compile(r"</(?:\w+:)?(?:feed|rss|rdf)\s*>\s*(?:<!--.*-->\s*)?$", re.IGNORECASE | re.DOTALL)
 _LAST_ENTRY = re.compile(r".*</(?:\w+:)?(?:entry|item)\s*>", re.IGNORECASE | re.DOTALL)
@@ -135,11 +138,7 @@ def _record(number: int, entry: Any, day: date | None) -> PaperRecord | Rejectio
         id_of_doi = identifiers.arxiv_id_of_doi(doi)
         arxiv_id = arxiv_id or id_of_doi
         people = sanitize.authors(_names(entry))
-        # dict.get avoids feedparser's lookup, which replaces a missing date with the other date and warns.
-        moment = dict.get(entry, "published_parsed") or dict.get(entry, "updated_parsed") or (0, 0, 0)
-        parsed_day = dates.utc_day("{:04}-{:02}-{:02}".format(*moment[:3]))
-        published_on = dates.utc_day(entry.get("published")) or parsed_day
-        day = published_on or day
+        day = _listing_day(entry, day)
         announce_type = sanitize.one_line(entry.get("arxiv_announce_type")) or "new"
         return PaperRecord(
             title=title,
@@ -156,6 +155,24 @@ def _record(number: int, entry: Any, day: date | None) -> PaperRecord | Rejectio
         )
     except Exception as error:  # feedparser gave a field an unexpected type
         return Rejection(BROKEN_ENTRY, number, type(error).__name__)
+
+
+def _listing_day(entry: Any, day: date | None) -> date | None:
+    """Return the day that an entry names, or else `day`.
+
+    If the entry names only a month or a year, return the end of this period, or `day` if it is earlier.
+    """
+    latest = [day] if day else []
+    for name in ("published", "updated"):
+        # dict.get avoids feedparser's lookup, which replaces a missing date with the other date and warns.
+        text, moment = str(dict.get(entry, name)), dict.get(entry, f"{name}_parsed") or (0, 0, 0)
+        parsed_day = dates.utc_day("{:04}-{:02}-{:02}".format(*moment[:3]))
+        if parsed_day and _PERIOD.fullmatch(text):
+            month = parsed_day.month if len(text) > len("2026") else 12
+            latest.append(parsed_day.replace(month=month, day=monthrange(parsed_day.year, month)[1]))
+        elif (stated_day := dates.utc_day(text) or parsed_day) and stated_day != _UNIX_ZERO:
+            return stated_day
+    return min(latest, default=None)
 
 
 def _plain_text(markup: str) -> str:

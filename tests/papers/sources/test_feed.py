@@ -204,5 +204,43 @@ def test_version_of_a_preprint_is_not_part_of_its_doi() -> None:
 
 def test_missing_or_invalid_date() -> None:
     """This also holds if the date of the entry cannot be parsed."""
-    text = responses.RSS.replace("Thu, 19 Nov 2026 22:30:00 -0500", "the day before the feast")
-    assert feed.parse(text, DAY).records[0].listed_on == DAY
+    assert dated("the day before the feast") == DAY
+
+
+@pytest.mark.parametrize(
+    "zero",
+    [
+        "Mon, 01 Jan 0001 00:00:00 +0000",
+        "Thu, 01 Jan 1970 00:00:00 GMT",
+        "0001-01-01T00:00:00Z",
+        "0000-00-00",
+    ],
+)
+def test_zero_time_is_no_date(zero: str) -> None:
+    """Programs write it if they have no date. Such an entry would never be sent."""
+    assert dated(zero) == DAY
+
+
+@pytest.mark.parametrize(
+    ("period", "listed_on"),
+    [
+        ("2026-11", DAY),
+        ("2026 Nov", DAY),
+        ("2026", DAY),
+        ("2027-01", DAY),
+        ("2026-10", date(2026, 10, 31)),
+        ("2024-02", date(2024, 2, 29)),
+        ("2025", date(2025, 12, 31)),
+    ],
+)
+def test_period_is_no_day(period: str, listed_on: date) -> None:
+    """A journal that names only the month of an issue lists its papers during that month."""
+    assert dated(period) == listed_on
+
+
+def dated(text: str) -> date | None:
+    """Return the day on which an entry with this date counts as listed."""
+    feed_text = responses.RSS.replace("Thu, 19 Nov 2026 22:30:00 -0500", text)
+    record = feed.parse(feed_text, DAY).records[0]
+    assert record.as_of == record.listed_on
+    return record.listed_on
