@@ -240,7 +240,7 @@ class _Batch:
 
     def _new_row(self, paper_id: int, record: PaperRecord) -> dict[str, Any]:
         """Return the columns of a new row. All other columns are null."""
-        new = field_precedence.from_record(record, self.source.kind)
+        new = self._fields_of(record)
         key, day = title_key(record.title), record.listed_on
         return {
             **new.values,
@@ -259,6 +259,10 @@ class _Batch:
             "created_at": self.now,
             "updated_at": self.now,
         }
+
+    def _fields_of(self, record: PaperRecord) -> field_precedence.Fields:
+        source_id = self.source.id if self.polled else None
+        return field_precedence.from_record(record, self.source.kind, source_id)
 
     # --- storing one record
 
@@ -351,11 +355,11 @@ class _Batch:
             identity.doi = record.doi
             self.stored.by_doi[record.doi] = identity
             changed = True
-        new = field_precedence.from_record(record, self.source.kind)
+        new = self._fields_of(record)
         for paper in self.stored.chain(identity):
             had_code = bool(paper.code_url)
             stored = stored_fields.read_fields(paper)
-            combined = field_precedence.combine(stored, new)
+            combined = field_precedence.combine(stored, new, is_poll=self.polled)
             paper_changed = combined != stored and stored_fields.write_fields(paper, combined)
             paper_changed |= withdrawals.update(paper, record, self.source.kind, self.now)
             if paper.code_url and not had_code:

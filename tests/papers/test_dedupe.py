@@ -274,6 +274,14 @@ def test_saved_search_pages_only_fill_empty_fields() -> None:
     assert (combined["title"], combined["abstract"], combined["tldr"]) == ("π Birds", "With π.", "Birds.")
 
 
+def test_poll_without_a_value_keeps_the_stored_one() -> None:
+    """The versions of a paper that was split are empty."""
+    stored = replace(fields.from_record(PaperRecord("Birds", tldr="Birds."), SourceKind.ARXIV), versions={})
+    polled = fields.from_record(PaperRecord("A Bird"), SourceKind.ARXIV, 1)
+    combined = fields.combine(stored, polled, is_poll=True).values
+    assert (combined["title"], combined["tldr"]) == ("A Bird", "Birds.")
+
+
 def test_content_hash_ignores_empty_fields() -> None:
     """A new column must not change existing hashes."""
     pigeons = fields.from_record(PaperRecord("Pigeons"), SourceKind.ARXIV)

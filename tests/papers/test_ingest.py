@@ -273,7 +273,7 @@ def test_listing_in_the_future_is_dated_the_first_poll(
         store(app, now + timedelta(days=days), entry, entry, kind=SourceKind.FEED, polled=True)
     [paper] = papers(app)
     assert (paper.first_listed_on, paper.last_listed_on) == (now.date(), now.date())
-    assert paper.versions["title"] == f"0.{now.date()}.1"
+    assert paper.versions["title"] == f"0.{now.date()}.1.1"
     with app.db.read() as session:
         assert [row.listed_on for row in session.exec(select(Listing))] == [now.date()]
     for days in (39, 40, 41):
@@ -297,7 +297,31 @@ def test_values_of_the_future_are_of_today(app: Application, now: datetime) -> N
     store(app, now, entry, kind=SourceKind.FEED, polled=True)
     [paper] = papers(app)
     assert paper.first_listed_on is None
-    assert paper.versions["title"] == f"0.{now.date()}.1"
+    assert paper.versions["title"] == f"0.{now.date()}.1.1"
+
+
+@pytest.mark.parametrize("kind", [SourceKind.HUGGINGFACE, SourceKind.FEED])
+def test_correction_within_a_day_is_stored(app: Application, now: datetime, kind: SourceKind) -> None:
+    """The next poll returns the same day and another value, also if a file was read in between."""
+    store(app, now, replace(PIGEONS, abstract="Zebras plan."), kind=kind, polled=True)
+    assert store(app, now + timedelta(hours=1), PIGEONS, kind=kind, polled=True).changed == 1
+    store(app, now + timedelta(hours=2), replace(PIGEONS, abstract="Zebras plan."), kind=kind)
+    assert papers(app)[0].abstract == PIGEONS.abstract
+    assert store(app, now + timedelta(hours=3), PIGEONS, kind=kind, polled=True).unchanged == 1
+
+
+def test_two_feeds_do_not_replace_each_others_values(app: Application, now: datetime) -> None:
+    """Both list the paper on the same day with different abstracts. Each poll would change the paper."""
+    with app.db.write() as session:
+        feeds = [Source(name=name, kind=SourceKind.FEED, created_at=now) for name in ("first", "second")]
+        session.add_all(feeds)
+        session.flush()
+        changed = [
+            stored_records.store(session, source, ParseResult(1, (entry,)), now, polled=True).changed
+            for _ in range(3)
+            for source, entry in zip(feeds, (PIGEONS, replace(PIGEONS, abstract="Birds.")), strict=True)
+        ]
+    assert changed == [0, 1, 0, 0, 0, 0]
 
 
 def test_undated_entry_is_listed_once(app: Application, now: datetime) -> None:
