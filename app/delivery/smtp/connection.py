@@ -228,9 +228,9 @@ class SmtpConnection(asyncio.Protocol):
         elif reply.code < 400:
             self._protocol_error()
         elif reply.code == 421 and command is PendingReply.MAIL:  # concerns this connection, not this email
-            self._close("", _refusal(reply), may_retry=self._has_served)
+            self._close("", _refusal(reply, self._next), may_retry=self._has_served)
         else:
-            self._next_refusal = _refusal(reply, command)
+            self._next_refusal = _refusal(reply, self._next, command)
             self._sender_refused = command is PendingReply.MAIL
             if reply.code == 421:
                 self._close("")
@@ -254,7 +254,7 @@ class SmtpConnection(asyncio.Protocol):
             if self.pipelines:
                 self._write(self._begin())
         else:
-            self._next_refusal = self._next_refusal or _refusal(reply)
+            self._next_refusal = self._next_refusal or _refusal(reply, self._next)
             self._record_refusal()
             if reply.code == 421:
                 self._close("")
@@ -280,8 +280,8 @@ class SmtpConnection(asyncio.Protocol):
         if 300 <= reply.code < 400:
             self._protocol_error()
             return
-        accepted = reply.code < 300
-        result = SendResult(SendOutcome.ACCEPTED, reply.code, reply.text()) if accepted else _refusal(reply)
+        accepted = SendResult(SendOutcome.ACCEPTED, reply.code, reply.text()) if reply.code < 300 else None
+        result = accepted or _refusal(reply, self._in_flight)
         queued, self._in_flight = self._in_flight, None
         self._has_served = True
         if queued:
@@ -298,7 +298,7 @@ class SmtpConnection(asyncio.Protocol):
         elif command is PendingReply.RSET and reply.code >= 300:
             self._close("the relay refused RSET", may_retry=True)
         elif reply.code == 421:
-            self._close("", _refusal(reply), may_retry=True)
+            self._close("", _refusal(reply, self._next), may_retry=True)
         else:
             self._go_on()
 
@@ -394,9 +394,9 @@ class SmtpConnection(asyncio.Protocol):
         self._timer = self._loop.call_at(self._deadline, self._check_deadline)
 
 
-def _refusal(reply: Reply, command: PendingReply | None = None) -> SendResult:
+def _refusal(reply: Reply, queued: QueuedMail | None, command: PendingReply | None = None) -> SendResult:
     text = reply.text()
-    verdict = classify(reply.code, text)
+    verdict = classify(reply.code, text, queued.mail.recipient if queued else "")
     if verdict is SendOutcome.HARD_BOUNCE and command is PendingReply.MAIL:
         verdict = SendOutcome.SENDER_REJECTED  # the address that does not exist is the sender's
     return SendResult(verdict, reply.code, text)

@@ -231,6 +231,20 @@ def test_refused_sender_pauses_all_mails(app: Application, mail_server: MailServ
     assert pipeline.send_now(app, now + SOON) == {"sent": 20}
 
 
+def test_words_of_a_subscribers_domain_do_not_pause(
+    app: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """The relay quotes the domain, and refuses only that recipient."""
+    enqueue_mails(app, now, "bob", "carol")
+    with app.db.write() as session:
+        session.get_one(Subscriber, 1).email = "bob@spamhaus.example"
+    mail_server.reply("rcpt", "550 spamhaus.example: no such domain", to="bob@spamhaus.example")
+    assert pipeline.send_now(app, now) == {"failed": 1, "sent": 1}
+    with app.db.read() as session:
+        assert ledger.pauses(session) == []
+        assert session.get_one(Subscriber, 1).state is SubscriberState.BOUNCING
+
+
 def test_one_edition_can_be_paused(app: Application, mail_server: MailServer, now: datetime) -> None:
     """Emails of other editions are sent."""
     enqueue_mails(app, now, "alice")

@@ -49,6 +49,40 @@ def test_reply_outcome(code: int, text: str, verdict: SendOutcome) -> None:
     assert responses.classify(code, text) is verdict
 
 
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (550, "<{}>: No such user here"),
+        (550, "5.1.1 <{}>: Recipient address rejected: User unknown in virtual mailbox table"),
+        (550, "5.1.10 RESOLVER.ADR.RecipientNotFound; Recipient {} not found by SMTP address lookup"),
+        (550, "{} unknown user account"),
+        (554, "5.7.1 <{}>: Recipient address rejected: Access denied"),
+        (552, "5.2.2 <{}>: over quota"),
+        (450, "4.2.1 <{}>: Recipient address rejected: Greylisted"),
+        (550, "No user here by that name: {}"),
+    ],
+)
+def test_words_of_addresses_do_not_count(code: int, text: str) -> None:
+    """Anyone can sign up with an address whose words are those of a refusal of the sender."""
+    expected = responses.classify(code, text.format("bob@example.org"))
+    local_parts = ("spamhaus", "blacklist", "dmarc", "virus", "s771", "5.7.26", '"over"')
+    addresses = [f"{local}@example.org" for local in local_parts]
+    addresses += ["bob@spf.example.org", "full@mailbox.example", "spamhaus@müller.example"]
+    assert {(item, responses.classify(code, text.format(item), item)) for item in addresses} == {
+        (item, expected) for item in addresses
+    }
+
+
+@pytest.mark.parametrize("text", ["domain {} is not local", "5.7.1 mail for {} is refused by mx.{}"])
+def test_words_of_the_recipients_domain_do_not_count(text: str) -> None:
+    """Some servers quote only the domain. The names of other hosts still count."""
+    expected = responses.classify(550, text.replace("{}", "example.org"), "bob@example.org")
+    for domain in ("spamhaus.example.org", "dmarc.example", "blacklist.example"):
+        assert responses.classify(550, text.replace("{}", domain), f"bob@{domain}") is expected
+    listed = "5.7.1 Client host [192.0.2.1] blocked using zen.spamhaus.org"
+    assert responses.classify(554, listed, "spamhaus@example.org") is SendOutcome.SENDER_REJECTED
+
+
 # Replies of real servers that refuse a recipient.
 SAID = {
     Reason.USER_UNKNOWN: [

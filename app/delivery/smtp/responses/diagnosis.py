@@ -12,7 +12,7 @@ from app.delivery.smtp.responses.enhanced_status import (
     status_in,
 )
 from app.delivery.smtp.responses.phases import Phase
-from app.delivery.smtp.responses.phrase_matching import phase_in, reason_in, topic_in
+from app.delivery.smtp.responses.phrase_matching import phase_in, reason_in, topic_in, without_addresses
 from app.delivery.smtp.responses.refusal_reasons import (
     HARD,
     HARD_BY_STATUS,
@@ -85,9 +85,10 @@ def diagnose(
     which is never a hard failure. `field` means that `refusal` is the Diagnostic-Code for this recipient
     (RFC 3464). `own` means that `refusal` is the server's own reply, not quoted from another server.
     """
-    refusal, around = _one_line(refusal), _one_line(around)
+    text = _one_line(refusal)
+    refusal, around = without_addresses(text), without_addresses(_one_line(around))
     phase = phase_in(refusal) or phase_in(around)
-    refusal, around = (_WRAPPED.sub(r"\1 ", text) for text in (refusal, around))
+    refusal, around = (_WRAPPED.sub(r"\1 ", part) for part in (refusal, around))
     best = more_specific(status, status_in(refusal)) or status_in(around)
     reason = _reason(refusal, around, best, phase)
     if reason is Reason.HOST_UNKNOWN and best.startswith("4"):
@@ -99,7 +100,7 @@ def diagnose(
     action = _action(reason, transient)
     if reason is Reason.USER_UNKNOWN and not (own or _is_confirmed(refusal or around, best, phase, field)):
         reason = Reason.FILTERED
-    return Diagnosis(reason, reason in HARD and not transient, action, best, refusal)
+    return Diagnosis(reason, reason in HARD and not transient, action, best, text)
 
 
 def _action(reason: Reason, transient: bool) -> Action:

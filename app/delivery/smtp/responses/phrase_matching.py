@@ -9,6 +9,7 @@ from app.delivery.smtp.responses import failure_notice_phrases, phases, refusal_
 from app.delivery.smtp.responses.phases import Phase
 from app.delivery.smtp.responses.refusal_phrases import PHRASES_BY_REASON, WORDS_BY_REASON
 from app.delivery.smtp.responses.refusal_reasons import Reason
+from app.text import sanitize
 
 _CONTINUED = re.compile(r"\n {12}")
 _ABBREVIATIONS = {
@@ -48,6 +49,14 @@ _WORDS = compile_reasons({reason: phrases_in(block) for reason, block in WORDS_B
 _PHASE = compile_phases({phase: phrases_in(block) for phase, block in phases.PHASES.items()})
 _FAILURE = compile_phrase("|".join(phrases_in(failure_notice_phrases.FAILURE)))
 DOT_INSIDE = re.compile(r"\.(?=\S)")
+
+
+def without_addresses(text: str) -> str:
+    """Return a text with a neutral address in place of each one, so that their words match no phrase.
+
+    Anyone can subscribe an address such as spamhaus@example.org, and refusals quote it.
+    """
+    return sanitize.EMAIL_ADDRESS.sub("x@x", text)
 
 
 def reason_in(text: str) -> Reason | None:

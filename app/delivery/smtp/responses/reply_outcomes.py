@@ -7,6 +7,7 @@ import re
 from app.delivery.send_result import SendOutcome
 from app.delivery.smtp.responses.diagnosis import diagnose
 from app.delivery.smtp.responses.enhanced_status import status_in
+from app.delivery.smtp.responses.phrase_matching import without_addresses
 from app.delivery.smtp.responses.refusal_reasons import Action, Reason
 from app.delivery.smtp.responses.throttling_phrases import THROTTLING
 
@@ -22,10 +23,15 @@ _OUR_FAULT_STATUS = re.compile(r"5\.1\.[78]|5\.7\.(?:0|8|9|11|14|2\d|30|5\d\d|6\
 _OUR_FAULT_CODES = {500, 502, 503, 504, 521, 530, 534, 535, 538}
 
 
-def classify(code: int, text: str) -> SendOutcome:
-    """Return the outcome of an email, given the relay's reply. The enhanced status, if any, is in `text`."""
+def classify(code: int, text: str, recipient: str = "") -> SendOutcome:
+    """Return the outcome of an email, given the relay's reply. The enhanced status, if any, is in `text`.
+
+    Words of addresses, and of the recipient's domain and its hosts, are ignored, because the recipient chose
+    them.
+    """
     if 200 <= code < 300:
         return SendOutcome.ACCEPTED
+    text = _without_names(text, recipient)
     if 400 <= code < 500:
         return SendOutcome.THROTTLED if THROTTLING.search(text) else SendOutcome.DEFERRED
     status = status_in(text)
@@ -43,3 +49,12 @@ def classify(code: int, text: str) -> SendOutcome:
         if is_our_fault and status in ("", "5.7.1", "5.0.0")
         else SendOutcome.SOFT_BOUNCE
     )
+
+
+def _without_names(text: str, recipient: str) -> str:
+    """Return a text with neutral words in place of addresses and of the hosts in the recipient's domain."""
+    text = without_addresses(text)
+    if not recipient:
+        return text
+    domain = re.escape(recipient.rpartition("@")[2])
+    return re.sub(rf"{re.escape(recipient)}|[\w.-]{{0,100}}{domain}\b", "x", text, flags=re.IGNORECASE)
