@@ -89,7 +89,7 @@ def _address_changed_since(moment: datetime | ColumnElement[datetime]) -> Column
 
 
 def record_refusal(session: Session, attempt: AttemptResult, subscriber_id: int, now: datetime) -> None:
-    """Record the hard or soft bounce of a delivery that the relay refused. Ignore other failures.
+    """Record the refusal of a delivery by the relay. Ignore other failures.
 
     Also ignore a refusal if the subscriber has changed their address since the attempt began, because the
     email was to the earlier address. An attempt takes less than LEASE. The ledger calls this for each failed
@@ -130,13 +130,6 @@ def record_soft(
     return True
 
 
-_RECORDERS = {
-    SendOutcome.HARD_BOUNCE: record_hard,
-    SendOutcome.SOFT_BOUNCE: record_soft,
-    SendOutcome.MAILBOX_FULL: record_soft,
-}
-
-
 def record_sender_rejection(
     session: Session, delivery_id: int, subscriber_id: int, diagnostic: str, now: datetime
 ) -> bool:
@@ -145,6 +138,14 @@ def record_sender_rejection(
     Return False if the rejection has already been recorded.
     """
     return _record_event(session, SENDER_REJECTION, delivery_id, subscriber_id, diagnostic, now)
+
+
+_RECORDERS = {
+    SendOutcome.HARD_BOUNCE: record_hard,
+    SendOutcome.SOFT_BOUNCE: record_soft,
+    SendOutcome.MAILBOX_FULL: record_soft,
+    SendOutcome.SENDER_SUSPECTED: record_sender_rejection,
+}
 
 
 def record_complaint(

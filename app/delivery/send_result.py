@@ -16,6 +16,7 @@ class SendOutcome(StrEnum):
     SOFT_BOUNCE = "soft_bounce"  # this email was refused, but the address may be valid
     MAILBOX_FULL = "mailbox_full"  # also a soft bounce
     SENDER_REJECTED = "sender_rejected"  # the relay refuses us as a sender, for any recipient
+    SENDER_SUSPECTED = "sender_suspected"  # seems to be about us, but may be about this recipient or email
     UNCERTAIN = "uncertain"  # the connection broke after we began to send the body
     UNREACHABLE = "unreachable"  # no connection to the relay was possible
     UNSENDABLE = "unsendable"  # the email cannot be composed, or this relay cannot carry it

@@ -796,6 +796,22 @@ def test_soft_smtp_refusal_adds_to_the_score(app: Application, verdict: SendOutc
     assert events(app) == ([] if verdict is SendOutcome.UNSENDABLE else ["soft_bounce"])
 
 
+@pytest.mark.parametrize(
+    ("verdict", "text"),
+    [
+        (SendOutcome.SENDER_SUSPECTED, "5.1.1 sender verify failed"),
+    ],
+)
+def test_smtp_refusal_of_us_does_not_count(app: Application, verdict: SendOutcome, text: str) -> None:
+    """A refusal of our email or our server is only recorded, as if a notice had reported it."""
+    for path in add_deliveries(app, 10):
+        attempt = AttemptResult(app.signer.delivery_of(path), SendResult(verdict, 550, text), NOW.timestamp())
+        with app.db.write() as session:
+            bounces.record_refusal(session, attempt, alice(app).id or 0, NOW)
+    assert suppression_reason(app) == ""
+    assert events(app) == ["refused_us"] * 10
+
+
 def unsubscribe_mail(to: str, sender: str = ALICE) -> bytes:
     return f"From: <{sender}>\r\nTo: <{to}>\r\nSubject: unsubscribe\r\n\r\n".encode()
 

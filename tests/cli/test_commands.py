@@ -1279,9 +1279,9 @@ def test_new_links(
 def test_new_links_when_the_relay_refuses_us(run: Run, mail_server: MailServer) -> None:
     """A refusal that pauses all sending is quoted with its code, and no next attempt is promised."""
     run("subscribers", "add", "alice@example.org", "--interest", "robots")
-    mail_server.reply("rcpt", "554 5.7.1 Client host rejected: SPF fail")
+    mail_server.reply("rcpt", "554 5.7.23 Client host rejected: SPF fail")
     failed = run("subscribers", "new-links", "alice@example.org", code=1)
-    assert "was not sent (554 5.7.1 Client host rejected: SPF fail). It is held until" in failed.stdout
+    assert "was not sent (554 5.7.23 Client host rejected: SPF fail). It is held until" in failed.stdout
     assert "next attempt" not in failed.stdout
     assert "Sending has been paused since" in failed.stderr
 

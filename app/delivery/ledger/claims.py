@@ -39,7 +39,7 @@ _SUBSCRIBERS = cast("Table", inspect(Subscriber).local_table)
 _CONTENTS = cast("Table", inspect(DigestContent).local_table)
 _MAILS = (
     select(
-        *DELIVERIES.c["id", "kind", "edition", "created_at", "message_id", "subscriber_id"],
+        *DELIVERIES.c["id", "kind", "edition", "created_at", "message_id", "subscriber_id", "attempts"],
         *_SUBSCRIBERS.c["email", "link_epoch", "state"],
         *_CONTENTS.c["digest", "signature", "signature_fingerprint"],
     )
@@ -141,11 +141,16 @@ def _not_paused() -> ColumnElement[bool]:
 
 def load_claimed(
     session: Session, claimed_ids: Collection[int], snapshots: SnapshotStore, now: datetime
-) -> tuple[tuple[MailRequest, ...], dict[int, SkipReason]]:
-    """Load claimed emails. Return the requests to send and, by id, the reasons to skip or defer emails."""
+) -> tuple[tuple[MailRequest, ...], dict[int, SkipReason], set[int]]:
+    """Load claimed emails.
+
+    Return the requests to send, the reasons to skip or defer emails by id, and the ids of retried emails.
+    """
     rows = _load_rows(session, claimed_ids)
     skips = _skip_reasons(session, rows, now)
-    return _mail_requests(session, [row for row in rows if row.id not in skips], snapshots), skips
+    sendable = [row for row in rows if row.id not in skips]
+    retried_ids = {row.id for row in sendable if row.attempts > 1}
+    return _mail_requests(session, sendable, snapshots), skips, retried_ids
 
 
 def mail_requests(
@@ -169,7 +174,7 @@ def _mail_requests(
     for row, content in zip(rows, restored, strict=True):
         # Unpacking is faster than looking up each value by name.
         (
-            delivery_id, kind, edition, created_at, message_id, subscriber_id, email, link_epoch, _, _,
+            delivery_id, kind, edition, created_at, message_id, subscriber_id, _, email, link_epoch, _, _,
             signature, fingerprint,
         ) = row  # fmt: skip
         digest = content.digest if kind is MailKind.DIGEST else None

@@ -26,7 +26,13 @@ from app.text import sanitize
 OnFailed = Callable[[Session, AttemptResult, int, datetime], None]
 # States in which the owner's result counts. In all other states, the email was released, sent or given up.
 OPEN_STATES = (State.CLAIMED, State.COMMITTING, State.UNCERTAIN)
-BOUNCED = (SendOutcome.HARD_BOUNCE, SendOutcome.SOFT_BOUNCE, SendOutcome.MAILBOX_FULL)
+# Outcomes that are recorded as events of the subscriber.
+BOUNCED = (
+    SendOutcome.HARD_BOUNCE,
+    SendOutcome.SOFT_BOUNCE,
+    SendOutcome.MAILBOX_FULL,
+    SendOutcome.SENDER_SUSPECTED,
+)
 UNATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
 # The events after which no personal data is kept.
 ERASING = ("erased", "declined", "signup_replaced", "change_ended")
@@ -210,6 +216,8 @@ def _apply(delivery: Delivery, result: SendResult, now: datetime, policy: Uncert
             | SendOutcome.UNREACHABLE
             | SendOutcome.SENDER_REJECTED
         ):
+            transitions.set_state(delivery, State.DEFERRED, reason, retry_at)
+        case SendOutcome.SENDER_SUSPECTED if delivery.attempts == 1:
             transitions.set_state(delivery, State.DEFERRED, reason, retry_at)
         case SendOutcome.UNCERTAIN:
             resend_at = retry_at if policy is UncertainPolicy.RESEND else None

@@ -92,6 +92,7 @@ class SenderLedger:
         self._claims: set[asyncio.Task[ClaimedBatch]] = set()  # claims that are still running
         self._writes_unconfirmed = False  # the connection failed, but the database may have committed
         self._claimed_ids: set[int] = set()  # claimed emails whose results have not been flushed yet
+        self._retried_ids: set[int] = set()  # claimed emails that were attempted before
         self._intended_ids: set[int] = set()  # synced to disk by `journal_intent`
         self._withdrawn_ids: set[int] = set()  # claimed emails that must no longer be sent
         self._backed_off: dict[str, float] = {}  # receiver → end of a back-off not yet in the database
@@ -192,7 +193,8 @@ class SenderLedger:
     def _load_claimed(self, claimed_ids: Collection[int]) -> ClaimedBatch:
         """Load the claimed emails outside the claim's transaction, so that other writers do not wait."""
         with self._database.read() as session:
-            requests, skips = load_claimed(session, claimed_ids, self._snapshots, self._clock())
+            requests, skips, retried_ids = load_claimed(session, claimed_ids, self._snapshots, self._clock())
+        self._retried_ids.update(retried_ids)
         if skips:
             with self._database.write() as session:
                 skip_claimed(session, self._owner, skips)
@@ -256,7 +258,8 @@ class SenderLedger:
             except JournalError as error:
                 self._error = self._error or error  # the result is still flushed to the database
             if not self._pause_reason:
-                self._pause_reason = self._breaker.add(attempt.result)
+                is_retry = attempt.delivery_id in self._retried_ids
+                self._pause_reason = self._breaker.add(attempt.result, is_retry=is_retry)
         self._results.append(attempt)
         if len(self._results) >= FLUSH_SIZE:
             self._flush_due.set()
@@ -287,6 +290,7 @@ class SenderLedger:
                 self._claimed_ids.difference_update(ids)
                 self._withdrawn_ids.difference_update(ids)
                 self._intended_ids.difference_update(ids)
+                self._retried_ids.difference_update(ids)
                 self.counts.update(states.get(delivery_id, TAKEN_OVER) for delivery_id in ids)
                 editions = {delivery_id: self._editions.pop(delivery_id, "") for delivery_id in ids}
                 for delivery_id in ids:

@@ -396,7 +396,11 @@ class SmtpConnection(asyncio.Protocol):
 
 def _refusal(reply: Reply, queued: QueuedMail | None, command: PendingReply | None = None) -> SendResult:
     text = reply.text()
-    verdict = classify(reply.code, text, queued.mail.recipient if queued else "")
-    if verdict is SendOutcome.HARD_BOUNCE and command is PendingReply.MAIL:
-        verdict = SendOutcome.SENDER_REJECTED  # the address that does not exist is the sender's
+    verdict = classify(
+        reply.code,
+        text,
+        sender=queued.mail.sender if queued else "",
+        recipient=queued.mail.recipient if queued else "",
+        to_mail=command is PendingReply.MAIL,
+    )
     return SendResult(verdict, reply.code, text)

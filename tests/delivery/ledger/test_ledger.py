@@ -231,6 +231,54 @@ def test_refused_sender_pauses_all_mails(app: Application, mail_server: MailServ
     assert pipeline.send_now(app, now + SOON) == {"sent": 20}
 
 
+@pytest.mark.parametrize(
+    ("stage", "reply"),
+    [
+        ("rcpt", "554 5.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org"),
+        ("rcpt", "554 5.7.1 Relay access denied"),
+        (
+            "rcpt",
+            "550-Verification failed for bounce\r\n550-550 5.1.1 User unknown\r\n550 Sender verify failed",
+        ),
+        ("end", "550 5.4.5 Daily user sending limit exceeded"),
+        ("end", "550 5.7.60 Client does not have permissions to send as this sender"),
+    ],
+)
+def test_several_refusals_that_seem_to_be_about_us_pause(
+    app: Application, mail_server: MailServer, now: datetime, stage: str, reply: str
+) -> None:
+    """Nobody is suppressed, and every email is sent after resuming."""
+    enqueue_mails(app, now, *(f"reader{n}" for n in range(15)))
+    mail_server.reply(stage, reply)
+    assert set(pipeline.send_now(app, now)) <= {"deferred", "pending"}
+    with app.db.write() as session:
+        (pause,) = ledger.pauses(session)
+        assert pause.reason.startswith("the relay refuses us: 55")
+        assert suppression.list_page(session) == []
+        ledger.resume(session)
+    mail_server.clear_rules()
+    assert pipeline.send_now(app, now + SOON) == {"sent": 15}
+
+
+def test_refusal_of_some_that_seems_to_be_about_us(
+    settings: Settings, mail_server: MailServer, now: datetime
+) -> None:
+    """Others get theirs. A second refusal ends these emails, even if a run consists of them."""
+    app = main.build(settings.model_copy(update={"smtp_connections": 1}))
+    names = [f"reader{n:02}" for n in range(20)]
+    enqueue_mails(app, now, *names)
+    for name in names[::5]:
+        reply = "550 5.7.1 Message rejected: sender is on the recipient's blacklist"
+        mail_server.reply("end", reply, to=f"{name}@example.org")
+    assert pipeline.send_now(app, now) == {"sent": 16, "deferred": 4}
+    assert pipeline.send_now(app, now + SOON) == {"failed": 4}
+    with app.db.read() as session:
+        assert ledger.pauses(session) == []
+        assert set(session.exec(select(Subscriber.state))) == {SubscriberState.ACTIVE}
+        assert list(session.exec(select(Event.kind))) == ["refused_us"] * 4
+    app.db.dispose()
+
+
 def test_words_of_a_subscribers_domain_do_not_pause(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:

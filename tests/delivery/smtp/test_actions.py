@@ -66,6 +66,8 @@ REFUSALS = {
         "550 DKIM signature domain does not exist",
         "550 5.1.8 <x@example.com>: Sender address rejected: Domain not found",
         "550 Sender verify failed: Unrouteable address",
+        "550 Response: 550 5.1.1 <x@example.com>: User unknown 550 Sender verify failed",
+        "550 5.1.2 Sender address rejected: Domain not found",
     ],
 }
 

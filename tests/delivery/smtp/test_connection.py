@@ -633,7 +633,7 @@ def test_internal_error(
 ) -> None:
     """It closes the connection, but every email gets a result."""
 
-    def fail(code: int, words: str, recipient: str) -> SendOutcome:
+    def fail(code: int, words: str, **about: object) -> SendOutcome:
         raise ZeroDivisionError
 
     async def script(peer: FakeRelay) -> None:

@@ -32,21 +32,79 @@ from app.delivery.smtp.responses import Reason, failure_notice_phrases, phases, 
         (554, "5.6.0 content rejected", SendOutcome.SOFT_BOUNCE),
         (550, "5.7.1 this user takes no mail from outside", SendOutcome.SOFT_BOUNCE),
         (550, "Requested action not taken", SendOutcome.SOFT_BOUNCE),
-        (550, "5.7.1 Relay access denied", SendOutcome.SENDER_REJECTED),
-        (554, "5.7.1 Service unavailable; Client host [192.0.2.1] blocked", SendOutcome.SENDER_REJECTED),
+        (550, "5.7.1 Relay access denied", SendOutcome.SENDER_SUSPECTED),
+        (554, "5.7.1 Service unavailable; Client host [192.0.2.1] blocked", SendOutcome.SENDER_SUSPECTED),
         (550, "5.7.25 no PTR record", SendOutcome.SENDER_REJECTED),
         (550, "5.7.26 unauthenticated mail", SendOutcome.SENDER_REJECTED),
         (550, "5.7.515 access denied, sending domain does not meet the level", SendOutcome.SENDER_REJECTED),
         (550, "5.7.606 banned sending address", SendOutcome.SENDER_REJECTED),
         (553, "5.1.8 bad sender's system address", SendOutcome.SENDER_REJECTED),
         (530, "5.7.0 authentication required", SendOutcome.SENDER_REJECTED),
-        (554, "listed by Spamhaus", SendOutcome.SENDER_REJECTED),
-        (521, "no mail here", SendOutcome.SENDER_REJECTED),
+        (554, "listed by Spamhaus", SendOutcome.SENDER_SUSPECTED),
+        (521, "no mail here", SendOutcome.SENDER_SUSPECTED),
+        (550, "5.4.5 Daily user sending limit exceeded. - gsmtp", SendOutcome.SENDER_SUSPECTED),
+        (550, "5.7.1 Authentication required", SendOutcome.SENDER_SUSPECTED),
+        (550, "5.7.60 Client does not have permissions to send as this sender", SendOutcome.SENDER_SUSPECTED),
+        (554, "5.2.252 SendAsDenied; a@b.c not allowed to send as d@b.c", SendOutcome.SENDER_SUSPECTED),
+        (550, "5.7.1 Message contains a URL that is listed by Spamhaus DBL", SendOutcome.SENDER_SUSPECTED),
+        (550, "5.7.1 <a@b.c>: Recipient address rejected: b.c is not allowed here", SendOutcome.SOFT_BOUNCE),
+        (550, "Recipient domain is blocked", SendOutcome.SOFT_BOUNCE),
+        (550, "5.7.1 Message rejected: sender is on the recipient's blacklist", SendOutcome.SENDER_SUSPECTED),
+        (
+            504,
+            "5.5.2 <a@b>: Recipient address rejected: need fully-qualified address",
+            SendOutcome.SOFT_BOUNCE,
+        ),
+        (555, "5.5.2 Syntax error, cannot decode response - gsmtp", SendOutcome.SOFT_BOUNCE),
+        (554, "5.7.0 Reject, id=12345-01 - spam", SendOutcome.SOFT_BOUNCE),
+        (554, "5.7.0 Infected: Eicar", SendOutcome.SOFT_BOUNCE),
+        (552, "5.7.0 its content presents a potential security issue - gsmtp", SendOutcome.SOFT_BOUNCE),
+        (554, "5.7.9 Message not accepted for policy reasons", SendOutcome.SOFT_BOUNCE),
+        (550, "5.5.1 User unknown", SendOutcome.HARD_BOUNCE),
     ],
 )
 def test_reply_outcome(code: int, text: str, verdict: SendOutcome) -> None:
     """The enhanced status decides, or else the text; sender faults do not suppress."""
     assert responses.classify(code, text) is verdict
+
+
+CALLOUT = "Response: 550 5.1.1 <bounce+1a@c.d>: User unknown in virtual mailbox table"
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        (
+            f"Verification failed for <bounce+1a@c.d> {CALLOUT} Sender verify failed",
+            SendOutcome.SENDER_SUSPECTED,
+        ),
+        ("5.1.1 <bounce+1a@c.d>: unknown user", SendOutcome.SENDER_SUSPECTED),
+        ("5.1.1 <bounce+1a@c.d>: Recipient address rejected: unknown user", SendOutcome.SENDER_SUSPECTED),
+        ("5.4.0 Unable to verify sender: no such mailbox", SendOutcome.SENDER_SUSPECTED),
+        ("5.1.2 Sender's domain has no MX", SendOutcome.SENDER_SUSPECTED),
+        ("5.1.1 <a@b.c>: unknown user, mail from <bounce+1a@c.d>", SendOutcome.HARD_BOUNCE),
+        ("5.1.10 The sender's email has no such recipient", SendOutcome.HARD_BOUNCE),
+    ],
+)
+def test_unknown_sender_is_no_hard_bounce(text: str, verdict: SendOutcome) -> None:
+    """A relay that asks our server whether the return path exists may refuse it at RCPT."""
+    assert responses.classify(550, text, sender="bounce+1a@c.d", recipient="a@b.c") is verdict
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "verdict"),
+    [
+        (550, "5.7.1 go away", SendOutcome.SENDER_REJECTED),
+        (550, "5.1.1 unknown", SendOutcome.SENDER_REJECTED),
+        (550, "5.2.1 mailbox disabled", SendOutcome.SENDER_REJECTED),
+        (503, "5.5.1 wrong command", SendOutcome.SENDER_REJECTED),
+        (552, "5.3.4 message too big", SendOutcome.SOFT_BOUNCE),
+        (451, "4.3.0 later", SendOutcome.DEFERRED),
+    ],
+)
+def test_refusal_of_mail(code: int, text: str, verdict: SendOutcome) -> None:
+    """The relay knows the size of the email, but not its recipient, so all else is about the sender."""
+    assert responses.classify(code, text, to_mail=True) is verdict
 
 
 @pytest.mark.parametrize(
@@ -68,7 +126,7 @@ def test_words_of_addresses_do_not_count(code: int, text: str) -> None:
     local_parts = ("spamhaus", "blacklist", "dmarc", "virus", "s771", "5.7.26", '"over"')
     addresses = [f"{local}@example.org" for local in local_parts]
     addresses += ["bob@spf.example.org", "full@mailbox.example", "spamhaus@müller.example"]
-    assert {(item, responses.classify(code, text.format(item), item)) for item in addresses} == {
+    assert {(item, responses.classify(code, text.format(item), recipient=item)) for item in addresses} == {
         (item, expected) for item in addresses
     }
 
@@ -76,11 +134,11 @@ def test_words_of_addresses_do_not_count(code: int, text: str) -> None:
 @pytest.mark.parametrize("text", ["domain {} is not local", "5.7.1 mail for {} is refused by mx.{}"])
 def test_words_of_the_recipients_domain_do_not_count(text: str) -> None:
     """Some servers quote only the domain. The names of other hosts still count."""
-    expected = responses.classify(550, text.replace("{}", "example.org"), "bob@example.org")
+    expected = responses.classify(550, text.replace("{}", "example.org"), recipient="bob@example.org")
     for domain in ("spamhaus.example.org", "dmarc.example", "blacklist.example"):
-        assert responses.classify(550, text.replace("{}", domain), f"bob@{domain}") is expected
+        assert responses.classify(550, text.replace("{}", domain), recipient=f"bob@{domain}") is expected
     listed = "5.7.1 Client host [192.0.2.1] blocked using zen.spamhaus.org"
-    assert responses.classify(554, listed, "spamhaus@example.org") is SendOutcome.SENDER_REJECTED
+    assert responses.classify(554, listed, recipient="spamhaus@example.org") is SendOutcome.SENDER_SUSPECTED
 
 
 # Replies of real servers that refuse a recipient.

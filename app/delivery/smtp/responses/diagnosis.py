@@ -113,6 +113,8 @@ def _reason(refusal: str, around: str, status: str, phase: Phase) -> Reason:
     code = status.partition(".")[2]
     by_text, by_text_around = reason_in(refusal), reason_in(around)
     by_status = SPECIFIC_CODES.get(code)
+    if by_status in (Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN) and by_text is Reason.REJECTED:
+        return by_text  # the address that does not exist is the sender's
     if by_status is Reason.USER_UNKNOWN:
         other = by_text or topic_in(refusal)
         return other if other in _OVERRIDES_USER_UNKNOWN else by_status
