@@ -42,7 +42,7 @@ from app.types import (
 log = structlog.get_logger(__name__)
 
 WEEKLY_DAYS = 8  # days that a weekly digest covers: one more than a week, for papers listed late
-CATCH_UP_DAYS = 15  # the same if the last digest was not delivered, or if this one is late
+CATCH_UP_DAYS = 15  # the same if the last digest was not delivered or is older, or if this one is late
 MAX_CACHED_PROFILES = 500  # more than the number of subscribers in a batch
 
 
@@ -159,15 +159,22 @@ class DigestBuilder:
     ) -> list[tuple[DigestBuilder, list[Row]]]:
         """Group subscribers by the builder of their digests: this one, or one whose digests cover more days.
 
-        The latter is for weekly subscribers whose last digest (due before `until`) was not delivered, and for
+        The latter is for weekly subscribers whose last digest (due before `until`) was not delivered or was
+        due before the days that this one covers, because they have chosen another weekday or paused, and for
         those whose digest is late. It is created only if it is needed, so that it costs other subscribers
         nothing and doesn't change their candidates.
         """
         rows = list(rows)
         weekly = [row for row in rows if row.cadence is Cadence.WEEKLY]
+        if not weekly:
+            return [(self, rows)]
         behind = {row.id for row in weekly if row.next_due_at and row.next_due_at.date() < self._today}
         since = datetime.combine(_first_day(CATCH_UP_DAYS, self._today), time(), UTC)
-        behind |= ledger.undelivered_since(session, [row.id or 0 for row in weekly], since, until).keys()
+        weekly_ids = [row.id or 0 for row in weekly]
+        behind |= ledger.undelivered_since(session, weekly_ids, since, until).keys()
+        covered_from = _first_day(WEEKLY_DAYS, self._today)
+        last_due = ledger.last_editions(session, weekly_ids, since, until)
+        behind |= {number for number, due_at in last_due.items() if due_at.date() < covered_from}
         groups = [(self, [row for row in rows if row.id not in behind])]
         if behind:
             self._catching_up = self._catching_up or DigestBuilder(

@@ -329,6 +329,21 @@ def test_weekly_digest_contains_the_papers_of_a_refused_one(
         assert builder.by_window(session, readers) == [(builder, readers)]
 
 
+def test_weekly_digest_after_a_gap_contains_the_papers_of_all_days(app: Application) -> None:
+    """The subscriber has chosen another weekday, so the next digest is due after thirteen days."""
+    add_weekly_readers(app, "bob")
+    assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
+    with app.db.write() as session:
+        source = session.exec(select(Source)).one()
+        for days in (1, 5):
+            day = HOUR + days * DAY
+            factories.add_paper(session, source, f"Pigeons {days}", day.date(), day, abstract="On pigeons.")
+        session.execute(update(Subscriber).values(max_papers=9, next_due_at=HOUR + 13 * DAY))
+        session.execute(update(Delivery).values(state=DeliveryState.SENT))
+    assert planning.plan(app.digest_context, AHEAD + 13 * DAY) == {"planned": 1}
+    assert set(titles(app)[1]) >= {"Pigeons 1", "Pigeons 5", "Owls"}
+
+
 def test_late_weekly_digest_contains_papers_of_all_days(app: Application) -> None:
     """After an outage of three days, it also contains the oldest papers of its week."""
     add_weekly_readers(app, "bob")

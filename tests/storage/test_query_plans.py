@@ -174,6 +174,7 @@ SORTING: dict[str, Callable[[Session], object]] = {
     ),
     "claim while warming up": lambda s: ledger.claim(s, owner="me", now=NOW, longest_waiting_first=True),
     "undelivered digests": lambda s: ledger.undelivered_since(s, BATCH, NOW - timedelta(days=30)),
+    "last editions": lambda s: ledger.last_editions(s, BATCH, NOW - timedelta(days=15)),
     "silences": lambda s: ledger.skipped_since_last_digest(s, BATCH, NOW - timedelta(days=7)),
     "wishes": lambda s: subscribers.interests_of(s, BATCH),
     "feedback": lambda s: subscribers.feedback_for_ranking(s, BATCH),

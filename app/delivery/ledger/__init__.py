@@ -76,6 +76,7 @@ from app.delivery.ledger.entries import (
     PromisedContent,
     add_entries,
     enqueue,
+    last_editions,
     paper_ids_promised,
     promised_content,
     skipped_since_last_digest,

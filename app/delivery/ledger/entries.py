@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, LargeBinary, or_, type_coerce
+from sqlalchemy import ColumnElement, LargeBinary, func, or_, type_coerce
 from sqlmodel import Session, col, delete, select
 from sqlmodel.sql.expression import Select
 
@@ -180,6 +180,23 @@ def undelivered_since(
         else:
             undelivered.pop(subscriber, None)
     return undelivered
+
+
+def last_editions(
+    session: Session, subscriber_ids: Collection[int], since: datetime, until: datetime | None = None
+) -> dict[int, datetime]:
+    """Return, by subscriber, when the last edition, sent or skipped, was due at or after `since`.
+
+    Only editions that were due before `until` count.
+    """
+    last_due = select(Delivery.subscriber_id, func.max(Delivery.due_at)).where(
+        in_array(session, col(Delivery.subscriber_id), subscriber_ids),
+        Delivery.kind == MailKind.DIGEST,
+        *_editions_from(since),
+        Delivery.due_at >= since,
+    )
+    last_due = last_due if until is None else last_due.where(Delivery.due_at < until)
+    return dict(session.execute(last_due.group_by(col(Delivery.subscriber_id))).all())
 
 
 def _editions_from(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
