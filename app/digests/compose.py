@@ -85,7 +85,9 @@ def _reason_beyond_interests(selected: SelectedPaper, pool: CandidatePool) -> Ca
 def _trending_reason(selected: SelectedPaper, pool: CandidatePool) -> CardReason:
     if selected.paper.id in pool.pinned:
         return reasons.EDITORS_PICK
-    return reasons.trending_reason(pool.trend(selected.paper), selected.paper.upvotes)
+    paper = selected.paper
+    listed_on = paper.last_listed_on or pool.today
+    return reasons.trending_reason(pool.trend(paper), paper.upvotes, listed_on, pool.today)
 
 
 def _items_for(ranked: Ranked, text: str, choices: Sequence[SelectedPaper]) -> tuple[DigestItem, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
+from datetime import date
 from functools import lru_cache
 
 from app.relevance import trending
@@ -89,9 +90,12 @@ def author_and_like_reason(authors: Sequence[str], title: str, shared_words: Seq
     return f"{author_reason(authors, title)}, and close to it{_through(shared_words)}"
 
 
-def trending_reason(trend: Trend, votes: int) -> CardReason:
-    """Return why a trending paper is shown: it has more votes than most, or it is newly listed."""
-    return voted_reason(votes) if trending.is_well_voted(trend) else CardReason("newly listed")
+def trending_reason(trend: Trend, votes: int, listed_on: date, today: date) -> CardReason:
+    """Return why a trending paper is shown: it has more votes than most, or when it was listed."""
+    if trending.is_well_voted(trend):
+        return voted_reason(votes)
+    is_new = (today - listed_on).days <= 1
+    return CardReason("newly listed" if is_new else f"listed on {listed_on:%-d %B}")
 
 
 def voted_reason(votes: int) -> CardReason:

@@ -296,13 +296,14 @@ def test_muted_papers_are_excluded() -> None:
     assert paper_ids(composed_digest(trending, on)) == {"": [3, 2]}
 
 
-def test_papers_without_votes_are_called_new() -> None:
-    on = replace(build_pool({}, 2), trends={1: Trend(0.9, "12 votes"), 2: Trend(0.5, "")})
+@pytest.mark.parametrize(
+    ("age", "reason"), [(0, "newly listed"), (1, "newly listed"), (2, "listed on 18 November")]
+)
+def test_papers_without_votes_are_called_new_for_two_days(age: int, reason: str) -> None:
+    on = build_pool({}, 2, listed={2: TODAY - timedelta(days=age)})
+    on = replace(on, trends={1: Trend(0.9, "12 votes"), 2: Trend(0.5, "")})
     result = composed_digest(RankingRequest((AGENTS,), when_empty=EmptyDigestPolicy.TRENDING), on)
-    assert [item.reason for item in result.picks] == [
-        "more votes than most papers of its day",
-        "newly listed",
-    ]
+    assert [item.reason for item in result.picks] == ["more votes than most papers of its day", reason]
 
 
 def test_all_trending_papers_may_be_excluded() -> None:
