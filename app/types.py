@@ -168,6 +168,7 @@ class VoteSample:
 
     at: datetime
     upvotes: int
+    first_counts: int = 0  # of the sources whose first sample this is; their votes may be old
 
 
 @dataclass(frozen=True, slots=True)

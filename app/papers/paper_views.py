@@ -184,10 +184,9 @@ def series(votes: Sequence[VoteRow]) -> list[VoteSample]:
     latest: dict[int, int] = {}  # by source
     points: list[VoteSample] = []
     for row in votes:
+        first_count = 0 if row.source_id in latest else row.upvotes
         latest[row.source_id] = max(row.upvotes, latest.get(row.source_id, 0))
-        point = VoteSample(row.at, sum(latest.values()))
         if points and points[-1].at == row.at:
-            points[-1] = point
-        else:
-            points.append(point)
+            first_count += points.pop().first_counts
+        points.append(VoteSample(row.at, sum(latest.values()), first_count))
     return points

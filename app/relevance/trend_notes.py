@@ -18,7 +18,8 @@ MIN_DAY_SIZE = 10  # papers; on a day with fewer, "top 10%" means nothing
 def describe(paper: PaperView, votes_of_day: Sequence[int], now: datetime) -> tuple[str, str]:
     """Return two notes on a paper's votes: a full note, and a short one without the number of votes.
 
-    Both contain the recent gain if it is large, and the rank if it is high. Both are "" without votes.
+    Both contain the recent gain if it is large, and the rank if it is high. Both are "" without votes. The
+    first count of a source is not a gain, because its votes may be older.
     """
     if not paper.upvotes:
         return "", ""
@@ -29,11 +30,15 @@ def describe(paper: PaperView, votes_of_day: Sequence[int], now: datetime) -> tu
         for sample in paper.votes
         if sample.at.date() < now.date() and now - sample.at <= MOMENTUM_WINDOW
     ]
-    if earlier and (gain := paper.upvotes - earlier[-1].upvotes) >= MIN_GAIN:
-        days = (now.date() - earlier[-1].at.date()).days
-        since = "since yesterday" if days == 1 else f"in {days} days"
-        words = f"{earlier[-1].upvotes} → {paper.upvotes} votes {since}"
-        notes.append(f"+{gain} {since}")
+    if earlier:
+        start = earlier[-1]
+        first_counts = sum(sample.first_counts for sample in paper.votes if sample.at > start.at)
+        gain = paper.upvotes - start.upvotes - first_counts
+        if gain >= MIN_GAIN:
+            days = (now.date() - start.at.date()).days
+            since = "since yesterday" if days == 1 else f"in {days} days"
+            words = f"{paper.upvotes - gain} → {paper.upvotes} votes {since}"
+            notes.append(f"+{gain} {since}")
     rank = len(votes_of_day) - bisect_left(votes_of_day, paper.upvotes)  # ties get the lowest of their ranks
     if len(votes_of_day) >= MIN_DAY_SIZE and rank <= TOP_SHARE * len(votes_of_day):
         words += ", among the top 10% of its day"

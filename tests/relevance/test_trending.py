@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 
 import pytest
@@ -42,6 +43,18 @@ def test_score_is_the_percentile_of_the_day(now: datetime) -> None:
 def test_momentum_text(now: datetime, series: list[tuple[int, int]], words: str, note: str) -> None:
     """The words name a gain since an earlier day that is recent and more than noise."""
     trend = trending.trends([paper_with_votes(1, now, *series)], now)[1]
+    assert (trend.words, trend.note) == (words, note)
+
+
+@pytest.mark.parametrize(
+    ("upvotes", "words", "note"),
+    [(130, "130 votes", ""), (142, "130 → 142 votes since yesterday", "+12 since yesterday")],
+)
+def test_first_count_of_a_source_is_no_gain(now: datetime, upvotes: int, words: str, note: str) -> None:
+    """A second source lists the paper today, with a hundred votes of unknown age."""
+    paper = paper_with_votes(1, now, (1, 30))
+    samples = (VoteSample(now - timedelta(hours=2), 130, 100), VoteSample(now, upvotes))
+    trend = trending.trends([replace(paper, upvotes=upvotes, votes=(*paper.votes, *samples))], now)[1]
     assert (trend.words, trend.note) == (words, note)
 
 
