@@ -28,14 +28,16 @@ def write(titles: Sequence[str], count: int) -> SubjectLine:
     """Return the subject of a digest of `count` papers. `titles` begins with the titles of the first two.
 
     The subject names the first paper in the digest, and the second one if there is room.
-    If a title begins with a name and a colon, the name alone is enough: "VideoRAE, Agon + 8 more".
+    If a title begins with a name and a colon, the name alone is enough: "VideoRAE, Agon + 8 more". If both
+    names are the same, only the first title is given.
     """
     if count == 1:
         return SubjectLine(shorten(titles[0], SUBJECT_CHARS), 1)
     names = [short_title(title) for title in titles[:2]]
     others = f" + {count - 1} more"
     both = ", ".join(names) + (f" + {count - 2} more" if count > 2 else "")
-    if len(both) <= SUBJECT_CHARS:
+    is_repeated = bool(names[0]) and names[0].casefold() == names[1].casefold()
+    if len(both) <= SUBJECT_CHARS and not is_repeated:
         return SubjectLine(both, 2)
     whole = titles[0] + others
     if len(whole) <= SUBJECT_CHARS:

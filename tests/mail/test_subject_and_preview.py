@@ -19,6 +19,8 @@ LONG = "Learning Where to Stop Tokens as a Budget for the Retrieval and Reasonin
         (["Bookmark: Reading Page by Page", "Agon: A Game"], 2, "Bookmark, Agon", 2),
         (["Bookmark: Reading Page by Page"], 1, "Bookmark: Reading Page by Page", 1),
         (["Bookmark: Reading Page by Page", LONG], 5, "Bookmark: Reading Page by Page + 4 more", 1),
+        (["Agents: A Survey", "agents: When to Trust Them"], 6, "Agents: A Survey + 5 more", 1),
+        ([f"Agents: {LONG}", "Agents: When to Trust Them"], 6, "Agents + 5 more", 1),
         ([f"Bookmark: {LONG}", LONG], 5, "Bookmark + 4 more", 1),
         (
             [LONG, "Agon: A Game"],
