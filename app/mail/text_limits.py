@@ -9,13 +9,13 @@ from app.text.characters import safe_line
 from app.text.shortening import shorten, shorten_at_clause
 from app.types import DigestItem
 
-LINE_CHARS, UPDATE_TITLE_CHARS = 300, 160
+LINE_CHARS, UPDATE_TITLE_CHARS, MAX_LINK_CHARS = 300, 160, 800
 # Gmail clips messages over about 102 kB, so the texts of larger digests are shortened.
 MAX_HTML_BYTES = 98_000
 
 
 class TextLimits(NamedTuple):
-    """The maximum number of characters in each of a paper's texts."""
+    """The maximum number of characters in each of a paper's texts, and in its links besides the title's."""
 
     summary: int
     lead_summary: int = 320
@@ -26,6 +26,7 @@ class TextLimits(NamedTuple):
     summary_by: int = 60
     short_authors: int = 60
     submitted_by: int = 60
+    extra_link: int = MAX_LINK_CHARS
 
 
 _SMALLEST_LIMITS = TextLimits(
@@ -38,6 +39,7 @@ _SMALLEST_LIMITS = TextLimits(
     summary_by=20,
     short_authors=30,
     submitted_by=30,
+    extra_link=120,
 )
 LIMIT_STEPS = (TextLimits(180), TextLimits(120), _SMALLEST_LIMITS)
 
@@ -49,7 +51,7 @@ def fit_to_limits(item: DigestItem, limits: TextLimits, *, is_lead: bool) -> Dig
     texts: dict[str, Any] = {
         name: truncated_line(getattr(item, name), chars)
         for name, chars in limits._asdict().items()
-        if name not in ("summary", "lead_summary")
+        if name not in ("summary", "lead_summary", "extra_link")
     }
     summary = shorten_at_clause(safe_line(item.summary), limits.lead_summary if is_lead else limits.summary)
     return replace(
@@ -58,18 +60,18 @@ def fit_to_limits(item: DigestItem, limits: TextLimits, *, is_lead: bool) -> Dig
         summary=summary,
         paper_id=int(item.paper_id),
         url=web_link(item.url),
-        pdf_url=web_link(item.pdf_url),
-        code_url=web_link(item.code_url),
-        project_url=web_link(item.project_url),
+        pdf_url=web_link(item.pdf_url, limits.extra_link),
+        code_url=web_link(item.code_url, limits.extra_link),
+        project_url=web_link(item.project_url, limits.extra_link),
         comments=int(item.comments),
         votes=int(item.votes),
         stars=int(item.stars),
     )
 
 
-def web_link(url: str) -> str:
-    """Return `url` if it is safe to use in a message, otherwise an empty string."""
-    if not url.startswith(("https://", "http://")) or len(url) > 1000 or safe_line(url) != url or " " in url:
+def web_link(url: str, chars: int = MAX_LINK_CHARS) -> str:
+    """Return `url` if it is safe to use in a message and not too long, otherwise an empty string."""
+    if not url.startswith(("https://", "http://")) or len(url) > chars or safe_line(url) != url or " " in url:
         return ""
     return url
 

@@ -186,6 +186,26 @@ def test_longest_possible_digest_is_below_the_gmail_limit(
     assert rendered.left_out == 0
 
 
+@pytest.mark.parametrize(("chars", "has_extra_links"), [(120, True), (400, False), (800, False)])
+def test_longest_links_are_below_the_gmail_limit(
+    composer: Composer, renderer: Renderer, now: datetime, chars: int, has_extra_links: bool
+) -> None:
+    """If nothing else helps, links longer than 120 characters are left out, except those of the titles."""
+    text = "A Title of Considerable Length " * 40
+    longest = dict.fromkeys(("authors", "summary", "reason", "trend", "summary_by", "submitted_by"), text)
+    links = {
+        name: f"https://{name[:3]}.example.org/".ljust(chars, "x")
+        for name in ("url", "pdf_url", "code_url", "project_url")
+    }
+    picks = [sample_digest.pick(n, f"{n} {text}", comments=999, **longest, **links) for n in range(30)]
+    sections = tuple(Section(text[:200], (pick,)) for pick in picks)
+    rendered = check(composer, renderer, request_of(now, replace(digest_of(*picks), sections=sections)))
+    assert len(rendered.html.encode()) <= text_limits.MAX_HTML_BYTES
+    assert rendered.left_out == 0
+    assert links["url"] in rendered.html
+    assert (links["pdf_url"] in rendered.html) is has_extra_links
+
+
 @pytest.mark.parametrize(
     "address",
     [
