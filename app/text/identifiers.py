@@ -7,8 +7,14 @@ from urllib.parse import unquote
 
 from app.text.sanitize import one_line
 
-_ARXIV_NEW = r"\d{4}\.\d{4,5}"
-_ARXIV_OLD = r"[a-z][a-z-]*(?:\.[A-Za-z]{2})?/\d{7}"
+_MONTH = r"(?:0[1-9]|1[0-2])"
+_ARXIV_NEW = rf"(?:0[7-9]|[1-9]\d){_MONTH}\.\d{{4,5}}"  # since April 2007
+_ARXIV_ARCHIVES = (
+    r"(?:acc-phys|adap-org|alg-geom|ao-sci|astro-ph|atom-ph|bayes-an|chao-dyn|chem-ph|cmp-lg|comp-gas|cond-mat|"
+    r"cs|dg-ga|funct-an|gr-qc|hep-(?:ex|lat|ph|th)|math|math-ph|mtrl-th|nlin|nucl-(?:ex|th)|patt-sol|physics|"
+    r"plasm-ph|q-alg|q-bio|quant-ph|solv-int|supr-con)"
+)
+_ARXIV_OLD = rf"{_ARXIV_ARCHIVES}(?:\.[A-Za-z]{{2}})?/(?:9[1-9]|0[0-7]){_MONTH}\d{{3}}"
 _ARXIV_ID = re.compile(rf"(?:^|[/:.\s])({_ARXIV_NEW}|{_ARXIV_OLD})(?:v(\d{{1,3}}))?(?=$|[\s?#.,;)]|\.pdf)")
 _BARE_ARXIV_ID = re.compile(rf"({_ARXIV_NEW}|{_ARXIV_OLD})(?:v(\d{{1,3}}))?")
 _ARXIV_PLACE = re.compile(r"arxiv", re.IGNORECASE)

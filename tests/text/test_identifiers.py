@@ -1,4 +1,4 @@
-"""Test finding DOIs in texts and URLs."""
+"""Test finding DOIs and arXiv ids in texts and URLs."""
 
 from __future__ import annotations
 
@@ -67,3 +67,21 @@ def test_doi_with_a_page_has_an_end(value: str) -> None:
     """It ends with a check character, and is the same if a URL encodes the brackets."""
     doi = "10.1002/(sici)1097-0258(19980815)17:15/16<1661::aid-sim968>3.0.co;2-2"
     assert identifiers.doi(value.format(doi)) == doi
+
+
+@pytest.mark.parametrize(
+    ("value", "arxiv_id"),
+    [
+        ("https://arxiv.org/abs/2611.00001v2", "2611.00001"),
+        ("0704.0001", "0704.0001"),
+        ("arXiv:math.GT/0309136", "math.GT/0309136"),
+        ("https://arxiv.org/abs/hep-th/9901001v3", "hep-th/9901001"),
+        ("https://lab.example/arxiv-notes/2026.1127", ""),
+        ("https://arxiv-fans.example/news/2026112", ""),
+        ("https://arxiv-fans.example/math/2026112", ""),
+        ("https://lab.example/arxiv/0000.0000", ""),
+    ],
+)
+def test_arxiv_id(value: str, arxiv_id: str) -> None:
+    """An id begins with a year and a month, or with the name of an archive."""
+    assert identifiers.arxiv_id(value)[0] == arxiv_id
