@@ -2,7 +2,7 @@
 
 arXiv is queried about all recently sent or liked papers, a hundred per request. Hugging Face is queried only
 for the code of liked papers, because it needs a request for each paper. Each source is queried at its usual
-pace, and is not polled in the meantime.
+pace, and is not polled in the meantime. A paper that a source refuses does not affect the others.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from time import monotonic
 
 from sqlmodel import Session, col, select
 
-from app.errors import SourceError, Stopping
+from app.errors import SourceError, Stopping, UnreadableResponse
 from app.papers import canonical_rows, ingest, poll_schedule, polling
 from app.papers.polling import PollContext
 from app.papers.sources import arxiv, deadlines, http_client, huggingface
+from app.papers.sources.host_rate_limits import TOO_MANY, UNAVAILABLE
 from app.storage import job_runs, locks
 from app.storage.models import FeedbackRow, JobRun, Paper, PaperSnapshot, Source
-from app.types import IngestSummary, ParseResult, SourceKind
+from app.types import IngestSummary, ParseResult, Rejection, SourceKind
 
 JOB = "recheck"
 MAX_ARXIV_PAPERS = 10_000  # a hundred requests, which take about six minutes
@@ -28,6 +29,9 @@ MAX_LIKED_PAPERS = 200  # well below Hugging Face's limit of 500 requests in fiv
 WINDOW = timedelta(days=60)  # papers that were sent or liked earlier get no updates
 DEADLINE = timedelta(minutes=20)  # for one source
 LEASE = DEADLINE + timedelta(minutes=5)
+MAX_REFUSED = 10  # papers per source and run; after that, the source probably refuses everything
+REFUSED = "the source does not return this paper"
+SERVER_ERROR = 500
 BUSY = "another process is polling this source"
 
 
@@ -152,9 +156,39 @@ async def _query_and_store(context: PollContext, lookup: _Lookup, now: datetime)
 
 
 async def _fetch(client: http_client.Client, lookup: _Lookup) -> AsyncIterator[ParseResult]:
-    if lookup.source.kind is SourceKind.HUGGINGFACE:
-        for arxiv_id in lookup.ids:
-            yield await huggingface.fetch_paper(client, arxiv_id)
-    else:
-        async for parsed in arxiv.fetch_papers(client, lookup.ids):
-            yield parsed
+    """Yield the results of a lookup, with a rejection for each paper whose request fails.
+
+    If a request for several papers is refused, request each half of them by itself. Raise SourceError if the
+    source does not respond, asks for a wait, or fails for MAX_REFUSED papers.
+    """
+    is_arxiv = lookup.source.kind is not SourceKind.HUGGINGFACE
+    size = arxiv.IDS_PER_REQUEST if is_arxiv else 1
+    batches = [lookup.ids[start : start + size] for start in range(0, len(lookup.ids), size)][::-1]
+    refused = 0
+    while batches:
+        ids = batches.pop()
+        try:
+            if is_arxiv:
+                parsed = await arxiv.fetch_papers(client, ids)
+            else:
+                parsed = await huggingface.fetch_paper(client, *ids)
+        except SourceError as error:
+            if not _concerns_papers(error, ids):
+                raise
+            if len(ids) > 1:
+                batches += [ids[len(ids) // 2 :], ids[: len(ids) // 2]]
+                continue
+            refused += 1
+            if refused == MAX_REFUSED:
+                raise
+            parsed = ParseResult(rejections=(Rejection(REFUSED, None, f"{ids[0]}: {error}"),))
+        yield parsed
+
+
+def _concerns_papers(error: SourceError, ids: Sequence[str]) -> bool:
+    """PURE. Return whether a request may have failed because of one of its papers."""
+    if isinstance(error, UnreadableResponse):
+        return True
+    if error.status is None or error.status in (TOO_MANY, UNAVAILABLE) or error.retry_at:
+        return False
+    return error.status < SERVER_ERROR or len(ids) == 1

@@ -13,12 +13,14 @@ from sqlmodel import Session, col, select
 from app import pipeline
 from app.application import Application
 from app.errors import SourceError
-from app.papers.rechecking import WINDOW
+from app.papers import rechecking
+from app.papers.rechecking import REFUSED, WINDOW
 from app.papers.sources import arxiv, host_rate_limits
 from app.papers.sources.http_client import HttpTransport
 from app.storage import locks
 from app.storage.models import FeedbackRow, JobRun, Listing, Paper, PaperSnapshot, Source, VoteCount
 from app.types import SourceKind
+from tests.papers.sources.responses import API_ERROR
 from tests.support import factories
 
 DAY = timedelta(days=1)
@@ -33,6 +35,7 @@ class FakeSources:
         self.asked: list[list[str]] = []  # ids, by request
         self.pauses: list[float] = []
         self.arxiv_status = 200
+        self.refused: dict[str, int] = {}  # status, by id
         self.updated_on = "2026-11-19"
 
     def on(self, app: Application) -> Application:
@@ -47,12 +50,16 @@ class FakeSources:
         if request.url.host == "huggingface.co":
             number = request.url.path.removeprefix("/api/papers/")
             self.asked.append([number])
+            if status := self.refused.get(number):
+                return httpx.Response(status, text="Unavailable")
             if number not in self.code:
                 return httpx.Response(404, json={"error": "Paper not found"})
             paper = {"id": number, "title": f"Paper {number}", "githubRepo": self.code[number], "upvotes": 99}
             return httpx.Response(200, json=paper | {"submittedOnDailyAt": "2026-11-01T00:00:00.000Z"})
         ids = request.url.params["id_list"].split(",")
         self.asked.append(ids)
+        if refused := [number for number in ids if number in self.refused]:
+            return httpx.Response(self.refused[refused[0]], text=API_ERROR)
         return httpx.Response(self.arxiv_status, text=_feed(ids, self.comments, self.updated_on))
 
 
@@ -96,6 +103,11 @@ def send_to_readers(app: Application, at: datetime, *papers: int) -> None:
     with app.db.write() as session:
         for number in papers:
             session.add(PaperSnapshot(key=f"{at:%Y%m%d}-{number}", paper_id=number, created_at=at))
+
+
+def pause(app: Application, kind: SourceKind) -> None:
+    with app.db.write() as session:
+        session.exec(select(Source).where(Source.kind == kind)).one().paused = True
 
 
 def like(app: Application, at: datetime, *papers: int) -> None:
@@ -202,25 +214,94 @@ def test_source_in_use(app: Application, now: datetime) -> None:
     assert sources.asked == [[_id(1)]]
 
 
+@pytest.mark.usefixtures("no_retries")
 def test_one_source_fails(app: Application, now: datetime) -> None:
     """The other is still asked."""
     like(app, now, 1)
     sources = FakeSources(code={_id(1): CODE})
-    sources.arxiv_status = 400
-    with pytest.raises(SourceError, match="HTTP 400"):
+    sources.arxiv_status = 503
+    with pytest.raises(SourceError, match="HTTP 503"):
         pipeline.recheck(sources.on(app), now)
     assert paper(app, 1).code_url == CODE
 
 
+@pytest.mark.parametrize("status", [200, 400])
+def test_arxiv_refuses_one_paper(app: Application, now: datetime, status: int) -> None:
+    """The others are asked about in smaller requests, and the run names the refused one."""
+    send_to_readers(app, now, 1, 2, 3, 4)
+    sources = FakeSources({_id(number): "Withdrawn by the authors" for number in range(1, 5)})
+    sources.refused = {_id(3): status}
+    pipeline.recheck(sources.on(app), now)
+    sent = [[4, 3, 2, 1], [4, 3], [4], [3], [2, 1]]
+    assert sources.asked == [[_id(number) for number in numbers] for numbers in sent]
+    assert [bool(paper(app, number).withdrawn_at) for number in range(1, 5)] == [True, True, False, True]
+    run = last_run(app)
+    assert run
+    assert [row["reason"] for row in run.rejections] == [REFUSED]
+    assert _id(3) in run.rejections[0]["detail"]
+
+
+@pytest.mark.usefixtures("no_retries")
+@pytest.mark.parametrize("status", [451, 500])
+def test_hugging_face_refuses_one_paper(app: Application, now: datetime, status: int) -> None:
+    """It is still asked about the others. The run does not fail, even if there are no others any more."""
+    like(app, now, 1, 2, 3)
+    sources = FakeSources(code={_id(1): CODE})
+    sources.refused = {_id(3): status}
+    pause(app, SourceKind.ARXIV)
+    assert pipeline.recheck(sources.on(app), now).rejected == 1
+    assert paper(app, 1).code_url == CODE
+    sources.code = {_id(2): CODE}
+    for day in (1, 2):
+        assert pipeline.recheck(sources.on(app), now + day * DAY).rejected == 1
+
+
+def test_source_refuses_many_papers(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not asked about all of them, and counts as failed."""
+    monkeypatch.setattr(rechecking, "MAX_REFUSED", 2)
+    like(app, now, 1, 2, 3)
+    sources = FakeSources()
+    sources.refused = {_id(3): 403, _id(2): 403}
+    pause(app, SourceKind.ARXIV)
+    with pytest.raises(SourceError, match="HTTP 403"):
+        pipeline.recheck(sources.on(app), now)
+    assert sources.asked == [[_id(3)], [_id(2)]]
+
+
+@pytest.mark.usefixtures("no_retries")
+@pytest.mark.parametrize("status", [429, 503])
+def test_overloaded_hugging_face(app: Application, now: datetime, status: int) -> None:
+    """It is not asked about the other papers."""
+    like(app, now, 1, 2, 3)
+    sources = FakeSources()
+    sources.refused = {_id(3): status}
+    pause(app, SourceKind.ARXIV)
+    with pytest.raises(SourceError, match=f"HTTP {status}"):
+        pipeline.recheck(sources.on(app), now)
+    assert sources.asked == [[_id(3)]]
+
+
+@pytest.mark.usefixtures("no_retries")
+def test_overloaded_arxiv(app: Application, now: datetime) -> None:
+    """It gets no further requests."""
+    send_to_readers(app, now, 1, 2, 3, 4)
+    sources = FakeSources()
+    sources.arxiv_status = 500
+    with pytest.raises(SourceError, match="HTTP 500"):
+        pipeline.recheck(sources.on(app), now)
+    assert {len(ids) for ids in sources.asked} == {4}
+
+
+@pytest.mark.usefixtures("no_retries")
 @pytest.mark.parametrize("hours", [4, 24])
 def test_failed_source_is_asked_again_alone(app: Application, now: datetime, hours: int) -> None:
     """On the same day, the other source is not asked again."""
     like(app, now, 1)
     send_to_readers(app, now, 2)
     sources = FakeSources()
-    sources.arxiv_status = 400
+    sources.arxiv_status = 503
     for attempt in range(2):
-        with pytest.raises(SourceError, match="HTTP 400"):
+        with pytest.raises(SourceError, match="HTTP 503"):
             pipeline.recheck(sources.on(app), now + timedelta(minutes=attempt))
     sources.arxiv_status = 200
     sources.asked.clear()

@@ -181,12 +181,13 @@ def _missing_entries(parsed: ParseResult) -> SourceError | None:
     return None
 
 
-async def fetch_papers(client: Client, ids: Sequence[str]) -> AsyncIterator[ParseResult]:
-    """Yield the current records of papers, without listings. Unknown ids are left out."""
-    for start in range(0, len(ids), IDS_PER_REQUEST):
-        batch = ids[start : start + IDS_PER_REQUEST]
-        params: dict[str, str | int] = {"id_list": ",".join(batch), "max_results": len(batch)}
-        yield parse((await client.get(QUERY_URL, params=params)).body)
+async def fetch_papers(client: Client, ids: Sequence[str]) -> ParseResult:
+    """Return the current records of up to IDS_PER_REQUEST papers, without listings. Omit unknown ids.
+
+    Raise SourceError if arXiv refuses the request, which a single id can cause.
+    """
+    params: dict[str, str | int] = {"id_list": ",".join(ids), "max_results": len(ids)}
+    return parse((await client.get(QUERY_URL, params=params)).body)
 
 
 async def _fetch_announcement(client: Client, state: SourceState, day: date) -> ParseResult:

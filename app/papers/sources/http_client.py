@@ -83,9 +83,11 @@ class _StalledError(SourceError):
 class _TransientError(Exception):
     """A fault after which a retry may succeed. `wait` is the pause that the host requested."""
 
-    def __init__(self, host: str, problem: str, wait: timedelta | None = None) -> None:
+    def __init__(
+        self, host: str, problem: str, wait: timedelta | None = None, status: int | None = None
+    ) -> None:
         super().__init__(f"{host}: {problem}")
-        self.wait = wait
+        self.wait, self.status = wait, status
 
 
 @dataclass
@@ -134,7 +136,7 @@ class Client:
                 )
             except _TransientError as fault:
                 retry_at = self.pacing.end_of(fault.wait) if fault.wait else None
-                raise SourceError(str(fault), retry_at=retry_at) from None
+                raise SourceError(str(fault), retry_at, fault.status) from None
 
     async def post(self, url: str, content: dict[str, object], token: str = "") -> HttpResponse:
         """Send a POST request with JSON. Do not retry it or follow redirects, which could leak the token.
@@ -250,7 +252,7 @@ class Client:
         if 200 <= status < 300:
             return HttpResponse(body, headers, **validators)
         if status == TOO_MANY or status >= 500:
-            raise _TransientError(host, f"HTTP {status}", wait)
+            raise _TransientError(host, f"HTTP {status}", wait, status)
         raise SourceError(f"{host}: HTTP {status}. {_excerpt(body)}".strip(), status=status)
 
 
