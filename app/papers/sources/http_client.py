@@ -39,6 +39,7 @@ MAX_ADDRESSES = 4  # tried per host
 MAX_REDIRECTS = 5
 _UNKNOWN_NAME = (socket.EAI_NONAME, socket.EAI_NODATA)
 ATTEMPTS = 3
+_VALIDATOR = re.compile(r"[ -~]{1,500}")  # others cannot be encoded in a header, or are too long for it
 REDIRECTS = (301, 302, 303, 307, 308)
 _RETRY = stamina.AsyncRetryingCaller(ATTEMPTS, timeout=None, wait_initial=1, wait_max=10)
 
@@ -127,7 +128,7 @@ class Client:
         url = _normalized_url(url, params)
         service = service_of(url)
         conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
-        headers = {name: value for name, value in conditions.items() if value}
+        headers = {name: value for name, value in conditions.items() if value and _VALIDATOR.fullmatch(value)}
         async with self.pacing.lock(service):
             self.pacing.check_open(service)
             try:

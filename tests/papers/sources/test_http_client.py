@@ -138,6 +138,14 @@ def test_conditional_requests(now: datetime) -> None:
     assert fresh.get(now).etag == '"c"'
 
 
+@pytest.mark.parametrize("validator", ['"März"', "Fr, 05 Mär 2026", '"' + 9_000 * "a" + '"', "a\tb"])
+def test_validators_that_cannot_be_sent_back(now: datetime, validator: str) -> None:
+    """The request is sent without them. A source that uses them could never be read again."""
+    upstream = Upstream(httpx.Response(200, text="[]"))
+    assert upstream.get(now, etag=validator, last_modified=validator).changed
+    assert not {"if-none-match", "if-modified-since"} & {*upstream.requests[0].headers}
+
+
 @pytest.mark.parametrize(
     "fault",
     [httpx.ConnectError("refused"), httpx.ReadTimeout("slow"), httpx.Response(502), httpx.Response(503)],
