@@ -6,7 +6,7 @@ A poll is recorded as unfinished when it begins, so that a poll that kills the p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from sqlmodel import Session, col, or_, select
 
@@ -18,11 +18,14 @@ from app.storage.models import Source
 from app.types import SourceKind
 
 CONTINUE_AFTER = timedelta(minutes=1)  # between polls of a long list, so that other arXiv sources get a turn
+MAX_DELAY = timedelta(days=2)  # longer than every interval and every wait that a server may ask for
 BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 240))
 
 
 def sources_to_poll(session: Session, now: datetime, source_id: int | None = None) -> Sequence[Source]:
     """Return the sources that are due, or only the given source, even if it is not due.
+
+    A source is also due if its next poll was planned by a clock that was far ahead.
 
     Raise Conflict if the given source is read from files.
     """
@@ -35,14 +38,25 @@ def sources_to_poll(session: Session, now: datetime, source_id: int | None = Non
         col(Source.paused).is_(False),
         col(Source.removed_at).is_(None),
         col(Source.kind).in_([*source_types.POLLED]),
-        or_(col(Source.next_poll_at).is_(None), col(Source.next_poll_at) <= now),
+        or_(
+            col(Source.next_poll_at).is_(None),
+            col(Source.next_poll_at) <= now,
+            col(Source.next_poll_at) > now + MAX_DELAY,
+        ),
     )
     return session.exec(due.order_by(col(Source.id))).all()
 
 
-def state_of(source: Source, backfill_days: int) -> SourceState:
-    """Return the configuration and progress of a source for `source_types.fetch`."""
-    progress = (source.etag, source.last_modified, source.watermark, source.resumption_token)
+def state_of(source: Source, backfill_days: int, today: date) -> SourceState:
+    """Return the configuration and progress of a source for `source_types.fetch`.
+
+    A watermark in the future, from a clock that was ahead, does not say what was read. Replace it by the day
+    before the last `backfill_days` days.
+    """
+    watermark = source.watermark
+    if watermark and watermark > today:
+        watermark = today - timedelta(days=backfill_days + 1)
+    progress = (source.etag, source.last_modified, watermark, source.resumption_token)
     return SourceState(source.kind, backfill_days, source.config, *progress)
 
 
@@ -77,9 +91,10 @@ def _delay(source: Source) -> timedelta:
     return BACK_OFF[min(source.failures, len(BACK_OFF) - 1)]
 
 
-def record_progress(source: Source, page: FetchedPage) -> None:
+def record_progress(source: Source, page: FetchedPage, today: date) -> None:
     """Record how far a source was read, so that the next poll continues from there."""
-    if page.watermark and (source.watermark is None or page.watermark > source.watermark):
+    read_up_to = source.watermark if source.watermark and source.watermark <= today else date.min
+    if page.watermark and page.watermark > read_up_to:
         source.watermark = page.watermark
     source.etag = page.etag or source.etag
     source.last_modified = page.last_modified or source.last_modified

@@ -215,7 +215,7 @@ async def _poll_source(group: _LeaseGroup, client: http_client.Client, source: S
     deadline = monotonic() + POLL_DEADLINE.total_seconds()
     stopping = group.context.stopping
     try:
-        state = poll_schedule.state_of(source, group.context.settings.backfill_days)
+        state = poll_schedule.state_of(source, group.context.settings.backfill_days, group.now.date())
         pages = source_types.fetch(client, state, group.now)
         while page := await deadlines.wait_for(anext(pages, None), deadline - monotonic(), stopping):
             poll.summary += await asyncio.to_thread(_store_page, group, source, page)
@@ -254,7 +254,7 @@ def _store_page(group: _LeaseGroup, source: Source, page: FetchedPage) -> Ingest
         page.parsed,
         group.now,
         load_source,
-        partial(poll_schedule.record_progress, page=page),
+        partial(poll_schedule.record_progress, page=page, today=group.now.date()),
         polled=True,
         origin=source.name,
     )

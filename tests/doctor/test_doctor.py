@@ -256,18 +256,20 @@ def test_failing_paused_and_outdated_sources(app: Application, now: datetime) ->
             "hiccup": {"failures": 1, "next_poll_at": now},
             "sleeping": {"paused": True, "next_poll_at": now},
             "old": {"polled_at": now - timedelta(days=4), "next_poll_at": now},
+            "future": {"polled_at": now + timedelta(days=4), "next_poll_at": now},
             "files": {"paused": True, "kind": SourceKind.PAGE},
         }.items():
             row = factories.add_source(session, now, name=name)
             for field, value in fields.items():
                 setattr(row, field, value)
     findings = check_database(app, now)
-    levels = {name: findings[f"source {name}"].level for name in ("failing", "hiccup", "sleeping", "old")}
-    assert levels == {
+    names = ("failing", "hiccup", "sleeping", "old", "future")
+    assert {name: findings[f"source {name}"].level for name in names} == {
         "failing": Level.ERROR,
         "hiccup": Level.WARNING,
         "sleeping": Level.WARNING,
         "old": Level.WARNING,
+        "future": Level.WARNING,
     }
     assert "503" in findings["source failing"].message
     assert "source files" not in findings

@@ -165,6 +165,27 @@ def test_missed_days_are_backfilled(live: Application, upstreams: FakeUpstreams,
     assert get_source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 28)
 
 
+def test_clock_was_ahead(live: Application, upstreams: FakeUpstreams, now: datetime) -> None:
+    """Sources are polled as soon as the clock is right, and the days of the backfill are read."""
+    pipeline.refresh(live, now + timedelta(days=365))
+    upstreams.requests.clear()
+    assert len(pipeline.refresh(live, now).polled) == 2
+    assert upstreams.requested_days()[0] == "2026-11-16"
+    assert len(upstreams.requests_to("export.arxiv.org")) == 4
+    assert get_source(live, SourceKind.ARXIV_FEED).watermark == TODAY
+    assert get_source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 18)
+    assert pipeline.refresh(live, now + timedelta(minutes=5)).polled == ()
+
+
+def test_announcement_dated_in_the_future(
+    live: Application, upstreams: FakeUpstreams, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The days until then do not count as read."""
+    monkeypatch.setattr("tests.papers.test_polling.TODAY", date(2027, 11, 20))
+    pipeline.refresh(live, now)
+    assert get_source(live, SourceKind.ARXIV_FEED).watermark == now.date()
+
+
 def test_failing_source_backs_off_without_affecting_others(
     live: Application, upstreams: FakeUpstreams, now: datetime
 ) -> None:

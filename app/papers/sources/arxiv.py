@@ -168,7 +168,7 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
         yield FetchedPage(newest)
         raise
     watermark = max(days_in_feed | {today - timedelta(days=1)})
-    yield FetchedPage(newest, watermark, response.etag, response.last_modified)
+    yield FetchedPage(newest, min(watermark, today), response.etag, response.last_modified)
 
 
 def _missing_entries(parsed: ParseResult) -> SourceError | None:
