@@ -7,6 +7,7 @@ if the value is unusable, so that the row is kept even if one field has the wron
 from __future__ import annotations
 
 import re
+from urllib.parse import urljoin
 
 from app.text import characters, latex
 from app.text.characters import fold_accents
@@ -20,6 +21,7 @@ AUTHORS_KEPT = 100  # names; the total number is stored as well
 WORDS_KEPT = 40  # keywords, categories
 LARGEST = 2_000_000_000  # fits an INTEGER column
 
+_ABSOLUTE_URL = re.compile(r"https?://[^/]", re.IGNORECASE)
 # The part of an address before the @. It may contain an apostrophe, but one at the beginning is a quote.
 LOCAL_PART = r"(?:\"[^\"\s]{1,64}\"|[^\s<>()\[\],;:\\\"@|='][^\s<>()\[\],;:\\\"@|=]{0,63})"
 EMAIL_ADDRESS = re.compile(LOCAL_PART + r"@[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}\.){1,9}[A-Za-z0-9-]{1,62}")
@@ -84,13 +86,21 @@ def words(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names(value)))[:WORDS_KEPT]
 
 
-def url(value: object) -> str:
-    """Return an http(s) URL if it is safe as a link in an email, otherwise ""."""
-    if not isinstance(value, str) or len(value) > URL_CHARS:
+def url(value: object, base: str = "") -> str:
+    """Return an http(s) URL if it is safe as a link in an email, otherwise "".
+
+    Resolve a relative URL against `base`, if that is given.
+    """
+    if not isinstance(value, str):
         return ""
     text = value.strip()
+    if base and text and not _ABSOLUTE_URL.match(text):
+        try:
+            text = urljoin(base, text)
+        except ValueError:
+            return ""
     printable = text.isprintable() and not re.search(r"[\s<>\"\\]", text)
-    return text if printable and re.match(r"https?://[^/]", text, re.IGNORECASE) else ""
+    return text if printable and len(text) <= URL_CHARS and _ABSOLUTE_URL.match(text) else ""
 
 
 def non_negative_int(value: object) -> int | None:

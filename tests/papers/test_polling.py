@@ -300,6 +300,19 @@ def test_custom_feed_and_query(live: Application, upstreams: FakeUpstreams, now:
     assert search_query == "(all:pigeon) AND submittedDate:[202611121900 TO 202611131900]"
 
 
+def test_relative_link_in_a_feed(live: Application, upstreams: FakeUpstreams, now: datetime) -> None:
+    """The link gets the feed's host, but not the token that the feed needs."""
+    entry = "<item><title>Owls That Plan</title><link>#owls</link></item>"
+    text = f"<rss><channel>{entry}</channel></rss>"
+    upstreams.broken["93.184.215.14"] = httpx.Response(200, text=text)
+    with live.db.write() as session:
+        config = {"url": "https://lab.test/rss?token=secret"}
+        source_id = source_registry.add(session, "Owls", SourceKind.FEED, config, now).id
+    assert pipeline.refresh(live, now, source_id=source_id).failed == {}
+    with live.db.read() as session:
+        assert session.exec(select(Paper.url)).all() == ["https://lab.test/rss#owls"]
+
+
 def test_paused_source_is_not_polled(live: Application, upstreams: FakeUpstreams, now: datetime) -> None:
     """It is polled again after it is resumed."""
     pipeline.refresh(live, now)

@@ -46,10 +46,13 @@ _ENTRY = re.compile(r"<(?:\w+:)?(?:entry|item)\b", re.IGNORECASE)
 _ROOT = re.compile(r"<(?:\w+:)?(?:feed|rss|rdf)\b", re.IGNORECASE)
 
 
-def parse(data: bytes | str, day: date | None = None, content_type: str = "") -> ParseResult:
+def parse(
+    data: bytes | str, day: date | None = None, content_type: str = "", base_url: str = ""
+) -> ParseResult:
     """Return the papers in a feed. An entry without a date counts as listed on `day`.
 
-    `content_type` is the header of the response. It may name the encoding.
+    `content_type` is the header of the response. It may name the encoding. `base_url` is the address of the
+    feed. Relative links are resolved against it; without it, they are omitted.
 
     feedparser takes time quadratic in the number of attributes of a tag, and it can fail in many ways.
     Therefore large feeds are parsed in a child process with limited time and memory. Raise UnreadableResponse
@@ -57,7 +60,8 @@ def parse(data: bytes | str, day: date | None = None, content_type: str = "") ->
     """
     text = json_rows.text_of(data, content_type)
     try:
-        return _parse(text, day) if len(text) <= SMALL else sandbox.run(_parse, text, day)
+        is_small = len(text) <= SMALL
+        return _parse(text, day, base_url) if is_small else sandbox.run(_parse, text, day, base_url)
     except SourceError:
         raise
     except ParsingTooExpensive:
@@ -66,7 +70,7 @@ def parse(data: bytes | str, day: date | None = None, content_type: str = "") ->
         raise UnreadableResponse(f"The feed cannot be read ({type(error).__name__}).") from error
 
 
-def _parse(text: str, day: date | None) -> ParseResult:
+def _parse(text: str, day: date | None, base_url: str) -> ParseResult:
     json_rows.refuse_markup(text, "a feed")
     if "<!ENTITY" in text or not _ROOT.search(text[:5_000]):
         raise UnreadableResponse("The response is not a valid RSS or Atom feed.")
@@ -82,7 +86,8 @@ def _parse(text: str, day: date | None) -> ParseResult:
     if len(entries) > json_rows.MAX_ENTRIES:
         rejections.append(json_rows.too_many(len(entries)))
     numbered = enumerate(entries[: json_rows.MAX_ENTRIES], 1)
-    return json_rows.collect((_record(number, entry, day) for number, entry in numbered), rejections)
+    records = (_record(number, entry, day, base_url) for number, entry in numbered)
+    return json_rows.collect(records, rejections)
 
 
 def _entries(text: str) -> list[Any]:
@@ -125,7 +130,7 @@ def _names(entry: Any) -> list[str]:
     return names if is_name else parts
 
 
-def _record(number: int, entry: Any, day: date | None) -> PaperRecord | Rejection:
+def _record(number: int, entry: Any, day: date | None, base_url: str) -> PaperRecord | Rejection:
     if entry is None:
         return Rejection(BROKEN_ENTRY, number)
     try:
@@ -149,7 +154,7 @@ def _record(number: int, entry: Any, day: date | None) -> PaperRecord | Rejectio
             authors=people[: sanitize.AUTHORS_KEPT],
             author_count=len(people),
             categories=sanitize.words([tag.get("term") for tag in entry.get("tags", ())]) if arxiv_id else (),
-            url=sanitize.url(entry.get("link")),
+            url=sanitize.url(entry.get("link"), base_url),
             listed_on=day if announce_type in arxiv.LISTED_TYPES else None,
             as_of=day,
         )
@@ -199,7 +204,8 @@ async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncItera
         str(state.config.get("url", "")), etag=state.etag, last_modified=state.last_modified, public_only=True
     )
     # In a thread, parsing does not block other sources, and the service can stop without waiting for it.
-    parse_response = partial(parse, response.body, now.date(), response.headers.get("content-type", ""))
+    content_type = response.headers.get("content-type", "")
+    parse_response = partial(parse, response.body, now.date(), content_type, response.base_url)
     parsed = await deadlines.in_thread(parse_response) if response.changed else ParseResult()
     if any(rejection.reason == json_rows.CUT_OFF for rejection in parsed.rejections):
         yield FetchedPage(parsed, now.date())

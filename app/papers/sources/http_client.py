@@ -66,6 +66,7 @@ class HttpResponse:
     changed: bool = True
     etag: str | None = None
     last_modified: str | None = None
+    base_url: str = ""  # of relative links in the body: the last URL, without credentials and query
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +252,8 @@ class Client:
         if status == 304:
             return HttpResponse(b"", headers, changed=False, **validators)
         if 200 <= status < 300:
-            return HttpResponse(body, headers, **validators)
+            base_url = str(response.url.copy_with(userinfo=b"", query=None))
+            return HttpResponse(body, headers, **validators, base_url=base_url)
         if status == TOO_MANY or status >= 500:
             raise _TransientError(host, f"HTTP {status}", wait, status)
         raise SourceError(f"{host}: HTTP {status}. {_excerpt(body)}".strip(), status=status)

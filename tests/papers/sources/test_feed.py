@@ -23,6 +23,26 @@ def test_ids_in_links() -> None:
 
 
 @pytest.mark.parametrize(
+    ("link", "url"),
+    [
+        ("/owls", "https://lab.test/owls"),
+        ("owls?page=2", "https://lab.test/feeds/owls?page=2"),
+        ("//other.test/owls", "https://other.test/owls"),
+        ("https://other.test/owls", "https://other.test/owls"),
+        ("mailto:alice@lab.test", ""),
+        ("//[owls", ""),
+        (f"/{'owls' * 497}", ""),
+        ("", ""),
+    ],
+)
+def test_relative_link(link: str, url: str) -> None:
+    """It is resolved against the address of the feed."""
+    text = f"<rss><channel><item><title>Owls</title><link>{link}</link></item></channel></rss>"
+    [record] = feed.parse(text, DAY, base_url="https://lab.test/feeds/new.xml").records
+    assert record.url == url
+
+
+@pytest.mark.parametrize(
     ("declared", "actual"),
     [
         ("UTF-8", "utf-8"),

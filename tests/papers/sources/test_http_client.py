@@ -138,6 +138,15 @@ def test_conditional_requests(now: datetime) -> None:
     assert fresh.get(now).etag == '"c"'
 
 
+def test_base_url(now: datetime) -> None:
+    """Relative links belong to the last URL. Its credentials and its query stay secret."""
+    upstream = Upstream(
+        httpx.Response(302, headers={"location": "https://alice:pass@b.test/feeds/new?token=secret"}),
+        httpx.Response(200, text="[]"),
+    )
+    assert upstream.get(now, "https://a.test/").base_url == "https://b.test/feeds/new"
+
+
 @pytest.mark.parametrize("validator", ['"März"', "Fr, 05 Mär 2026", '"' + 9_000 * "a" + '"', "a\tb"])
 def test_validators_that_cannot_be_sent_back(now: datetime, validator: str) -> None:
     """The request is sent without them. A source that uses them could never be read again."""
