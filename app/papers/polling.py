@@ -252,7 +252,7 @@ def _store_page(group: _LeaseGroup, source: Source, page: FetchedPage) -> Ingest
     return ingest.store_in_batches(
         group.context.db,
         page.parsed,
-        group.now,
+        group.moment(),
         load_source,
         partial(poll_schedule.record_progress, page=page, today=group.now.date()),
         polled=True,
