@@ -150,9 +150,13 @@ class _SummaryWriter:
     def _store(self, paper: PaperToSummarize, text: str) -> None:
         """Store a summary or, if there is none, the time of the next attempt.
 
-        Back off from a paper even if the endpoint failed, because the paper may have caused the failure.
+        Back off from a paper even if the endpoint failed, because the paper may have caused the failure. If
+        the abstract has changed in the meantime, store nothing, so that the next run requests a new summary.
         """
         with self.db.write() as session:
+            current = session.get(Paper, paper.paper_id, with_for_update={"read": True})
+            if current is None or current.abstract != paper.abstract:
+                return
             row = session.get(GeneratedSummary, paper.paper_id)
             row = row or GeneratedSummary(paper_id=paper.paper_id, at=self.now)
             row.text, row.model, row.at = text, self.settings.summary_model, self.now

@@ -11,9 +11,22 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, Index, LargeBinary, Text, UniqueConstraint, false, text, true
+from sqlalchemy import (
+    JSON,
+    Connection,
+    Index,
+    LargeBinary,
+    Text,
+    UniqueConstraint,
+    delete,
+    event,
+    false,
+    inspect,
+    text,
+    true,
+)
 from sqlalchemy.orm import declared_attr
-from sqlmodel import Field, SQLModel
+from sqlmodel import Field, SQLModel, col
 
 from app.storage.column_types import BigId, CompressedJson, UtcDateTime, bytewise_text, enum_type
 from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, MailKind, SourceKind
@@ -218,7 +231,7 @@ class GeneratedSummary(Row, table=True):
     """A language model's summary of a paper that has none, or the number of failed attempts.
 
     It is stored separately from the paper, so that a summary from a source always takes precedence and the
-    two are never mixed.
+    two are never mixed. It is deleted when the paper's abstract changes.
     """
 
     paper_id: int = Field(primary_key=True, foreign_key="paper.id")
@@ -227,6 +240,14 @@ class GeneratedSummary(Row, table=True):
     failures: int = 0
     next_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     at: datetime = Field(sa_type=UtcDateTime)
+
+
+@event.listens_for(Paper, "after_update")
+def _delete_outdated_summary(_mapper: object, connection: Connection, paper: Paper) -> None:
+    """Delete the summary of an abstract that a source, a merge or an operator has replaced."""
+    if inspect(paper).attrs.abstract.history.has_changes():
+        of_paper = col(GeneratedSummary.paper_id) == paper.id
+        connection.execute(delete(GeneratedSummary).where(of_paper))
 
 
 class PaperPicture(Row, table=True):

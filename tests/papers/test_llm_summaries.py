@@ -18,7 +18,7 @@ from sqlmodel import col, select
 from app import main, pipeline
 from app.application import Application
 from app.errors import UnreadableResponse
-from app.papers import llm_summaries, paper_views
+from app.papers import editing, llm_summaries, paper_views
 from app.papers.sources.http_client import HttpTransport
 from app.storage import locks
 from app.storage.models import Delivery, GeneratedSummary, JobRun, Paper
@@ -98,6 +98,48 @@ def test_summary_is_generated_and_stored(app: Application, now: datetime) -> Non
     assert body["model"] == MODEL
     assert body["messages"][1]["content"] == f"Title: Bookmark\n\nAbstract: {ABSTRACT}"
     assert (view(app, number).tldr, view(app, number).tldr_by) == (SENTENCE, MODEL)
+
+
+def test_changed_abstract(app: Application, now: datetime) -> None:
+    """Its summary is neither shown nor kept, and the model is asked again. Other changes keep it."""
+    [number] = add_papers(app, now, "Bookmark")
+    endpoint = Endpoint(chat(SENTENCE), chat(f"No longer: {SENTENCE}"))
+    pipeline.summarise(endpoint.on(app), now)
+    with app.db.write() as session:
+        editing.edit(session, session.get_one(Paper, number), {"title": "The Bookmark"}, now)
+    assert view(app, number).tldr == SENTENCE
+    with app.db.write() as session:
+        editing.edit(session, session.get_one(Paper, number), {"abstract": f"We correct: {ABSTRACT}"}, now)
+    assert view(app, number).tldr == ""
+    pipeline.summarise(endpoint.on(app), now)
+    assert view(app, number).tldr == f"No longer: {SENTENCE}"
+
+
+def test_new_version_of_a_paper(app: Application, now: datetime) -> None:
+    """A poll that changes the abstract deletes its summary."""
+    [number] = add_papers(app, now, "Bookmark", arxiv_id="2611.00001")
+    pipeline.summarise(Endpoint().on(app), now)
+    record = PaperRecord("Bookmark", "2611.00001", abstract="We retract.", version=2, as_of=now.date())
+    with app.db.write() as session:
+        source = session.exec(select(factories.Source)).one()
+        stored_records.store(session, source, ParseResult(1, (record,)), now)
+    assert (view(app, number).abstract, view(app, number).tldr) == ("We retract.", "")
+
+
+def test_abstract_changes_during_the_request(app: Application, now: datetime) -> None:
+    """The summary is of the old abstract, so it is not stored."""
+    [number] = add_papers(app, now, "Bookmark")
+
+    def change_abstract(_request: httpx.Request) -> httpx.Response:
+        with app.db.write() as session:
+            session.get_one(Paper, number).abstract = f"We correct: {ABSTRACT}"
+        return chat(SENTENCE)
+
+    live = replace(Endpoint().on(app), http=HttpTransport(httpx.MockTransport(change_abstract)))
+    pipeline.summarise(live, now)
+    assert view(app, number).tldr == ""
+    with app.db.read() as session:
+        assert len(llm_summaries.papers_to_summarize(session, now, 7)) == 1
 
 
 def test_card_names_the_model(app: Application, now: datetime) -> None:
