@@ -20,6 +20,7 @@ STREAMED_START = 1_000_000  # bytes; JSON lines are not read in parts if the fir
 MAX_LINE = 10_000_000  # bytes
 ROWS_PER_PART = 1_000
 BOM = b"\xef\xbb\xbf"
+_LINE = re.compile(r"\S.*")
 _ROOT = re.compile(r"<(?:\w+:)?(?:feed|rss|rdf)\b", re.IGNORECASE)
 
 
@@ -79,14 +80,25 @@ def read_file(
 
 
 def _has_json_lines(start: bytes) -> bool:
-    """Return whether the first line of a file is the JSON object of a paper, and more lines follow."""
-    first, _, rest = start.removeprefix(BOM).lstrip().partition(b"\n")
-    try:
-        line = first.decode()  # JSON lines in UTF-16 are not read in parts
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(row, dict) and bool(rest.strip()) and _detect(line) is SourceKind.JSONL
+    """Return whether a file begins with JSON lines in UTF-8, the first of which is the row of a paper."""
+    text = start.removeprefix(BOM).decode(errors="ignore")
+    row = _first_row(text)
+    return bool(row and text.partition(row)[2].strip()) and _detect(row) is SourceKind.JSONL
+
+
+def _first_row(text: str) -> str:
+    """Return the first JSON object of JSON lines, or "" if the text has another format.
+
+    Skip lines before it that cannot be rows, such as a comment. The parser rejects them.
+    """
+    for match in _LINE.finditer(text):
+        line = match.group()
+        if line.startswith(("{", "[", "<")):
+            try:
+                return line if isinstance(json.loads(line), dict) else ""
+            except (ValueError, RecursionError):
+                return ""
+    return ""
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
@@ -129,14 +141,18 @@ def _unwrap_recording(text: str) -> str:
 
 def _detect(text: str) -> SourceKind | None:
     start = text.lstrip()[:5_000]
+    if not start.startswith(("{", "[", "<")):
+        if huggingface_pages.looks_like(text):
+            return SourceKind.PAGE
+        start = _first_row(text)[:5_000]
     if start.startswith(("{", "[")):
         # Only Hugging Face has an inner "paper" object and votes.
         is_huggingface = re.search(
             r"""["']paper["']\s*:\s*\{|"upvotes"\s*:|"submittedOnDailyAt"\s*:""", start
         )
         return SourceKind.HUGGINGFACE if is_huggingface else SourceKind.JSONL
-    if not start.startswith("<"):
-        return SourceKind.PAGE if huggingface_pages.looks_like(text) else None
+    if not start:
+        return None
     json_rows.refuse_markup(start, "a feed")
     if "<OAI-PMH" in start:
         return SourceKind.ARXIV_OAI

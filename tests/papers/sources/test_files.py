@@ -71,6 +71,20 @@ def test_json_lines_in_utf16(tmp_path: Path) -> None:
     assert [record.title for record in read.parsed.records] == ["A", "B"]
 
 
+@pytest.mark.parametrize("first", ["# exported 2026-11-20", "null", "7", '0001", "title": "A"}', "{broken"])
+@pytest.mark.parametrize(
+    "row", ['{"id": "2611.00001", "title": "A"}', '{"id": "2611.00001", "title": "A", "upvotes": 3}']
+)
+def test_broken_first_line(tmp_path: Path, first: str, row: str) -> None:
+    """It is a broken row like any other, also if the file is not read in parts."""
+    file = tmp_path / "papers.jsonl"
+    for count in (1, 2):
+        file.write_text("\n".join([first, *[row] * count]))
+        [read] = files.read_file(file, TODAY)
+        assert len(read.parsed.records) == count
+        assert [rejection.row for rejection in read.parsed.rejections] == [1]
+
+
 def test_recorded_response() -> None:
     """The body is parsed; an error's reason is part of the message."""
     good = {"url": "https://export.arxiv.org/api/query", "status_code": 200, "body": responses.api()}
