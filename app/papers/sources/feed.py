@@ -39,6 +39,7 @@ _TAG = re.compile(
 )
 _PERIOD = re.compile(r"\d{4}(?:[ -](?:\d{2}|[A-Za-z]{3,9}))?")  # a year or a month
 _UNIX_ZERO = date(1970, 1, 1)  # programs write the zero of Unix time if they have no date
+_VERBATIM = re.compile(r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>", re.DOTALL)  # cannot contain declarations
 _DECLARATION = re.compile(r"\A\s*<\?xml\s[^<>]*>")
 _FEED_END = re.compile(r"</(?:\w+:)?(?:feed|rss|rdf)\s*>\s*(?:<!--.*-->\s*)?$", re.IGNORECASE | re.DOTALL)
 _LAST_ENTRY = re.compile(r".*</(?:\w+:)?(?:entry|item)\s*>", re.IGNORECASE | re.DOTALL)
@@ -72,7 +73,7 @@ def parse(
 
 def _parse(text: str, day: date | None, base_url: str) -> ParseResult:
     json_rows.refuse_markup(text, "a feed")
-    if "<!ENTITY" in text or not _ROOT.search(text[:5_000]):
+    if "<!ENTITY" in _VERBATIM.sub(" ", text) or not _ROOT.search(text[:5_000]):
         raise UnreadableResponse("The response is not a valid RSS or Atom feed.")
     rejections: list[Rejection] = []
     cut_off = not _FEED_END.search(text[-2_000:])

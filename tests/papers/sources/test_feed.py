@@ -198,12 +198,22 @@ def test_truncated_feed() -> None:
         "no markup at all",
         "<svg/>",
         '<!DOCTYPE r [<!ENTITY a "ha">]>' + responses.RSS,
+        '<!-- <![CDATA[ --><!DOCTYPE r [<!ENTITY a "ha">]><!-- ]]> -->' + responses.RSS,
     ],
 )
 def test_response_that_is_not_a_feed(answer: str) -> None:
-    """The answers are a login page, an empty text and an entity bomb."""
+    """The answers are a login page, an empty text and entity bombs."""
     with pytest.raises(UnreadableResponse):
         feed.parse(answer, DAY)
+
+
+def test_quoted_entity_declaration() -> None:
+    """An abstract may describe an attack on parsers. It declares no entity."""
+    abstract = '<description><![CDATA[We send <!DOCTYPE r [<!ENTITY a "ha">]> to parsers.]]></description>'
+    entry = f"<item><title>XML Attacks</title><link>https://a.test/1</link>{abstract}</item>"
+    [record] = feed.parse(f"<rss><channel>{entry}</channel></rss>", DAY).records
+    assert record.abstract.startswith("We send")
+    assert record.abstract.endswith("to parsers.")
 
 
 def test_arxiv_doi() -> None:
