@@ -330,6 +330,15 @@ def test_relative_link_in_a_feed(live: Application, upstreams: FakeUpstreams, no
         assert session.exec(select(Paper.url)).all() == ["https://lab.test/rss#owls"]
 
 
+def test_explanation_of_arxiv(live: Application, upstreams: FakeUpstreams, now: datetime) -> None:
+    """An error feed with status 400 says what is wrong with a query."""
+    upstreams.broken["export.arxiv.org"] = httpx.Response(400, text=responses.API_ERROR)
+    with live.db.write() as session:
+        query = source_registry.add(session, "Owls", SourceKind.ARXIV, {"query": 'ti:"owls'}, now).id
+    failed = pipeline.refresh(live, now, source_id=query).failed
+    assert failed == {"Owls": "arxiv.org: HTTP 400. incorrect id format for abc"}
+
+
 def test_paused_source_is_not_polled(live: Application, upstreams: FakeUpstreams, now: datetime) -> None:
     """It is polled again after it is resumed."""
     pipeline.refresh(live, now)

@@ -34,11 +34,12 @@ TIMEOUT = httpx.Timeout(None, connect=10)  # seconds; `asyncio.timeout` limits t
 RESPONSE_SECONDS = 60.0  # for a whole response, including connection, headers and body
 CONCURRENT_REQUESTS = 10  # each may use up to MAX_RESPONSE_BYTES of memory
 MAX_RESPONSE_BYTES = 20_000_000
-MAX_EXCERPT_BYTES = 1000
+MAX_EXCERPT_BYTES = 2000
 MAX_ADDRESSES = 4  # tried per host
 MAX_REDIRECTS = 5
 _UNKNOWN_NAME = (socket.EAI_NONAME, socket.EAI_NODATA)
 ATTEMPTS = 3
+_SUMMARY = re.compile(rb"<summary[^<>]*>([^<]{1,200})")
 _VALIDATOR = re.compile(r"[ -~]{1,500}")  # others cannot be encoded in a header, or are too long for it
 REDIRECTS = (301, 302, 303, 307, 308)
 _RETRY = stamina.AsyncRetryingCaller(ATTEMPTS, timeout=None, wait_initial=1, wait_max=10)
@@ -362,9 +363,16 @@ def _without_token(token: str, text: str) -> str:
 
 
 def _excerpt(body: bytes) -> str:
-    """Return the beginning of an error in plain text or JSON, or "" for HTML, which begins with markup."""
+    """Return the beginning of an error in plain text or JSON, or the summary of arXiv's error feed.
+
+    Return "" for HTML, which begins with markup.
+    """
     text = characters.safe_line(body[:200].decode("utf-8", "replace"))
-    return "" if text.startswith("<") else text
+    if not text.startswith("<"):
+        return text
+    summary = _SUMMARY.search(body[:MAX_EXCERPT_BYTES])
+    text = summary[1].decode("utf-8", "replace") if summary else ""
+    return characters.safe_line(characters.unescape_html(text))
 
 
 async def _resolve(host: str, port: int) -> list[str]:
