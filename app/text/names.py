@@ -16,7 +16,8 @@ _ENDS_WITH_COMPANY = re.compile(rf"[\s,]{_COMPANY}\s*$")
 _GENERATION_AT_END = re.compile(rf"(?<![^\s,]){_GENERATION}\s*(?=,|$)")
 _BETWEEN_NAMES = re.compile(rf",(?!\s*(?:{_COMPANY}|{_GENERATION})\s*(?:,|$))")
 _INITIALS = re.compile(rf"\s*(?:[^\W\d_]{{1,2}}\.[\s-]*)+(?:,?\s*{_GENERATION})?\s*")
-_AND = re.compile(r",?\s+and\s+")
+_AND = re.compile(r",?\s+(?:and|&)\s+")
+_SEMICOLON = re.compile(r"\s*;\s*(?:(?:and|&)\s+)?")
 _FAMILY_NAME_FIRST = re.compile(r"[^,]+,\s*\w[^,]*")
 _SPELLED_OUT = str.maketrans({"ß": "ss", "æ": "ae", "œ": "oe", "þ": "th"})
 _NAME_WORD = re.compile(r"[^\W_]+")  # the S of "D'S" is part of the name, not a possessive
@@ -47,11 +48,14 @@ def given_name_first(name: str) -> str:
 
 
 def split_names(text: str) -> list[str]:
-    """Split a text at the commas between names, but not before initials or a suffix such as “Jr.” or “Inc.”.
+    """Split a text at its semicolons, if it has any, or else at the commas between names.
 
-    Also split it at “and”, unless it seems to belong to the name of an organisation. If each part is like
-    “Müller, Anna”, split it only there.
+    A comma before initials or a suffix, such as “Jr.” or “Inc.”, is not between names. Also split it at “and”
+    and “&”, unless these seem to belong to the name of an organisation. If each part is like “Müller, Anna”,
+    split it only there.
     """
+    if ";" in text:
+        return [*filter(None, _SEMICOLON.split(text.strip()))]
     pieces = _AND.split(text)
     if all(len(piece.split()) > 1 for piece in pieces) and not _OF_ORGANIZATIONS.search(text):
         if len(pieces) > 1 and all(map(_FAMILY_NAME_FIRST.fullmatch, pieces)):

@@ -154,6 +154,12 @@ def test_only_markup_is_removed(markup: str, text: str) -> None:
         (["Mei Tanaka, Olu Adeyemi, and Anna Lee"], ("Mei Tanaka", "Olu Adeyemi", "Anna Lee")),
         (["Mei Tanaka and Anna Lee"], ("Mei Tanaka", "Anna Lee")),
         (["Müller, Anna and Tanaka, Mei"], ("Anna Müller", "Mei Tanaka")),
+        (["Müller, Anna; Tanaka, Mei; Silva, José;"], ("Anna Müller", "Mei Tanaka", "José Silva")),
+        (["Mei Tanaka; Olu Adeyemi; and Plato"], ("Mei Tanaka", "Olu Adeyemi", "Plato")),
+        (["Müller, Anna; Plato"], ("Anna Müller", "Plato")),
+        (["Mei Tanaka &amp;amp; Bo Li"], ("Mei Tanaka", "Bo Li")),
+        (["Jos&amp;eacute; Silva"], ("José Silva",)),
+        (["&lt;b&gt;Mei Tanaka&lt;/b&gt;", "Bo Li"], ("Mei Tanaka", "Bo Li")),
         (
             ["García López, Juan Carlos, and Smith, J. and van der Berg, Anna"],
             ("Juan Carlos García López", "J. Smith", "Anna van der Berg"),
