@@ -70,6 +70,8 @@ def _on_white(image: Image.Image) -> Image.Image:
     """
     from PIL import Image
 
+    if image.mode.startswith("I"):  # grey with 16 bits, which `convert` does not scale but clip
+        image = image.point(lambda value: value / 256).convert("L")
     if not image.has_transparency_data:
         return image.convert("RGB")
     pixels = image.convert("RGBA")

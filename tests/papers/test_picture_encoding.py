@@ -62,6 +62,14 @@ def test_modes_of_png(mode: str) -> None:
     assert decode(encode_small(data).data).mode == "RGB"
 
 
+@pytest.mark.parametrize("value", [0, 64, 128, 255])
+def test_grey_with_16_bits(value: int) -> None:
+    """Its shades are kept. They were cut to 255 of 65,535, so that almost all became white."""
+    image = Image.new("I", (200, 100), value * 257).convert("I;16")
+    pixel = decode(encode_small(encode(image)).data).getpixel((100, 50))
+    assert pixel == pytest.approx((value, value, value), abs=2)
+
+
 def test_cmyk_jpeg() -> None:
     assert decode(encode_small(encode(draw_figure().convert("CMYK"), "JPEG")).data).mode == "RGB"
 
