@@ -215,8 +215,10 @@ def _samples(app: Paperboy, session: Session, rows: Sequence[Delivery]) -> list[
 
 @router.post("/editions/{edition}/pause", status_code=204)
 def pause_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, body: PauseRequest) -> None:
-    """Stop sending an edition until it is resumed. The edition need not exist yet."""
-    _pause_sending(app, key.name, now, edition, body.reason)
+    """Stop sending an edition until it is resumed. It may be one that has not been planned yet."""
+    with app.db.write() as session:
+        ledger.pause_edition(session, edition, body.reason, now)
+        audit_log.record(session, key.name, audit_log.SENDING_PAUSED, edition, now, reason=body.reason)
 
 
 @router.post("/editions/{edition}/hold", status_code=204, responses=problems.responses(409))
@@ -302,7 +304,11 @@ def get_sending(app: Paperboy, _key: CanRead, now: Now) -> Sending:
 @router.post("/sending/pause", status_code=204)
 def pause_sending(app: Paperboy, key: CanSend, now: Now, body: PauseRequest) -> None:
     """Pause all sending. Due digests are still composed, and wait until sending is resumed."""
-    _pause_sending(app, key.name, now, ledger.ALL_EDITIONS, body.reason)
+    with app.db.write() as session:
+        ledger.pause(session, body.reason, now)
+        audit_log.record(
+            session, key.name, audit_log.SENDING_PAUSED, ledger.ALL_EDITIONS, now, reason=body.reason
+        )
 
 
 @router.post("/sending/resume", status_code=204, responses=problems.responses(404))
@@ -325,12 +331,6 @@ def draw_first_digests(
 def resume_first_digests(app: Paperboy, key: CanSend, now: Now) -> None:
     """Send the first digests that are held after an import, and stop holding further ones."""
     _resume_sending(app, key.name, now, ledger.FIRST_DIGESTS)
-
-
-def _pause_sending(app: Paperboy, actor: str, now: datetime, edition: str, reason: str) -> None:
-    with app.db.write() as session:
-        ledger.pause(session, reason, now, edition)
-        audit_log.record(session, actor, audit_log.SENDING_PAUSED, edition, now, reason=reason)
 
 
 def _resume_sending(

@@ -491,8 +491,9 @@ def test_changes_are_made_and_recorded(
     desk.post("/admin/sending/pause", reason="the relay is being moved")
     assert "the relay is being moved" in desk.get("/admin/editions").text
     desk.post("/admin/sending/resume")
-    desk.post("/admin/editions/2026-11-20/pause")
-    desk.post("/admin/editions/2026-11-20/resume")
+    edition = f"/admin/editions/{clock.utcnow():%Y-%m-%d}"
+    desk.post(f"{edition}/pause")
+    desk.post(f"{edition}/resume")
     with app.db.read() as session:
         states = [subscribers.get(session, number).state for number in people]
     assert states == [SubscriberState.ERASED, SubscriberState.PAUSED]

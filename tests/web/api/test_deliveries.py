@@ -155,6 +155,25 @@ def test_cancelled_edition_is_not_sent(
     assert {(action, subject) for _, action, subject in audit_log()} == {("edition.cancel", "2026-11-20")}
 
 
+@pytest.mark.parametrize(
+    ("edition", "message"),
+    [
+        ("2025-12-01", "is over"),
+        ("2026-11-31", "is not an edition"),
+        ("2026-99-99", "is not an edition"),
+        ("2027-11-20", "more than 60 days away"),
+    ],
+)
+def test_pause_of_a_mistyped_edition_is_refused(edition: str, message: str, call: Call) -> None:
+    """Otherwise, an operator would believe that the intended edition was paused."""
+    body = {"reason": "a wrong key"}
+    refused = call("POST", f"/editions/{edition}/pause", scope=Scope.SEND, json=body)
+    assert refused.status_code == 422
+    assert message in refused.json()["detail"]
+    assert call("GET", "/sending").json()["pauses"] == []
+    assert call("POST", "/editions/2026-11-21/pause", scope=Scope.SEND, json=body).status_code == 204
+
+
 def test_pause_requires_a_reason(call: Call) -> None:
     assert call("POST", "/sending/pause", scope=Scope.SEND, json={"reason": ""}).status_code == 422
 
