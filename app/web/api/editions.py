@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from sqlmodel import Session
 
 from app.delivery import ledger
@@ -146,6 +146,8 @@ class Retried(BaseModel):
 
 class PauseRequest(BaseModel):
     """The reason for a pause, which other operators can see."""
+
+    model_config = ConfigDict(extra="forbid")
 
     reason: str = Field(min_length=3, max_length=500, examples=["the relay signs with a wrong key"])
 

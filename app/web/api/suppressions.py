@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from sqlmodel import Session
 
 from app import subscribers
@@ -43,12 +43,16 @@ class SuppressionOut(BaseModel):
 class NewSuppression(BaseModel):
     """An address to suppress, and the reason."""
 
+    model_config = ConfigDict(extra="forbid")
+
     email: Address
     reason: Why
 
 
 class Lifting(BaseModel):
     """The address whose suppression is lifted, and the reason."""
+
+    model_config = ConfigDict(extra="forbid")
 
     email: Address
     reason: Why

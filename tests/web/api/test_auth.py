@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -91,6 +92,25 @@ def test_unknown_parameters_are_errors(
     assert refused.status_code == 422
     assert "“sate”" in refused.json()["detail"]
     assert [error["pointer"] for error in refused.json()["errors"]] == ["/query/sate"]
+
+
+@pytest.mark.once
+def test_unknown_fields_are_errors(site: FastAPI) -> None:
+    """An ignored field, such as the edition of a pause, would make a request change more than was meant."""
+    document = admin_api(site).openapi()
+    operations = [operation for methods in document["paths"].values() for operation in methods.values()]
+    names = _names_of_schemas([operation.get("requestBody") for operation in operations])
+    schemas = {name: document["components"]["schemas"][name] for name in names}
+    while further := _names_of_schemas(list(schemas.values())) - schemas.keys():
+        schemas |= {name: document["components"]["schemas"][name] for name in further}
+    objects = {name for name, schema in schemas.items() if schema["type"] == "object"}
+    assert {"PauseRequest", "NewSuppression", "InterestIn"} <= objects
+    assert {name for name in objects if schemas[name].get("additionalProperties") is not False} == set()
+
+
+def _names_of_schemas(part: object) -> set[str]:
+    """Return the names of the schemas that a part of an OpenAPI document refers to."""
+    return set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(part)))
 
 
 @pytest.mark.parametrize("header", ["Basic YTpi", "Bearer", "Bearer pb_", "Bearer x y", "pb_x", "Bearer é"])
