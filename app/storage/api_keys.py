@@ -15,7 +15,7 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.errors import Conflict, InvalidInput, NotFound
-from app.storage.database import execute_and_count
+from app.storage.database import advisory_lock, execute_and_count
 from app.storage.models import ApiKey
 
 PREFIX = "pb_"  # so that scanners recognise a key that leaked into logs or a repository
@@ -26,6 +26,7 @@ BY_MAIL = ", by mail"  # the suffix of the names of keys that a sign-in link cre
 LINK_NAME = "sign-in link to"
 OVERLAP = timedelta(days=1)  # a key still works this long after it has been replaced
 _SECRET_BYTES = 32
+_LOCK = "API keys"  # the advisory lock of each transaction that creates, replaces or revokes keys
 _TOUCH_INTERVAL = timedelta(minutes=1)  # `last_used_at` is not written on every request
 
 
@@ -79,6 +80,7 @@ def create(
     if days is not None and not 1 <= days <= MAX_DAYS:
         raise InvalidInput(f"a key must expire after 1 to {MAX_DAYS} days, or never", field="days")
     _refuse_reserved(name)
+    advisory_lock(session, _LOCK)
     if any(key.name == name and identity_of(key, now) for key in list_keys(session)):
         raise Conflict(f"a key named “{name}” already exists: revoke it first, or choose another name")
     expires_at = None if days is None else now + timedelta(days=days)
@@ -158,6 +160,13 @@ def get(session: Session, key_id: int) -> ApiKey:
     return row
 
 
+def get_for_update(session: Session, key_id: int) -> ApiKey:
+    """Return a key like `get`. Until the transaction ends, no other one creates, replaces or revokes keys."""
+    advisory_lock(session, _LOCK)
+    session.get(ApiKey, key_id, populate_existing=True)
+    return get(session, key_id)
+
+
 def create_link(session: Session, email: str, now: datetime, expires_at: datetime) -> str:
     """Return the token of a link that signs an operator in once.
 
@@ -176,6 +185,7 @@ def redeem_link(session: Session, token: str, now: datetime, expires_at: datetim
     link = authenticate(session, token, now)
     if link is None or not link.name.startswith(LINK_NAME):
         return None
+    advisory_lock(session, _LOCK)
     unused = (col(ApiKey.id) == link.id) & col(ApiKey.revoked_at).is_(None)
     if not execute_and_count(session, update(ApiKey).where(unused).values(revoked_at=now)):
         return None  # another request has just redeemed the link
@@ -204,6 +214,7 @@ def revoke(session: Session, name: str, now: datetime) -> ApiKey:
 
     The rows are kept for the audit log. Raise NotFound if no key with this name is left to revoke.
     """
+    advisory_lock(session, _LOCK)
     statement = select(ApiKey).where(ApiKey.name == name, col(ApiKey.revoked_at).is_(None))
     rows = session.exec(statement.order_by(col(ApiKey.id))).all()
     if not rows:
@@ -216,7 +227,7 @@ def revoke(session: Session, name: str, now: datetime) -> ApiKey:
 
 def revoke_by_id(session: Session, key_id: int, now: datetime) -> ApiKey:
     """Revoke a key and return its row. Raise NotFound if there is no such key or it is already revoked."""
-    row = get(session, key_id)
+    row = get_for_update(session, key_id)
     row.revoked_at = now
     session.add(row)
     return row
@@ -230,7 +241,7 @@ def rotate(
     The new key expires no later than the key of its `creator`, unless a key rotates itself. Return the new
     row and the key itself. Raise NotFound or Conflict if the old key cannot be replaced.
     """
-    old = get(session, key_id)
+    old = get_for_update(session, key_id)
     if (newest := active(session, old.name, now)).id != key_id:
         raise Conflict(f"the key {key_id} has expired or has been replaced: rotate key {newest.id} instead")
     if old.name.startswith(LINK_NAME):  # the new key could be redeemed for one with all scopes

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
-from sqlmodel import select
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
+from sqlmodel import Session, select
 
 from app.application import Application
 from app.errors import Conflict, InvalidInput, NotFound
@@ -110,6 +113,31 @@ def test_a_key_of_a_mailed_link_is_not_rotated(app: Application, now: datetime) 
         assert operator is not None
         with pytest.raises(Conflict, match="sign-in link"):
             api_keys.rotate(session, operator.id, now, timedelta(days=1), operator)
+
+
+@pytest.mark.postgres
+def test_changes_of_keys_wait_for_each_other(app: Application, now: datetime) -> None:
+    """Otherwise, simultaneous requests would make several keys with one name, which nobody knows."""
+    changes: list[Callable[[Session], object]] = [
+        lambda session: api_keys.rotate(session, 1, now, api_keys.OVERLAP),
+        lambda session: api_keys.create(session, "grafana", [Scope.READ], now),
+        lambda session: api_keys.revoke(session, "grafana", now),
+        lambda session: api_keys.revoke_by_id(session, 1, now),
+    ]
+    with app.db.write() as session:
+        api_keys.create(session, "grafana", [Scope.READ], now)
+    with app.db.write() as reading:
+        assert api_keys.get(reading, 1).expires_at == now + timedelta(days=365)
+        with app.db.write() as session:
+            api_keys.rotate(session, 1, now, api_keys.OVERLAP)
+            for change in changes:
+                with Session(app.db.engine) as other:
+                    other.execute(text("SET LOCAL lock_timeout = '1ms'"))
+                    with pytest.raises(OperationalError, match="lock timeout"):
+                        change(other)
+        with pytest.raises(Conflict, match="rotate key 2 instead"):
+            api_keys.rotate(reading, 1, now, api_keys.OVERLAP)
+        assert api_keys.get(reading, 1).expires_at == now + api_keys.OVERLAP
 
 
 def test_revoking_an_unknown_key(app: Application, now: datetime) -> None:
