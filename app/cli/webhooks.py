@@ -63,15 +63,18 @@ def add(
             audit_log.record(
                 session, output.ACTOR, "webhook.add", row.id, now, url=webhook_endpoints.origin(row.url)
             )
-            _print_secret(row)
+    _print_secret(row)
 
 
 @webhooks.command()
 def rotate(number: Number) -> None:
-    """Replace the secret of a webhook. For one more day, events are signed with both secrets."""
+    """Replace the secret of a webhook. For one more day, events are signed with both secrets.
+
+    If you replace it again within that day, the old secret remains the one from before the first time.
+    """
     with _changing(number, "rotate") as (session, row, now):
         webhook_endpoints.rotate(session, row, now)
-        _print_secret(row)
+    _print_secret(row)
 
 
 def _print_secret(row: WebhookEndpoint) -> None:
@@ -147,7 +150,7 @@ def _changing(number: int, change: str) -> Iterator[tuple[Session, WebhookEndpoi
     """Record a change of a webhook. Yield the session for the change, the webhook and the current time."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        row = webhook_endpoints.get(session, number)
+        row = webhook_endpoints.get_for_update(session, number)
         audit_log.record(
             session, output.ACTOR, f"webhook.{change}", row.id, now, url=webhook_endpoints.origin(row.url)
         )

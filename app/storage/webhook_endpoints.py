@@ -118,8 +118,14 @@ def remove(session: Session, row: WebhookEndpoint) -> None:
 
 
 def rotate(session: Session, row: WebhookEndpoint, now: datetime) -> None:
-    """Replace an endpoint's secret. Until OVERLAP has passed, each event is signed with both secrets."""
-    row.previous_secret, row.previous_until = row.secret, now + OVERLAP
+    """Replace an endpoint's secret. Until OVERLAP has passed, the previous secret also signs each event.
+
+    If the secret is replaced again within that time, the previous secret remains the one that the receiver
+    had before the first rotation: the operator has probably lost the one in between.
+    """
+    if len(secrets_of(row, now)) == 1:
+        row.previous_secret = row.secret
+    row.previous_until = now + OVERLAP
     row.secret = new_secret()
     session.add(row)
 

@@ -169,10 +169,11 @@ def remove_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id, if_ma
 def rotate_secret(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> WebhookWithSecret:
     """Replace the secret. For one more day, events are signed with both the old and the new secret.
 
-    The key must also have the `read` scope.
+    If you replace it again within that day, the old secret remains the one from before the first time. The
+    key must also have the `read` scope.
     """
     with app.db.write() as session:
-        row = webhook_endpoints.get(session, webhook_id)
+        row = webhook_endpoints.get_for_update(session, webhook_id)
         _require_read(key)
         webhook_endpoints.rotate(session, row, now)
         _record(session, key, "rotate", row, now)
