@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 from sqlmodel import Session, col, select
 
 from app import bounces, maintenance, pipeline, subscribers, webhooks
@@ -432,6 +434,17 @@ def test_secret_that_was_replaced_twice_signs_for_one_more_day(
     both, only_new = receiver.received
     assert [both.is_signed_by(secret) for secret in secrets] == [True, False, True]
     assert [only_new.is_signed_by(secret) for secret in secrets] == [False, False, True]
+
+
+@pytest.mark.postgres
+def test_additions_wait_for_each_other(app: Application, now: datetime) -> None:
+    """Otherwise, simultaneous requests could exceed the limit, or fail because of equal URLs."""
+    with app.db.write() as session:
+        webhook_endpoints.add(session, "https://example.org/1", ["edition.sent"], False, now)
+        with Session(app.db.engine) as other:
+            other.execute(text("SET LOCAL lock_timeout = '1ms'"))
+            with pytest.raises(OperationalError, match="lock timeout"):
+                webhook_endpoints.add(other, "https://example.org/2", ["edition.sent"], False, now)
 
 
 def test_test_event_is_sent_once(

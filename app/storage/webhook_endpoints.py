@@ -13,6 +13,7 @@ from sqlalchemy import func, update
 from sqlmodel import Session, col, delete, select
 
 from app.errors import Conflict, InvalidInput, NotFound
+from app.storage.database import advisory_lock
 from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage, WebhookState
 
 MAX_ENDPOINTS = 20
@@ -20,6 +21,7 @@ MAX_URL = 2000  # characters
 OVERLAP = timedelta(days=1)  # the previous secret also signs for this long after a rotation
 DISABLED = "the endpoint was disabled"
 _SECRET_BYTES = 32
+_LOCK = "webhooks"  # the advisory lock of each transaction that adds an endpoint or changes its URL
 
 
 def new_secret() -> str:
@@ -34,6 +36,7 @@ def add(
 
     Raise Conflict if the URL is in use, or if there are already MAX_ENDPOINTS.
     """
+    advisory_lock(session, _LOCK)
     if session.exec(select(func.count()).select_from(WebhookEndpoint)).one() >= MAX_ENDPOINTS:
         raise Conflict(f"there are already {MAX_ENDPOINTS} webhooks: remove one first")
     row = WebhookEndpoint(url="", include_addresses=include_addresses, secret=new_secret(), created_at=now)
@@ -77,6 +80,7 @@ def _check_url(session: Session, url: str, own_id: int | None) -> str:
         raise InvalidInput(
             "a webhook's URL must begin with https:// and contain no user name, password or #", "url"
         )
+    advisory_lock(session, _LOCK)
     same = select(WebhookEndpoint.id).where(WebhookEndpoint.url == url)
     if session.exec(same).first() not in (None, own_id):
         raise Conflict("there is already a webhook with this URL: change or remove that one")
