@@ -12,6 +12,7 @@ from sqlmodel import Session, col, select
 
 from app.errors import Conflict, InvalidInput, NotFound
 from app.papers.sources import source_types
+from app.storage.database import advisory_lock
 from app.storage.models import Source
 from app.text import dates
 from app.types import SourceKind
@@ -20,6 +21,7 @@ from app.types import SourceKind
 _CATEGORY = re.compile(r"[a-z]+(-[a-z]+)*(\.[A-Za-z]{2}(-[a-z]+)?)?")
 MAX_NAME = 100
 READ_FROM_FILES = "read from files"
+_LOCK = "sources"  # the advisory lock of each transaction that adds a source
 # This text must not change, because it is stored while a poll runs and compared with stored errors later.
 UNFINISHED = "the last poll has not ended: it is still running, or its process died"
 
@@ -107,6 +109,7 @@ def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any]
     and read from the beginning. Raise InvalidInput if the name or the configuration is invalid, and Conflict
     if the name is taken or there is another Hugging Face source.
     """
+    advisory_lock(session, _LOCK)
     if kind is SourceKind.HUGGINGFACE:  # with two sources, votes would count twice
         same = select(Source).where(Source.kind == kind, col(Source.removed_at).is_(None))
         existing = session.exec(same).first()
@@ -183,6 +186,7 @@ def resume(session: Session, source: Source, now: datetime) -> None:
 
 def seed(session: Session, categories: Sequence[str], now: datetime) -> None:
     """Add the default sources, unless a source of a polled kind exists or was removed."""
+    advisory_lock(session, _LOCK)
     if session.exec(select(Source.id).where(col(Source.kind).in_([*source_types.POLLED]))).first() is None:
         add(session, "Hugging Face Daily Papers", SourceKind.HUGGINGFACE, {}, now)
         if categories:

@@ -12,6 +12,8 @@ from typing import Any
 import httpx
 import pytest
 import stamina
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 from sqlmodel import Session, col, func, select
 
 from app import pipeline
@@ -281,6 +283,17 @@ def test_second_hugging_face_source_is_refused(live: Application, now: datetime)
     _seeded(live, now)
     with live.db.write() as session, pytest.raises(Conflict, match="this source already exists as “Days”"):
         source_registry.add(session, "Again", SourceKind.HUGGINGFACE, {}, now)
+
+
+@pytest.mark.postgres
+def test_sources_are_added_one_after_the_other(app: Application, now: datetime) -> None:
+    """Otherwise, two Hugging Face sources could be added at once."""
+    with app.db.write() as session:
+        source_registry.add(session, "Days", SourceKind.HUGGINGFACE, {}, now)
+        with Session(app.db.engine) as other:
+            other.execute(text("SET LOCAL lock_timeout = '1ms'"))
+            with pytest.raises(OperationalError, match="lock timeout"):
+                source_registry.add(other, "Again", SourceKind.HUGGINGFACE, {}, now)
 
 
 def test_login_page_is_an_error(live: Application, upstreams: FakeUpstreams, now: datetime) -> None:
