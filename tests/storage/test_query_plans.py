@@ -18,6 +18,7 @@ from sqlalchemy import event, text
 from sqlmodel import Session, col, select
 
 from app import bounces, subscribers
+from app.application import Application
 from app.delivery import ledger, suppression
 from app.delivery.journal import AttemptResult
 from app.delivery.ledger import claims, daily_limits, expiry, recovery, removal
@@ -26,10 +27,13 @@ from app.delivery.warm_up import WarmUp
 from app.digests import planning, reconciliation
 from app.papers import canonical_rows, llm_summaries, picture_fetching, updated_papers
 from app.settings import UncertainPolicy
+from app.storage.api_keys import ApiKeyIdentity, Scope
 from app.storage.database import Database
 from app.storage.models import Delivery, Paper, Subscriber
 from app.subscribers import repository
 from app.types import MailKind
+from app.web.api import interests
+from app.web.api.pagination import window_of
 from tests.support import large_ledger
 
 NOW = large_ledger.LAST_HOUR + timedelta(minutes=5)
@@ -288,3 +292,13 @@ def test_hot_queries_on_a_large_ledger(big_ledger: Database, subtests: pytest.Su
     for case, check in CHECKS.items():
         with subtests.test(case):
             check(big_ledger)
+
+
+@pytest.mark.once
+def test_interests_are_counted_by_subscriber(app: Application) -> None:
+    """SQLite has no statistics in production. It read all active subscribers for each interest."""
+    plans, reader = Plans(app.db), ApiKeyIdentity(1, "grafana", frozenset([Scope.READ]), None)
+    event.listen(app.db.engine, "before_cursor_execute", plans.explain)
+    interests.list_interests(app, reader, window_of(50, None))
+    [(_, plan)] = plans.of
+    assert "SEARCH subscriber USING INTEGER PRIMARY KEY" in plan
