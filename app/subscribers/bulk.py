@@ -27,11 +27,10 @@ def add_one(session: Session, new: ImportedSubscriber, now: datetime) -> None:
     Raise Conflict if the address is suppressed or belongs to a subscriber who is not pending.
     """
     subscriber_id = add(session, new.email, new.preferences, now)
-    if new.consent_at:
-        subscriber = session.get_one(Subscriber, subscriber_id)
-        subscriber.consent_at = new.consent_at
-        subscriber.consent_version = new.consent_version or CONSENT_GIVEN_ELSEWHERE
-        session.add(subscriber)
+    subscriber = session.get_one(Subscriber, subscriber_id)
+    subscriber.consent_at = new.consent_at or now
+    subscriber.consent_version = new.consent_version or CONSENT_GIVEN_ELSEWHERE
+    session.add(subscriber)
     if new.state is SubscriberState.PAUSED:
         pausing.pause(session, subscriber_id, new.paused_until, now)
 
@@ -125,7 +124,7 @@ def _values(new: ImportedSubscriber, now: datetime) -> dict[str, Any]:
         "due_since": due or now,
         "paused_until": new.paused_until,
         "consent_at": new.consent_at or now,
-        "consent_version": (new.consent_at and new.consent_version) or CONSENT_GIVEN_ELSEWHERE,
+        "consent_version": new.consent_version or CONSENT_GIVEN_ELSEWHERE,
         "created_at": now,
         "confirmed_at": now,
     }

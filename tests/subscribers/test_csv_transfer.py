@@ -255,6 +255,20 @@ def test_muted_words_of_a_batch(muted: list[str], app: Application, monkeypatch:
     assert stored == [text.split("; ") if text else [] for text in muted]
 
 
+@pytest.mark.parametrize("email", ["ivan@example.org", "pending@example.org"])
+def test_consent_version_without_its_time_is_stored(email: str, app: Application) -> None:
+    """It was previewed but dropped. The time of the consent is then that of the import."""
+    with app.db.write() as session:
+        prepare(session)
+    file = csv_file(f"{email},robotics,form v2", header="email,interests,consent_version")
+    preview = csv_transfer.preview_file(app.db, file, DEFAULTS, NOW)
+    assert [new.consent_version for new in preview.first] == ["form v2"]
+    assert csv_transfer.import_file(app.db, file, DEFAULTS, NOW).added == 1
+    with app.db.read() as session:
+        stored = session.exec(select(Subscriber).where(Subscriber.email == email)).one()
+    assert (stored.consent_version, stored.consent_at) == ("form v2", NOW)
+
+
 def test_long_reports_count_all_rows(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeated import still lists the rows that are invalid."""
     monkeypatch.setattr(csv_transfer, "MAX_LISTED", 4)
