@@ -96,6 +96,7 @@ PURE = (
     "storage.growing_delays",
     "subscribers.address",
     "subscribers.event_labels",
+    "subscribers.opt_outs",
     "subscribers.schedule",
     "text",
     "types",

@@ -36,8 +36,8 @@ def import_subscribers(
     The first line names the columns. Required: email, and interests (separated by “;”; write “\\;” for a
     semicolon within an interest). Optional: weights and quotas of the interests (separated by “;”), cadence,
     weekday, hour, zone, min_papers, max_papers, when_empty, max_trending, paper_updates (yes or no), muted
-    (separated by “;”), state, paused_until, consent_at and consent_version. Only active and paused
-    subscribers are added. Exit code 1 if a row was skipped or the import stopped; you can repeat it.
+    (separated by “;”), state, paused_until, consent_at and consent_version. People who left, here or at
+    another service, are not added. Exit code 1 if a row was skipped or the import stopped; you can repeat it.
     """
     console = output.err()
     with (
@@ -96,7 +96,11 @@ def _print_report(report: subscribers.ImportReport, paused_scope: str | None) ->
         )
     if report.ignored_columns:
         names = output.escaped(", ".join(report.ignored_columns))
-        output.err().print(f"Unknown columns were ignored: {names}.", soft_wrap=True)
+        output.err().print(
+            f"Unknown columns were ignored: {names}. If one of them says who has left, "
+            "unsubscribe these people now.",
+            soft_wrap=True,
+        )
     if paused_scope == ledger.FIRST_DIGESTS:
         what, command = "The first digests of these subscribers are held", "sending resume --first-digests"
     else:

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 from app.errors import InvalidInput
 from app.storage.models import SubscriberState
+from app.subscribers import opt_outs
 from app.subscribers.address import normalize_address
 from app.subscribers.pausing import LONGEST_PAUSE
 from app.subscribers.preferences import Preferences, check
@@ -158,7 +159,8 @@ def survey(file: BinaryIO, name: str = "the file") -> Contents:
     _, columns = next(rows, (0, None))
     if columns is None:
         raise InvalidInput(f"{name} has no subscribers: add a row for each below the names of the columns")
-    ignored = tuple(column for column in columns if column and column not in (*EXPORTED, EXTRA_CELLS))
+    read = (*EXPORTED, *opt_outs.COLUMNS, EXTRA_CELLS)
+    ignored = tuple(column for column in columns if column and column not in read)
     return Contents(1 + sum(1 for _ in rows), ignored)
 
 
@@ -194,7 +196,7 @@ def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, di
 def _column_name(cell: str) -> str:
     """Return the name of a column. Ignore the case of names that we know, and spaces around them."""
     name = cell.strip().lower()
-    return name if name in EXPORTED else cell
+    return name if name in EXPORTED else opt_outs.column_name(cell) or cell
 
 
 def _name_cells(columns: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
@@ -224,6 +226,12 @@ def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> I
         raise InvalidInput(
             "this row has more cells than the first line has columns: put quotation marks around cells that "
             "contain the separator"
+        )
+    if column := opt_outs.find_opt_out(row):
+        raise InvalidInput(
+            f"{column} is “{row[column].strip()[:40]}”: only people who get mail from the other service are "
+            "imported; if this person does, empty the cell",
+            column,
         )
     cells = {name: _unescape((row.get(name) or "").strip()) for name in COLUMNS}
     others = _parse(cells, _OTHERS)

@@ -18,7 +18,7 @@ from sqlmodel import Session, col, select
 from app import subscribers
 from app.application import Application
 from app.delivery import suppression
-from app.errors import PaperboyError
+from app.errors import InvalidInput, PaperboyError
 from app.storage.database import Database
 from app.storage.models import (
     Event,
@@ -253,6 +253,34 @@ def test_muted_words_of_a_batch(muted: list[str], app: Application, monkeypatch:
     with app.db.read() as session:
         stored = session.exec(select(Subscriber.muted).order_by(col(Subscriber.email))).all()
     assert stored == [text.split("; ") if text else [] for text in muted]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("column", "subscribed", "left"),
+    [
+        ("status", ("enabled", "Active", "subscribed", "free", ""), ("blocklisted", "inactive", "?")),
+        ("subscriber_type", ("regular", "past_due"), ("unsubscribed", "unactivated", "spammy", "removed")),
+        ("email_disabled", ("false", ""), ("true",)),
+        ("subscribed_to_emails", ("true", ""), ("false", "FALSE")),
+        ("deleted_at", ("",), ("2024-02-12T01:58:29.122Z",)),
+        ("UNSUB_TIME", ("",), ("2024-02-12 01:58:29",)),
+        ("Unsubscribed", ("", "0"), ("1", "2024-02-12 01:58:29")),
+        ("Unsubscribed At", ("",), ("2024-02-12",)),
+        ("blacklisted", ("0",), ("1",)),
+        ("confirmed", ("1",), ("0",)),
+    ],
+)
+def test_people_who_left_another_service_are_skipped(
+    column: str, subscribed: tuple[str, ...], left: tuple[str, ...], app: Application
+) -> None:
+    """The columns and values are those of other services' exports."""
+    cells = (*subscribed, *left)
+    rows = [f"reader{number}@example.org,robotics,{cell}" for number, cell in enumerate(cells)]
+    file = csv_file(*rows, header=f"email,interests,{column}")
+    report = csv_transfer.import_file(app.db, file, DEFAULTS, NOW)
+    assert (report.added, report.rejected, report.ignored_columns) == (len(subscribed), len(left), ())
+    assert all("empty the cell" in item.reason for item in report.rejections)
 
 
 @pytest.mark.parametrize("email", ["ivan@example.org", "pending@example.org"])

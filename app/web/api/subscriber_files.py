@@ -73,7 +73,9 @@ class ImportOut(BaseModel):
     rejected: int = Field(description="The number of skipped rows.")
     registered: int = Field(description="Skipped rows with an address that is registered or suppressed.")
     rejections: list[SkippedRowOut] = Field(description="The first 1,000 skipped rows.")
-    ignored_columns: list[str]
+    ignored_columns: list[str] = Field(
+        description="Unknown columns. If one of them says who has left, remove these rows from the file."
+    )
     held: bool = Field(
         description="True if all sending or the first digests of the added subscribers wait for an operator."
     )
