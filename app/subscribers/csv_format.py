@@ -153,7 +153,7 @@ class _Lines(Iterator[str]):
 def survey(file: BinaryIO, name: str = "the file") -> Contents:
     """Read a whole file and count its rows.
 
-    Raise InvalidInput if the file is not CSV in UTF-8, has no rows or lacks a required column.
+    Raise InvalidInput if the file is not CSV in UTF-8, has no rows, or lacks or repeats a column.
     """
     rows = read_rows(file, name)
     _, columns = next(rows, (0, None))
@@ -212,6 +212,9 @@ def _check_columns(columns: Sequence[str], name: str) -> None:
     for required in ("email", "interests"):
         if required not in columns:
             raise InvalidInput(f"{name} has no column “{required}”: its first line must name the columns")
+    for column in (*COLUMNS, *opt_outs.COLUMNS):
+        if columns.count(column) > 1:
+            raise InvalidInput(f"{name} has several columns “{column}”: remove or rename all but one")
     if len(columns) > MAX_COLUMNS:
         raise InvalidInput(f"{name} has more than {MAX_COLUMNS} columns: remove those that are not imported")
 

@@ -283,6 +283,17 @@ def test_people_who_left_another_service_are_skipped(
     assert all("empty the cell" in item.reason for item in report.rejections)
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("header", ["email,interests,EMAIL", "email,interests,interests"])
+def test_repeated_columns_are_refused(header: str, app: Application) -> None:
+    """The last one counted. Columns that are not imported may be repeated."""
+    file = csv_file("alice@example.org,robotics,bob@example.org", header=header)
+    with pytest.raises(InvalidInput, match=r"several columns “(email|interests)”"):
+        csv_transfer.import_file(app.db, file, DEFAULTS, NOW)
+    file = csv_file("alice@example.org,robotics,1,2", header="email,interests,note,note")
+    assert csv_transfer.import_file(app.db, file, DEFAULTS, NOW).added == 1
+
+
 @pytest.mark.parametrize("email", ["ivan@example.org", "pending@example.org"])
 def test_consent_version_without_its_time_is_stored(email: str, app: Application) -> None:
     """It was previewed but dropped. The time of the consent is then that of the import."""
