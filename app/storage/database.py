@@ -30,6 +30,7 @@ from sqlalchemy import (
     func,
     inspect,
     literal,
+    or_,
     select,
     text,
 )
@@ -345,6 +346,16 @@ def in_array(session: Session, column: Any, values: Iterable[Any]) -> ColumnElem
         return column == any_(literal(list(values), postgresql.ARRAY(column.type)))  # type: ignore[no-any-return]
     array = func.json_each(json.dumps(list(values))).table_valued("value")
     return column.in_(select(array.c.value))  # type: ignore[no-any-return]
+
+
+def contains(column: Any, part: str) -> ColumnElement[bool]:
+    """Return the condition that a column contains a text, ignoring case.
+
+    SQLite ignores the case of ASCII letters only, so a text with other letters is searched for in lower case,
+    in upper case and with initial capitals.
+    """
+    spellings = {part} if part.isascii() else {part, part.lower(), part.upper(), part.title()}
+    return or_(*(column.icontains(each, autoescape=True) for each in sorted(spellings)))
 
 
 def advisory_lock(session: Session, name: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from sqlmodel import select
 
 from app.application import Application
+from app.delivery import suppression
 from app.papers import source_registry
 from app.storage import job_runs
 from app.storage.models import Delivery, DeliveryState, Event, Merge, Source
@@ -21,6 +22,21 @@ from tests.web.api.conftest import Call
 
 AGENTS, VIDEO = "Language Agents that Plan", "Video Diffusion in Real Time"
 FEED = {"name": "A lab's blog", "kind": "feed", "config": {"url": "https://lab.example/feed.xml"}}
+
+
+def test_search_ignores_the_case_of_all_letters(app: Application, call: Call) -> None:
+    """The same words find the same rows on both databases. SQLite knows only the case of ASCII letters."""
+    with app.db.write() as session:
+        source = factories.add_source(session, NOW)
+        factories.add_paper(session, source, "Über die Größe der ÉTALE Kohomologie", NOW.date(), NOW)
+        factories.add_subscriber(session, "alice@example.org", ["Größe ÉCOLE"], NOW)
+        suppression.suppress(session, "bob@example.org", "Ärger mit der Zustellung", NOW)
+    for word in ("über", "ÜBER", "größe", "étale", "Étale kohomologie"):
+        assert len(call("GET", "/papers", params={"q": word}).json()["items"]) == 1, word
+    for part in ("école", "größe école", "GRÖßE"):
+        assert len(call("GET", "/interests", params={"q": part}).json()["items"]) == 1, part
+    assert len(call("GET", "/suppressions", params={"reason": "ärger"}).json()["items"]) == 1
+    assert call("GET", "/papers", params={"q": "ubér"}).json()["items"] == []
 
 
 def test_papers_can_be_filtered_by_words_day_and_source(paper_ids: dict[str, int], call: Call) -> None:
