@@ -6,7 +6,7 @@ problems      errors as problem+json
 etags         ETags: omit unchanged responses; refuse changes based on an outdated version
 idempotency   the Idempotency-Key header: carry out a repeated request only once
 values        strict values: days, times, numbers, booleans
-unknown_parameters  refuse requests with parameters that the operation does not take
+unknown_parameters  refuse requests with unknown or repeated parameters
 audit_log     changes made by operators
 docs          the HTML documentation
 

@@ -95,6 +95,16 @@ def test_unknown_parameters_are_errors(
 
 
 @pytest.mark.once
+def test_repeated_parameters_are_errors(call: Call) -> None:
+    """Otherwise, only the last value of a filter would count. A list may have several values."""
+    refused = call("GET", "/subscribers?state=active&limit=1&state=paused")
+    assert refused.status_code == 422
+    assert refused.json()["detail"] == "Give the parameter “state” only once."
+    assert [error["pointer"] for error in refused.json()["errors"]] == ["/query/state"]
+    assert call("GET", "/findings?level=warning&level=error").status_code == 200
+
+
+@pytest.mark.once
 def test_unknown_fields_are_errors(site: FastAPI) -> None:
     """An ignored field, such as the edition of a pause, would make a request change more than was meant."""
     document = admin_api(site).openapi()
