@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 import structlog
 import typer
 from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -166,8 +167,9 @@ def err() -> Console:
 
 
 def print_json(document: Any) -> None:
-    """Print a command's result as a JSON document."""
-    typer.echo(json.dumps(document, ensure_ascii=False, indent=2, default=str))
+    """Print a command's result as a JSON document. Times have the same format as in the API."""
+    default = partial(to_jsonable_python, fallback=str)
+    typer.echo(json.dumps(document, ensure_ascii=False, indent=2, default=default))
 
 
 def digest_object(digest: Digest | Skip) -> dict[str, Any]:

@@ -57,6 +57,11 @@ class Row(SQLModel):
     def __tablename__(cls) -> str:  # noqa: N805
         return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower().removesuffix("_row")
 
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        """Return the values by column, in the order of the columns. SQLAlchemy loads them in any order."""
+        values = super().model_dump(**options)
+        return {name: values[name] for name in type(self).model_fields if name in values}
+
 
 class SubscriberState(StrEnum):
     PENDING = "pending"

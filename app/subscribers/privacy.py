@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
+from pydantic_core import to_jsonable_python
 from sqlalchemy import exists, update
 from sqlmodel import Session, SQLModel, col, delete, or_, select
 
@@ -177,7 +178,7 @@ def export(session: Session, subscriber_id: int, now: datetime) -> dict[str, Any
             _public_fields(row) | {"digest": digests[row.id].as_dict() if row.id in digests else {}}
             for row in deliveries
         ],
-        "feedback": [asdict(item) | {"at": item.at.isoformat()} for item in rated],
+        "feedback": to_jsonable_python(rated),
         "new_address": change.email if (change := session.get(AddressChange, subscriber_id)) else "",
         "unconfirmed": form_submissions.export(session, subscriber_id),
         "events": [_public_fields(row) for row in _rows(session, Event, subscriber_id)],

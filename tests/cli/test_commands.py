@@ -1114,6 +1114,18 @@ def test_import_names_unknown_columns(run: Run, tmp_path: Path) -> None:
     assert "Unknown columns were ignored: colour. If one of them says who has left" in printed
 
 
+def test_json_has_one_format_of_times_and_one_order(run: Run, app: Application) -> None:
+    """Some times had no “T”, which many programs cannot read. Keys are in the order of the columns."""
+    run("subscribers", "add", "alice@example.org", "--interest", "robots")
+    shown = run("subscribers", "show", "1", "--json").stdout
+    times = re.findall(r'"(\d{4}-\d\d-\d\d[T ][^"]*)"', shown)
+    assert len(times) > 2
+    assert [time for time in times if not re.fullmatch(r"[\d-]{10}T[\d:.]+Z", time)] == []
+    with app.db.read() as session:
+        row = session.get_one(Subscriber, 1)
+    assert list(row.model_dump()) == [*Subscriber.model_fields]
+
+
 def test_change_a_subscriber(run: Run, app: Application) -> None:
     """What is not given stays. Each change is in the audit log."""
     run("subscribers", "add", "alice@example.org", "--interest", "robots", "--mute", "games")

@@ -404,7 +404,7 @@ def test_feedback_is_exported_and_erased(
         assert [(each["title"], each["liked"]) for each in exported] == [
             ("Language Agents that Plan Ahead", False), (ATTENTION.title, True),
         ]  # fmt: skip
-        assert exported[0]["at"] == now.isoformat()
+        assert exported[0]["at"] == f"{now:%Y-%m-%dT%H:%M:%SZ}"
         subscribers.erase(session, alice, now)
         assert subscribers.export(session, alice, now)["feedback"] == []
         assert (count_rows(session, FeedbackRow), count_rows(session, PrivatePaper)) == (0, 0)
