@@ -211,6 +211,16 @@ class Settings(BaseSettings):
             raise ValueError(
                 "must be ASCII without spaces: write the host as xn--… and the rest percent-encoded"
             )
+        try:
+            parts = urlsplit(value)
+            names_server = bool(parts.hostname) and parts.port != 0
+        except ValueError:  # a port above 65535, or an incomplete IPv6 address
+            names_server = False
+        if not names_server or re.search("[?#]", value):
+            raise ValueError(
+                "must consist of a host, a port from 1 to 65535 if needed, and a path if needed, such as "
+                "https://papers.example.org"
+            )
         return value.rstrip("/")
 
     @field_validator("default_zone")
