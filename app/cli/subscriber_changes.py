@@ -79,13 +79,13 @@ def set_preferences(
                 preferences = replace(subscribers.preferences_of(session, row), **chosen)
                 row = subscribers.change(session, row.id or 0, preferences, now)
                 audit_log.record(session, output.ACTOR, "subscriber.change", row.id, now)
-            mail = _change_address(session, row, email, now, email_confirmed) if email else None
+            mail = _change_address(session, row, email, now, email_confirmed) if email is not None else None
         if mail is not None:
             pipeline.send_now(app, now, [mail])
     if chosen or email_confirmed:
         due = output.format_time(row.next_due_at)
         output.out().print(f"Changed {output.escaped(row.email)}. The next digest is due at {due}.")
-    if email and not email_confirmed:
+    if email is not None and not email_confirmed:
         output.out().print("The change takes effect once it has been confirmed from both mailboxes.")
 
 

@@ -1138,6 +1138,7 @@ def test_change_a_subscriber(run: Run, app: Application) -> None:
         "Invalid value for '--hour': must be" in run("subscribers", "set", "1", "--hour", "24", code=2).stderr
     )
     assert "not a known time zone" in run("subscribers", "set", "1", "--zone", "Mars", code=1).stderr
+    assert "enter your email address" in run("subscribers", "set", "1", "--email", "", code=1).stderr
     day = f"{clock.utcnow() + timedelta(days=9):%Y-%m-%d}"
     assert f"paused until {day}" in run("subscribers", "pause", "1", "--until", day).stdout
     assert "paused until they resume" in run("subscribers", "pause", "1").stdout
