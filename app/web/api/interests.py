@@ -12,6 +12,7 @@ from sqlalchemy import func
 from sqlmodel import col, exists, select
 
 from app import pipeline
+from app.errors import InvalidInterest
 from app.relevance import suggestions
 from app.relevance.suggestions import InterestHint
 from app.storage.database import contains
@@ -72,7 +73,10 @@ def hint(
     _slot: Analysis,
 ) -> HintOut:
     """Check whether an interest is valid and correctly spelt, and whether recent papers contain its words."""
-    return HintOut.of(pipeline.interest_hint(app, text, now))
+    try:
+        return HintOut.of(pipeline.interest_hint(app, text, now))
+    except InvalidInterest as error:
+        raise InvalidInterest(str(error), "text") from None
 
 
 @router.get("")

@@ -170,6 +170,7 @@ def test_pause_of_a_mistyped_edition_is_refused(edition: str, message: str, call
     refused = call("POST", f"/editions/{edition}/pause", scope=Scope.SEND, json=body)
     assert refused.status_code == 422
     assert message in refused.json()["detail"]
+    assert [error["pointer"] for error in refused.json()["errors"]] == ["/path/edition"]
     assert call("GET", "/sending").json()["pauses"] == []
     assert call("POST", "/editions/2026-11-21/pause", scope=Scope.SEND, json=body).status_code == 204
 

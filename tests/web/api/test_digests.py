@@ -81,6 +81,7 @@ def test_preview_and_check_of_interests_give_hints(paper_ids: dict[str, int], ca
     assert (category["with_filters"], category["message"]) == ("cat:cs.RO", "Did you mean “cat:cs.RO”?")
     refused = call("GET", "/interests/hint", scope=Scope.READ, params={"text": "?!"})
     assert (refused.status_code, "at least one word" in refused.text) == (422, True)
+    assert [error["pointer"] for error in refused.json()["errors"]] == ["/query/text"]
 
 
 @pytest.mark.parametrize("text", ["", "?!", "x" * 400])
