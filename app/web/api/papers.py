@@ -14,6 +14,7 @@ from app.errors import InvalidInput, NotFound
 from app.papers import archive_lists, editing, listings, merging, paper_views
 from app.storage import audit_log
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
+from app.text import identifiers
 from app.types import PaperView
 from app.web.api import problems
 from app.web.api.auth import AnyId, CanRead, CanWrite, Id, Now, Paperboy
@@ -135,8 +136,8 @@ def list_papers(
         Query(
             max_length=40,
             examples=["2511.01234"],
-            description="Only this paper. It cannot be combined with `q`, `source_id`, `day`, `hidden` or "
-            "`pinned`.",
+            description="Only this paper. A version, such as `v2`, is ignored. It cannot be combined with "
+            "`q`, `source_id`, `day`, `hidden` or `pinned`.",
         ),
     ] = None,
     source_id: AnyId = None,
@@ -151,7 +152,8 @@ def list_papers(
         raise InvalidInput(f"“arxiv_id” cannot be combined with {others}", "arxiv_id")
     with app.db.read() as session:
         if arxiv_id is not None:
-            ids = session.exec(select(Paper.id).where(Paper.arxiv_id == arxiv_id)).all()
+            unversioned = identifiers.arxiv_id(arxiv_id)[0]
+            ids = session.exec(select(Paper.id).where(Paper.arxiv_id == unversioned)).all()
             views = paper_views.by_ids(session, [paper_id for paper_id in ids if paper_id])
             return Page(items=[_to_out(paper) for paper in views])
         papers = archive_lists.search(

@@ -71,6 +71,16 @@ def test_arxiv_id_is_not_combined_with_filters(call: Call) -> None:
     assert call("GET", "/papers?arxiv_id=2511.01234&q=&limit=5").status_code == 200
 
 
+def test_paper_is_found_by_its_arxiv_id(app: Application, call: Call) -> None:
+    """As in the commands, the ID may have a version."""
+    with app.db.write() as session:
+        source = factories.add_source(session, NOW)
+        factories.add_paper(session, source, AGENTS, NOW.date(), NOW, arxiv_id="2511.01234")
+    for text in ("2511.01234", "2511.01234v2"):
+        assert [each["title"] for each in call("GET", f"/papers?arxiv_id={text}").json()["items"]] == [AGENTS]
+    assert call("GET", "/papers?arxiv_id=rubbish").json()["items"] == []
+
+
 @pytest.mark.parametrize("q", ["'; DROP TABLE paper; --", '" OR 1=1', "\x00", "\\", "é" * 300])
 def test_search_words_are_not_interpreted_as_sql(q: str, paper_ids: dict[str, int], call: Call) -> None:
     assert call("GET", "/papers", params={"q": q}).status_code in (200, 422)
