@@ -29,6 +29,10 @@ PaperUpdates = Annotated[
 NewAddress = Annotated[
     str | None, typer.Option(help="A new address. Links to confirm it are sent to both addresses.")
 ]
+MutedQueries = Annotated[
+    list[str] | None,
+    typer.Option(help='A muted query (repeatable). Replaces all muted queries. To remove them all, give "".'),
+]
 IsConfirmed = Annotated[
     bool, typer.Option("--email-confirmed", help="The owner confirmed the address elsewhere: use it at once.")
 ]
@@ -55,9 +59,7 @@ def set_preferences(
     when_empty: WhenEmpty = None,
     max_trending: output.MaxTrending = None,
     paper_updates: PaperUpdates = None,
-    mute: Annotated[
-        list[str] | None, typer.Option(help="A muted query (repeatable). Replaces all muted queries.")
-    ] = None,
+    mute: MutedQueries = None,
     email: NewAddress = None,
     email_confirmed: IsConfirmed = False,
 ) -> None:
@@ -65,7 +67,7 @@ def set_preferences(
     options: dict[str, Any] = {
         "cadence": cadence, "weekday": weekday, "hour": hour, "zone": zone, "min_papers": min_papers,
         "max_papers": max_papers, "when_empty": when_empty, "max_trending": max_trending,
-        "paper_updates": paper_updates, "muted": tuple(mute) if mute else None,
+        "paper_updates": paper_updates, "muted": tuple(filter(None, mute)) if mute else None,
         "interests": tuple(map(Interest, interest)) if interest else None,
     }  # fmt: skip
     chosen = {name: value for name, value in options.items() if value is not None}

@@ -1114,6 +1114,12 @@ def test_import_names_unknown_columns(run: Run, tmp_path: Path) -> None:
     assert "Unknown columns were ignored: colour. If one of them says who has left" in printed
 
 
+def test_all_muted_queries_are_removed(run: Run) -> None:
+    run("subscribers", "add", "alice@example.org", "--interest", "robots", "--mute", "games")
+    run("subscribers", "set", "1", "--mute", "")
+    assert parse_output(run("subscribers", "show", "1", "--json"))["muted"] == []
+
+
 def test_json_has_one_format_of_times_and_one_order(run: Run, app: Application) -> None:
     """Some times had no “T”, which many programs cannot read. Keys are in the order of the columns."""
     run("subscribers", "add", "alice@example.org", "--interest", "robots")
