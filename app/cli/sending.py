@@ -236,7 +236,7 @@ def resume(
 
 @sending.command()
 def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
-    """Cancel all unsent emails of an edition. Emails that are being sent right now still go out."""
+    """Cancel all unsent emails of an edition. Emails that are being sent right now may still arrive."""
     now = clock.utcnow()
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         if not any(ledger.digest_totals_by_edition(session, [edition])[edition].values()):

@@ -40,8 +40,9 @@ IMPORTED = "subscribers were imported, and their digests have not been checked y
 FIRST_DIGESTS = "first digests"
 REQUESTED_WITHIN = timedelta(days=2)  # longer than a local day, during which an edition is composed
 HOLD_AHEAD = timedelta(days=60)  # a later day is probably a mistake
-# Claimed emails are cancelled, too. If one is already in flight, the relay's reply sets its state later.
 UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
+# Emails in flight are cancelled, too, because their retries must not be sent. The relay's reply still counts.
+CANCELLABLE = (*UNSENT, State.COMMITTING)
 
 
 def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITIONS) -> None:
@@ -172,9 +173,10 @@ def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False
 
 
 def cancel(session: Session, edition: str) -> int:
-    """Cancel the unsent emails of an edition and return their number.
+    """Cancel the unsent emails of an edition, including those in flight, and return their number.
 
-    Emails that may have arrived become uncertain and are not sent again.
+    Emails that may have arrived in an earlier attempt become uncertain and are not sent again. If an email in
+    flight is accepted, it ends as sent.
     """
     skipped, uncertain = _cancellable(edition)
     cancelled = update(Delivery).values(reason=CANCELLED, next_attempt_at=None, lease_until=None)
@@ -191,8 +193,8 @@ def _cancellable(edition: str) -> tuple[ColumnElement[bool], ColumnElement[bool]
     of_edition, state = col(Delivery.edition) == edition, col(Delivery.state)
     may_have_arrived = col(Delivery.possibly_delivered)
     is_due = col(Delivery.next_attempt_at).is_not(None)
-    skipped = and_(of_edition, state.in_(UNSENT), ~may_have_arrived)
-    return skipped, and_(of_edition, state.in_((*UNSENT, State.UNCERTAIN)), is_due, may_have_arrived)
+    skipped = and_(of_edition, state.in_(CANCELLABLE), ~may_have_arrived)
+    return skipped, and_(of_edition, state.in_((*CANCELLABLE, State.UNCERTAIN)), is_due, may_have_arrived)
 
 
 def resend(session: Session, delivery_id: int, now: datetime) -> None:

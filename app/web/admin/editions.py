@@ -186,7 +186,7 @@ def ask_cancellation(request: Request, operator: ProspectiveSender, edition: edi
         operator,
         f"Cancel the unsent emails of {edition}?",
         "Subscribers whose digest of this edition has not been sent get none. The papers may appear in their "
-        "next digests. Emails that are being sent are not cancelled. Digests that have not been composed yet "
+        "next digests. Emails that are being sent may still arrive. Digests that have not been composed yet "
         "are still sent when they are due. To prevent that, pause the edition.",
         confirm="Cancel all unsent emails",
         section="/admin/editions",

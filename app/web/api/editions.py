@@ -278,8 +278,8 @@ def retry_failed(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Retrie
 def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_match: IfMatch = None) -> Edition:
     """Cancel all unsent emails of an edition. The papers may appear in the next digests.
 
-    Emails that are being sent are not cancelled. Digests that have not been composed yet are still sent
-    when they are due. To prevent that, pause the edition.
+    Emails that are being sent may still arrive, but are not tried again. Digests that have not been composed
+    yet are still sent when they are due. To prevent that, pause the edition.
     """
     get_edition(app, key, now, edition)  # raises NotFound before anything is logged
     with app.db.write() as session:

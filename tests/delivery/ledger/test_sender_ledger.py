@@ -178,6 +178,35 @@ def test_cancelled_mail_may_become_uncertain(app: Application, now: datetime) ->
 
 
 @pytest.mark.usefixtures("no_background_work")
+@pytest.mark.parametrize(
+    ("result", "state"),
+    [
+        (ACCEPTED, "sent"),
+        (SendResult(SendOutcome.DEFERRED, 451, "try again later"), "skipped"),
+        (SendResult(SendOutcome.UNCERTAIN, None, "the connection broke"), "uncertain"),
+    ],
+)
+def test_cancel_long_in_flight(app: Application, now: datetime, result: SendResult, state: str) -> None:
+    """An email whose reply takes seconds is cancelled, too: it is not tried again, whatever the reply is."""
+    (alice,) = enqueue_mails(app, now, "alice")
+
+    async def run() -> None:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert sender.commit(mail(alice))
+            await sender.refresh()
+            await sender.refresh()
+            assert states_by_name(app) == {"alice": "committing"}
+            with app.db.write() as session:
+                assert ledger.cancel(session, "2026-11-20") == 1
+            sender.record(mail(alice), result)
+
+    asyncio.run(run())
+    assert states_by_name(app) == {"alice": state}
+    assert deliveries_by_name(app)["alice"].next_attempt_at is None
+
+
+@pytest.mark.usefixtures("no_background_work")
 def test_cancel_before_a_second_attempt(app: Application, now: datetime) -> None:
     """An email that may have arrived stays uncertain and is held."""
     (alice,) = enqueue_mails(app, now, "alice")
