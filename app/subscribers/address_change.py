@@ -60,7 +60,7 @@ def request_change_by_operator(session: Session, subscriber_id: int, email: str,
 
     Also raise Conflict if the new address is suppressed, or belongs to another subscriber.
     """
-    _lock_free_address(session, normalize_address(email), subscriber_id)
+    _lock_free_address(session, normalize_address(email), subscriber_id, now)
     return request_change(session, subscriber_id, email, now)
 
 
@@ -72,9 +72,8 @@ def replace_address(session: Session, subscriber_id: int, email: str, now: datet
     subscription has ended or is not confirmed.
     """
     email = normalize_address(email)
-    anonymize_new_address(session, subscriber_id, now)
-    holder = _lock_free_address(session, email, subscriber_id)
-    subscriber = get_for_update(session, subscriber_id)
+    holder = _lock_free_address(session, email, subscriber_id, now)
+    subscriber = get(session, subscriber_id)
     require_not_erased(subscriber)
     if subscriber.state not in (State.ACTIVE, State.PAUSED, State.BOUNCING):
         raise Conflict(f"Only an active subscription can get a new address: this one is {subscriber.state}.")
@@ -89,15 +88,16 @@ def replace_address(session: Session, subscriber_id: int, email: str, now: datet
     return subscriber
 
 
-def _lock_free_address(session: Session, email: str, subscriber_id: int) -> Subscriber | None:
-    """Lock an unused address, and return the pending sign-up that has it, if any.
+def _lock_free_address(session: Session, email: str, subscriber_id: int, now: datetime) -> Subscriber | None:
+    """Lock the subscriber, end their pending change of address if there is one, and lock the new address.
 
-    Raise InvalidAddress if it is the subscriber's own address, or Conflict if it is suppressed or belongs to
-    another subscriber.
+    Return the pending sign-up that has the new address, if any. Raise InvalidAddress if it is the
+    subscriber's own address, or Conflict if it is suppressed or belongs to another subscriber.
     """
-    if get(session, subscriber_id).email == email:
-        raise InvalidAddress(f"{email} is already the address of this subscriber.", "email")
     advisory_lock(session, f"mailbox {form_submissions.mailbox_hash(email)}")
+    if get_for_update(session, subscriber_id).email == email:
+        raise InvalidAddress(f"{email} is already the address of this subscriber.", "email")
+    anonymize_new_address(session, subscriber_id, now)
     if suppression.is_suppressed(session, email):
         raise Conflict(f"{email} is suppressed: if its owner wants mail again, lift the suppression first.")
     row = (
@@ -121,7 +121,12 @@ def open_change(
     recent = select(AddressChange).where(col(AddressChange.requested_at) > now - LIFETIME)
     recent = recent.execution_options(populate_existing=True)
     own = session.exec(recent.where(AddressChange.subscriber_id == subscriber_id)).one_or_none()
-    return own or session.exec(recent.where(AddressChange.delivery_id == delivery_id)).one_or_none()
+    if own is not None:
+        return own
+    # A link to one address must not confirm another one.
+    address = select(Subscriber.email).where(Subscriber.id == subscriber_id).scalar_subquery()
+    mailed = recent.where(AddressChange.delivery_id == delivery_id, AddressChange.email == address)
+    return session.exec(mailed).one_or_none()
 
 
 def new_address(session: Session, subscriber_id: int, now: datetime) -> str | None:

@@ -78,10 +78,16 @@ def process(session: Session, request_id: int, now: datetime, confirmable: timed
     A confirmation that cannot be sent is given up after `confirmable`, when its link expires. Do nothing if
     the form has already been processed.
     """
+    unprocessed = session.get(FormSubmission, request_id)
+    if unprocessed is None:
+        return None
+    advisory_lock(session, f"mailbox {unprocessed.mailbox}")
+    # Lock a subscriber whose address changes before the form. An erasure does the same: no deadlock.
+    if unprocessed.subscriber_id is not None:
+        get_for_update(session, unprocessed.subscriber_id)
     request = form_submissions.take(session, request_id)
     if request is None:
         return None
-    advisory_lock(session, f"mailbox {request.mailbox}")
     match request.kind:
         case RequestKind.SIGN_UP:
             delivery_id, subscriber_id = _answer_sign_up(session, request, now, confirmable)
@@ -164,7 +170,10 @@ def _approved_change(session: Session, email: str, now: datetime) -> AddressChan
 
 
 def _answer_address(session: Session, request: FormSubmission, now: datetime) -> int | None:
-    """Ask the owner of a subscriber's new address to confirm, if the address has no subscriber yet."""
+    """Ask the owner of a subscriber's new address to confirm, if the address has no subscriber yet.
+
+    The caller has locked the subscriber, so that the address cannot be replaced by another one meanwhile.
+    """
     change = session.get(AddressChange, request.subscriber_id or 0)
     if change is None or change.email != request.email:
         return None  # another change has been requested, or the subscriber has been erased

@@ -24,6 +24,7 @@ from app.storage.models import (
 from app.subscribers import Preferences, SignUp
 from app.types import Interest, MailKind
 from tests.support import factories
+from tests.support.interleaving import before_statement
 
 OLD, NEW = "alice@example.org", "alice@example.net"
 
@@ -176,6 +177,41 @@ def test_a_replaced_request_mails_nobody(app: Application, alice: int, now: date
         form = subscribers.confirm_change(session, alice, 0, NEW, "", now)
         subscribers.request_change(session, alice, "alice@example.com", now)
         assert subscribers.process(session, form or 0, now, factories.CONFIRMABLE) is None
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("statement", ["FROM suppression", "INSERT INTO delivery", "UPDATE form_submission"])
+def test_request_is_replaced_while_its_mail_is_prepared(
+    app: Application, alice: int, now: datetime, statement: str
+) -> None:
+    """The email to the first address does not belong to the request for the second one."""
+    ask(app, alice, now)
+    with app.db.write() as session:
+        (mail,) = session.exec(select(Delivery.id).where(Delivery.kind == MailKind.ADDRESS))
+        request = subscribers.confirm_change(session, alice, mail or 0, NEW, "192.0.2.1", now)
+    with (
+        before_statement(app.db.engine, statement, lambda: ask(app, alice, now, "alice@example.com")),
+        app.db.write() as session,
+    ):
+        assert subscribers.process(session, request or 0, now, factories.CONFIRMABLE) is not None
+    with app.db.read() as session:
+        change = session.get_one(AddressChange, alice)
+        assert (change.email, change.delivery_id) == ("alice@example.com", None)
+        assert session.exec(select(Subscriber).where(Subscriber.email == NEW)).one_or_none() is None
+
+
+def test_link_confirms_only_the_address_it_was_sent_to(app: Application, alice: int, now: datetime) -> None:
+    """Even if the email is recorded as that of another request."""
+    ask(app, alice, now)
+    confirm(app, alice, now)
+    pending, other = find_id(app, NEW), "alice@example.com"
+    with app.db.write() as session:
+        session.get_one(AddressChange, alice).email = other
+    with app.db.read() as session:
+        change = session.get_one(AddressChange, alice)
+        assert subscribers.open_change(session, pending, change.delivery_id or 0, now) is None
+    with pytest.raises(Conflict):
+        confirm(app, pending, now, other)
 
 
 def test_suppressed_address_gets_no_mail(app: Application, alice: int, now: datetime) -> None:
