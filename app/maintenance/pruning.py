@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime, timedelta
+
+from sqlmodel import Session
 
 from app import subscribers
 from app.application import Application
@@ -20,16 +23,19 @@ def prune(app: Application, now: datetime) -> Counter[str]:
 
     No paper is sent twice as a result, because papers that old are never sent.
 
-    Deliveries and events are deleted in batches of a few thousand, so that other transactions do not wait
-    long. If the service stops, return between two transactions; the next nightly run continues.
+    Sign-ups, deliveries and events are deleted in batches, so that other transactions do not wait long. If
+    the service stops, return between two transactions; the next nightly run continues.
     """
     now = app.timeline(now).start
     days = app.settings.retention_days, app.settings.unconfirmed_days, app.settings.run_retention_days
     old, unconfirmed, old_run = (now - timedelta(days=each) for each in days)
     with job_runs.record(app.db, "prune", now) as run:
+        run.counts.update(unconfirmed=0, events=0, deliveries=0)
         with app.db.write() as session:
             subscribers.expire_changes(session, now)
-            run.counts["unconfirmed"] += subscribers.expire_pending(session, unconfirmed, now)
+        expire = subscribers.expire_pending
+        _repeat(app, run, lambda session: Counter(unconfirmed=expire(session, unconfirmed, now)))
+        with app.db.write() as session:
             run.counts["runs"] += job_runs.prune(session, old_run)
             run.counts["polls"] += poll_history.prune(session, old_run)
             listed_before = old.date() if app.settings.pictures else None
@@ -44,16 +50,22 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             admin_sessions.prune(session, now - timedelta(hours=app.settings.admin_session_hours))
             idempotency_keys.prune(session, now)
         uploads.delete_expired(uploads.folder(app.settings.journal_dir), now)
-        run.counts.update(events=0, deliveries=0)
-        for prune_batch in (ledger.prune_deliveries, ledger.prune_events):
-            left = True
-            while left and not app.stopping.is_set():
-                with app.db.write() as session:
-                    batch = prune_batch(session, old)
-                run.counts.update(batch)
-                left = bool(batch.total())
+        _repeat(app, run, lambda session: ledger.prune_deliveries(session, old))
+        _repeat(app, run, lambda session: ledger.prune_events(session, old))
         run.counts["signatures"] = _drop_sender_data(app, now)
     return run.counts
+
+
+def _repeat(
+    app: Application, run: job_runs.JobRunRecorder, prune_batch: Callable[[Session], Counter[str]]
+) -> None:
+    """Delete one batch per transaction, until nothing is left or the service stops, and count the rows."""
+    left = True
+    while left and not app.stopping.is_set():
+        with app.db.write() as session:
+            batch = prune_batch(session)
+        run.counts.update(batch)
+        left = bool(batch.total())
 
 
 def _drop_sender_data(app: Application, now: datetime) -> int:

@@ -17,7 +17,7 @@ from sqlmodel import Session, and_, col, exists, or_, select
 from app.delivery import suppression
 from app.errors import Conflict, InvalidInput
 from app.links import LIFETIMES, Purpose
-from app.storage.database import advisory_lock, insert_or_ignore
+from app.storage.database import advisory_lock, in_array, insert_or_ignore
 from app.storage.models import AddressChange, Delivery, Event, FormSubmission, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import declines, feedback, form_submissions, mailbox_limits
@@ -45,6 +45,7 @@ CONSENT_TEXT = (
     "subscription at any time with the links in every digest."
 )
 CONSENT_GIVEN_ELSEWHERE = "given to the operator"
+EXPIRY_BATCH = 100  # sign-ups per transaction, each of which takes about 10 ms of SQLite's lock
 _SUBSCRIBED = (State.ACTIVE, State.PAUSED)
 
 
@@ -395,10 +396,11 @@ def activate(
 
 
 def expire_pending(session: Session, before: datetime, now: datetime) -> int:
-    """End the unconfirmed sign-ups from before `before` with no later confirmation email. Return their count.
+    """End a batch of unconfirmed sign-ups from before `before` with no later confirmation email.
 
     This includes addresses whose confirmation bounced, or whose owner complained or unsubscribed. An address
-    to which a subscriber wants to change is kept until the change ends.
+    to which a subscriber wants to change is kept until the change ends. Leave out rows that another
+    transaction has locked. Return the number of sign-ups. Call this until it returns 0.
     """
     mailed_since = exists().where(
         col(Delivery.subscriber_id) == Subscriber.id,
@@ -413,15 +415,15 @@ def expire_pending(session: Session, before: datetime, now: datetime) -> int:
         ),
     )
     has_change = exists().where(col(AddressChange.email) == Subscriber.email)
-    expired = select(Subscriber.id).where(
-        unconfirmed, col(Subscriber.created_at) < before, ~mailed_since, ~has_change
-    )
-    ids = [identity for identity in session.exec(expired) if identity is not None]
-    for identity in ids:
-        subscriber = get_for_update(session, identity)
-        if subscriber.state not in (*_SUBSCRIBED, State.ERASED):
-            end_sign_up(session, subscriber, now)
-    return len(ids)
+    expired = unconfirmed, col(Subscriber.created_at) < before, ~mailed_since, ~has_change
+    batch = select(col(Subscriber.id)).where(*expired).order_by(col(Subscriber.id)).limit(EXPIRY_BATCH)
+    ids = session.exec(batch.with_for_update(skip_locked=True)).all()
+    # Check again under the locks: somebody may have signed up between the query and its locks.
+    locked = select(Subscriber).where(in_array(session, col(Subscriber.id), ids), *expired)
+    subscribers = session.exec(locked.execution_options(populate_existing=True)).all()
+    for subscriber in subscribers:
+        end_sign_up(session, subscriber, now)
+    return len(subscribers)
 
 
 def _find(session: Session, email: str) -> Subscriber | None:

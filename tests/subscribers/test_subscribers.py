@@ -16,10 +16,11 @@ from app import bounces, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
 from app.errors import AddressSuppressed, Conflict, InvalidAddress, InvalidPreference, NotFound
-from app.storage.models import Delivery, Event, FormSubmission, Subscriber, SubscriberState
-from app.subscribers import Preferences, SignUp, event_log, mailbox_limits, repository
+from app.storage.models import Delivery, DeliveryState, Event, FormSubmission, Subscriber, SubscriberState
+from app.subscribers import Preferences, SignUp, event_log, mailbox_limits, pausing, repository, signup
 from app.types import Cadence, EmptyDigestPolicy, Interest, MailKind
 from tests.support import factories, sample_digest
+from tests.support.interleaving import before_statement
 
 ALICE, BOB = "alice@example.org", "bob@example.org"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -382,6 +383,38 @@ def test_unconfirmed_sign_ups_expire(app: Application, now: datetime) -> None:
     assert remaining.email == BOB
 
 
+def test_sign_ups_expire_in_batches(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other transactions need not wait until all have ended."""
+    monkeypatch.setattr(signup, "EXPIRY_BATCH", 2)
+    with app.db.write() as session:
+        for number in range(5):
+            factories.sign_up(session, SignUp(f"bot{number}@example.org", WANTED), "", now)
+    with app.db.write() as session:
+        ended = [subscribers.expire_pending(session, now + HOUR, now + HOUR) for _ in range(4)]
+    assert ended == [2, 2, 1, 0]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("statement", ["FOR UPDATE", "= ANY"])
+def test_expired_sign_up_is_repeated_meanwhile(app: Application, now: datetime, statement: str) -> None:
+    """Whoever signs up again is not erased, or signs up as a new subscriber."""
+    later = now + 30 * DAY
+    with app.db.write() as session:
+        factories.sign_up(session, SignUp(ALICE, WANTED), "", now)
+    mails = []
+
+    def sign_up_again() -> None:
+        with app.db.write() as session:
+            mails.append(factories.sign_up(session, SignUp(ALICE, WANTED), "", later))
+
+    with before_statement(app.db.engine, statement, sign_up_again), app.db.write() as session:
+        subscribers.expire_pending(session, later - DAY, later)
+    with app.db.read() as session:
+        confirmation = session.get_one(Delivery, mails[-1])
+        assert confirmation.state is DeliveryState.PENDING
+        assert subscribers.get(session, confirmation.subscriber_id).email == ALICE
+
+
 def bounce_confirmation(session: Session, identity: int, now: datetime) -> None:
     confirmation = session.exec(select(Delivery.id).where(Delivery.subscriber_id == identity)).one()
     bounces.record_hard(session, confirmation or 0, identity, "550 5.1.1 unknown", now)
@@ -712,6 +745,22 @@ def test_digest_on_the_day_a_pause_ends(
         else:
             subscribers.resume(session, identity, until + late)
     assert reader_of(app, identity).next_due_at == datetime.fromisoformat(f"{due}Z")
+
+
+def test_pauses_end_in_batches(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planning ends all of them in several transactions, so that visitors do not wait for SQLite's lock."""
+    monkeypatch.setattr(pausing, "BATCH_SIZE", 2)
+    until = now + 7 * DAY
+    with app.db.write() as session:
+        for number in range(5):
+            identity = factories.add_subscriber(session, f"reader{number}@example.org", ["robots"], now)
+            subscribers.pause(session, identity, until, now)
+    with app.db.write() as session:
+        assert subscribers.end_expired_pauses(session, until) == 2
+    pipeline.plan(app, until)
+    with app.db.read() as session:
+        states = set(session.exec(select(Subscriber.state)))
+    assert states == {SubscriberState.ACTIVE}
 
 
 def test_pause_without_an_end(app: Application, now: datetime) -> None:
