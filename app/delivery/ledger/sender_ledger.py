@@ -104,7 +104,7 @@ class SenderLedger:
         self._flush_due, self._flush_lock = asyncio.Event(), asyncio.Lock()
         self._refreshed_at = self._renewed_at = monotonic()
         self._database_was_away = False  # if True, the lock that shows that this sender runs may be lost
-        self._pause_reason = ""
+        self._pause_reason, self._pause_recorded = "", False
         self._error: Exception | None = None
         self._closing = False
         self.shutting_down = False  # set at shutdown: do not wait for the database
@@ -303,12 +303,14 @@ class SenderLedger:
 
     def _write_results(self, batch: Sequence[AttemptResult]) -> dict[int, str]:
         now = self._clock()
+        pause_reason = "" if self._pause_recorded else self._pause_reason
         with self._database.write() as session:
-            if self._pause_reason:
-                controls.pause(session, self._pause_reason, now)
+            if pause_reason:
+                controls.pause(session, pause_reason, now)
             states = record_results(
                 session, batch, owner=self._owner, now=now, policy=self._policy, on_failed=self._on_failed
             )
+        self._pause_recorded |= bool(pause_reason)  # an operator may resume before the last reply is flushed
         if self._journal.durable:
             self._database.fsync()
         return {delivery_id: state.value for delivery_id, state in states.items()}

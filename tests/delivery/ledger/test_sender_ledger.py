@@ -229,6 +229,29 @@ def test_cancel_before_a_second_attempt(app: Application, now: datetime) -> None
         ledger.resend(session, alice, now)
 
 
+@pytest.mark.usefixtures("no_background_work")
+def test_late_reply_does_not_undo_a_resume(app: Application, now: datetime) -> None:
+    """The operator resumes while a reply is outstanding in the run that paused sending."""
+    ids = enqueue_mails(app, now, *(f"reader{number}" for number in range(circuit_breaker.MINIMUM + 1)))
+    refused = SendResult(SendOutcome.SOFT_BOUNCE, 554, "no spam")
+
+    async def run() -> None:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            for delivery_id in ids:
+                assert sender.commit(mail(delivery_id))
+            for delivery_id in ids[:-1]:
+                sender.record(mail(delivery_id), refused)
+            await sender.flush()
+            with app.db.write() as session:
+                assert ledger.resume(session)
+            sender.record(mail(ids[-1]), refused)
+
+    asyncio.run(run())
+    with app.db.read() as session:
+        assert ledger.pauses(session) == []
+
+
 @pytest.mark.parametrize("state", list(DeliveryState))
 @pytest.mark.parametrize("may_have_arrived", [True, False])
 @pytest.mark.parametrize("is_due", [True, False])
