@@ -44,6 +44,7 @@ from tests.bounces.mails import PERSONAL_MAIL, complaint, dsn, vacation
 from tests.conftest import NOW
 from tests.support import factories
 from tests.support.imap_server import ImapServer
+from tests.support.interleaving import before_statement
 from tests.support.mail_server import MailServer
 
 ALICE = "alice@example.org"
@@ -713,6 +714,16 @@ def test_late_notices_about_the_earlier_address(app: Application) -> None:
     opt_out = complaint("fbl@paperboy.test", "opt-out", returned=left)
     assert apply_mail(app, opt_out) == {"opt_outs": 1}
     assert read_alice(app) == (SubscriberState.UNSUBSCRIBED, [])
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("make_mail", [dsn, lambda path: complaint("fbl@paperboy.test", returned=path)])
+def test_address_changes_while_notice_is_applied(app: Application, make_mail: Callable[[str], bytes]) -> None:
+    """The notice does not count for the new address."""
+    (path,) = add_deliveries(app)
+    with before_statement(app.db.engine, "FOR UPDATE OF subscriber", lambda: move_alice(app)):
+        assert apply_mail(app, make_mail(path)) == {"earlier_address": 1}
+    assert read_alice(app) == (SubscriberState.ACTIVE, [])
 
 
 def test_late_refusal_of_the_earlier_address(app: Application) -> None:
