@@ -34,6 +34,7 @@ from app.storage.webhook_outbox import WebhookAttempt
 from app.subscribers import Preferences, SignUp
 from app.types import Interest
 from tests.support import factories
+from tests.support.interleaving import before_statement
 from tests.support.mail_server import MailServer
 from tests.support.webhook_receiver import WebhookReceiver
 
@@ -228,6 +229,32 @@ def test_edition_is_reported_when_all_have_got_it(
     facts = request.event["data"]
     assert (facts["edition"], facts["due"], facts["sent"], facts["skipped"]) == ("2026-11-20", 2, 1, 1)
     assert facts["consistent"]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("statement", ["SELECT delivery.state, delivery.due_at", "SELECT subscriber.cadence"])
+def test_edition_is_not_reported_while_its_last_digests_are_planned(
+    app: Application, add: Callable[..., WebhookEndpoint], now: datetime, statement: str
+) -> None:
+    """They are planned after the query for waiting digests, and before the one for unplanned digests."""
+    add(WebhookEvent.EDITION_SENT)
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        factories.add_paper(session, source, "Language Agents that Plan", now.date(), now, abstract="Plans.")
+        for name, hour in (("alice", 9), ("bob", 18)):
+            due = now.replace(hour=hour, minute=0)
+            factories.add_subscriber(
+                session, f"{name}@example.org", ["agents"], due, hour=hour, due_since=due
+            )
+    pipeline.plan(app, now)
+    factories.record_sent(app)
+    with before_statement(app.db.engine, statement, lambda: pipeline.plan(app, now + 9 * HOUR)):
+        webhooks.report_editions(app, now + 9 * HOUR)
+    assert messages(app) == []
+    factories.record_sent(app)
+    webhooks.report_editions(app, now + 9 * HOUR)
+    (message,) = messages(app)
+    assert (message.data["due"], message.data["sent"]) == (2, 2)
 
 
 def test_failed_event_is_sent_again_with_growing_delays(

@@ -126,6 +126,14 @@ class Database:
             yield session
 
     @contextmanager
+    def read_snapshot(self) -> Iterator[Session]:
+        """Yield a session like `read`, whose queries all see the database at the same moment."""
+        with self.read() as session:
+            if self.url.get_backend_name() == "postgresql":  # on SQLite, this is so in every transaction
+                session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
+            yield session
+
+    @contextmanager
     def write(self) -> Iterator[Session]:
         """Yield a session that is committed at the end of the block, or rolled back if the block raises."""
         info = {"presence": self.presence}
