@@ -12,7 +12,7 @@ from sqlmodel import Session, col, select
 
 from app.errors import Conflict, InvalidInput, NotFound
 from app.papers.sources import source_types
-from app.storage.database import advisory_lock
+from app.storage.database import advisory_lock, storing_unique
 from app.storage.models import Source
 from app.text import dates
 from app.types import SourceKind
@@ -127,8 +127,6 @@ def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any]
     source.polled_at = None
     _forget_progress(source)
     _rename(session, source, name)
-    session.add(source)
-    session.flush()
     return source
 
 
@@ -204,6 +202,9 @@ def source_for_files(session: Session, kind: SourceKind, now: datetime) -> Sourc
     condition = Source.name == name if name else Source.kind == kind
     query = select(Source).where(condition).order_by(col(Source.removed_at).is_not(None), col(Source.id))
     source = session.exec(query).first()
+    if source is None:  # unless another process is just adding it
+        advisory_lock(session, _LOCK)
+        source = session.exec(query).first()
     if source and source.removed_at:
         source.removed_at = None  # restore the source, because its files are being read again
         session.add(source)
@@ -216,17 +217,20 @@ def source_for_files(session: Session, kind: SourceKind, now: datetime) -> Sourc
 
 
 def _rename(session: Session, source: Source, name: str) -> None:
+    """Store a source under this name. Raise InvalidInput if it is invalid, and Conflict if it is taken."""
     name = name.strip()
     if not 0 < len(name) <= MAX_NAME or not name.isprintable():
         raise InvalidInput(f"a source needs a name of 1 to {MAX_NAME} printable characters", field="name")
+    taken = Conflict(f"a source named “{name}” already exists: choose another name", field="name")
     other = session.exec(select(Source).where(Source.name == name)).one_or_none()
     if other is not None and other is not source:
         if not other.removed_at:
-            raise Conflict(f"a source named “{name}” already exists: choose another name", field="name")
+            raise taken
         other.name = f"{name[: MAX_NAME - 30]} (removed, {other.id})"
         session.add(other)
-        session.flush()
-    source.name = name
+    with storing_unique(session, taken):
+        source.name = name
+        session.add(source)
 
 
 def check_config(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:

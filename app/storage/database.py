@@ -36,7 +36,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine, make_url
-from sqlalchemy.exc import InterfaceError, OperationalError, StatementError
+from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlmodel import Session, SQLModel
 
@@ -364,6 +364,20 @@ def contains(column: Any, part: str) -> ColumnElement[bool]:
     """
     spellings = {part} if part.isascii() else {part, part.lower(), part.upper(), part.title()}
     return or_(*(column.icontains(each, autoescape=True) for each in sorted(spellings)))
+
+
+@contextmanager
+def storing_unique(session: Session, error: Exception) -> Iterator[None]:
+    """Flush the changes of the block. Raise `error` if another row has the same unique value.
+
+    Another transaction may have stored the value after this one had checked that it was free.
+    """
+    session.flush()
+    try:
+        with session.begin_nested():
+            yield
+    except IntegrityError:
+        raise error from None
 
 
 def advisory_lock(session: Session, name: str) -> None:

@@ -25,6 +25,7 @@ from app.storage import locks
 from app.storage.models import JobRun, Listing, Paper, Source, VoteCount
 from app.types import SourceKind
 from tests.papers.sources import responses
+from tests.support.interleaving import before_statement
 
 TODAY = date(2026, 11, 20)  # a Friday
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -294,6 +295,36 @@ def test_sources_are_added_one_after_the_other(app: Application, now: datetime) 
             other.execute(text("SET LOCAL lock_timeout = '1ms'"))
             with pytest.raises(OperationalError, match="lock timeout"):
                 source_registry.add(other, "Again", SourceKind.HUGGINGFACE, {}, now)
+
+
+@pytest.mark.postgres
+def test_name_is_taken_while_a_source_is_renamed(app: Application, now: datetime) -> None:
+    def add_another() -> None:
+        with app.db.write() as session:
+            source_registry.add(session, "Lab", SourceKind.FEED, {"url": "https://example.org/lab"}, now)
+
+    with app.db.write() as session:
+        source = source_registry.add(session, "Days", SourceKind.HUGGINGFACE, {}, now)
+    with (
+        pytest.raises(Conflict, match="“Lab” already exists"),
+        before_statement(app.db.engine, "UPDATE source SET name", add_another),
+        app.db.write() as session,
+    ):
+        source_registry.change(session, source_registry.get(session, source.id or 0), now, name="Lab")
+
+
+@pytest.mark.postgres
+def test_two_processes_add_the_source_for_files(app: Application, now: datetime) -> None:
+    """Both get the same source."""
+    ids = []
+
+    def find_source() -> None:
+        with app.db.write() as session:
+            ids.append(source_registry.source_for_files(session, SourceKind.JSONL, now).id)
+
+    with before_statement(app.db.engine, "INSERT INTO source ", find_source):
+        find_source()
+    assert ids[0] == ids[1]
 
 
 def test_login_page_is_an_error(live: Application, upstreams: FakeUpstreams, now: datetime) -> None:
