@@ -16,7 +16,7 @@ from sqlmodel import Session, col, delete, select
 from app.delivery import suppression
 from app.errors import Conflict, InvalidAddress
 from app.links import LIFETIMES, Purpose
-from app.storage.database import advisory_lock
+from app.storage.database import advisory_lock, storing_unique
 from app.storage.models import AddressChange, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import form_submissions
@@ -183,8 +183,9 @@ def _move(
     if holder is not None:
         anonymize(session, holder, now)
         record_event(session, "signup_replaced", holder, now)
-        session.flush()
-    subscriber.email = email
+    # Somebody may have added a subscriber with this address since it was checked.
+    with storing_unique(session, Conflict(f"{email} is already registered.")):
+        subscriber.email = email
     subscriber.link_epoch += 1  # links in emails to the old address no longer work
     record_event(session, ADDRESS_CHANGED, subscriber, now)
     session.add(subscriber)

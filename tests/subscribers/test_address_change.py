@@ -370,6 +370,24 @@ def test_requested_link_confirms_a_sign_up_beside_a_change(
         assert subscribers.get(session, alice).email == NEW
 
 
+@pytest.mark.postgres
+def test_new_address_is_registered_while_it_is_stored(app: Application, alice: int, now: datetime) -> None:
+    """The operator is told so, and the subscriber keeps the earlier address."""
+
+    def add_another() -> None:
+        with app.db.write() as session:
+            subscribers.add(session, NEW, Preferences(interests=(Interest("agents"),)), now)
+
+    with (
+        pytest.raises(Conflict, match="already registered"),
+        before_statement(app.db.engine, "UPDATE subscriber SET email", add_another),
+        app.db.write() as session,
+    ):
+        subscribers.replace_address(session, alice, NEW, now)
+    assert find_id(app, OLD) == alice
+    assert find_id(app, NEW) != alice
+
+
 def test_no_link_is_sent_after_a_change_expired(app: Application, alice: int, now: datetime) -> None:
     """Nobody signed up with the new address, so there is nothing to confirm, even before it is erased."""
     ask(app, alice, now)
