@@ -6,9 +6,10 @@ If required, pause all sending or the first digests of the added subscribers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import BinaryIO
 
 from sqlmodel import Session
@@ -16,10 +17,13 @@ from sqlmodel import Session
 from app import subscribers
 from app.application import Application
 from app.delivery import ledger
-from app.storage import audit_log, job_runs
-from app.storage.database import BUSY_TIMEOUT_MS, wait_for_locks
+from app.errors import Conflict
+from app.storage import audit_log, job_runs, locks
+from app.storage.database import BUSY_TIMEOUT_MS, Database, wait_for_locks
 from app.text.in_words import count_of
 from app.types import Rejection
+
+LONGEST = timedelta(days=1)  # an import that takes longer no longer prevents others
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +51,18 @@ def import_subscribers(
     If `hold` is true, pause all sending first. If it is false, pause nothing. If it is None, pause all
     sending if no digest has ever been sent; otherwise, hold only the first digests of the new subscribers.
     The pause ends if nobody is added. Raise InvalidInput, and change nothing, if the file is not a table of
-    subscribers. An interrupted import can be repeated. `run_id` is the id of a run that has already begun.
+    subscribers, and Conflict if another import is running. An interrupted import can be repeated. `run_id` is
+    the id of a run that has already begun.
     """
     wait_for_locks(BUSY_TIMEOUT_MS)
     contents = subscribers.survey(file, name)  # before the run: an unreadable file is not a failed job
-    with job_runs.record(app.db, "import", now, run_id) as run:
+    with _only_import(app.db, now), job_runs.record(app.db, "import", now, run_id) as run:
         with app.db.write() as session:  # pause first, so that nobody gets a digest during a long import
             is_first = not ledger.any_sent(session)
             scope = ledger.ALL_EDITIONS if hold or is_first else ledger.FIRST_DIGESTS
             rows = count_of(contents.rows, "row")
             audit_log.record(session, actor, "subscriber.import", rows, now, run=run.id)
-            paused_before = None if hold is False else _pause_for_import(session, actor, now, scope)
+            has_paused = hold is not False and _pause_for_import(session, actor, now, scope)
 
         def record_batch(report: subscribers.ImportReport) -> bool:
             run.counts = Counter(
@@ -77,16 +82,27 @@ def import_subscribers(
         with app.db.write() as session:
             added, skipped = count_of(report.added, "subscriber"), report.rejected
             audit_log.record(session, actor, "subscriber.import", added, now, run=run.id, skipped=skipped)
-            is_unused = hold is not False and not report.added
-            if is_unused and ledger.end_import_pause(session, now, scope, paused_before):
+            if has_paused and not report.added and ledger.end_import_pause(session, now, scope):
                 audit_log.record(session, actor, audit_log.PAUSE_ENDED, scope, now)
     return ImportResult(report, scope if hold is not False and report.added else None, run.id)
 
 
-def _pause_for_import(session: Session, actor: str, now: datetime, scope: str) -> datetime | None:
-    """Pause all sending or the first digests. If they were already paused, return since when."""
-    before = next((pause.since for pause in ledger.pauses(session) if pause.edition == scope), None)
+@contextmanager
+def _only_import(db: Database, now: datetime) -> Iterator[None]:
+    """Let only one import run at a time, on all machines. Raise Conflict if another one is running.
+
+    Otherwise, the first one to end could not know whether the other one still needs its pause.
+    """
+    with locks.hold(db, "import", now, LONGEST) as has_lock:
+        if not has_lock:
+            raise Conflict("another import is running: wait until it has ended, and import the file again")
+        yield
+
+
+def _pause_for_import(session: Session, actor: str, now: datetime, scope: str) -> bool:
+    """Pause all sending or the first digests. Return False if they are already paused."""
+    if ledger.is_paused(session, scope):
+        return False
     ledger.pause(session, ledger.IMPORTED, now, scope)
-    if before is None:
-        audit_log.record(session, actor, audit_log.SENDING_PAUSED, scope, now, reason=ledger.IMPORTED)
-    return before
+    audit_log.record(session, actor, audit_log.SENDING_PAUSED, scope, now, reason=ledger.IMPORTED)
+    return True

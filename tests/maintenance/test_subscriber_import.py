@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from sqlmodel import col, select
 
-from app import maintenance
+from app import main, maintenance
 from app.application import Application
 from app.delivery import ledger
-from app.errors import InvalidInput
+from app.errors import Conflict, InvalidInput
 from app.settings import Settings
 from app.storage.models import AuditEntry, Event, JobRun, Subscriber
 from app.subscribers import csv_transfer
@@ -95,6 +95,22 @@ def test_import_does_not_end_the_pause_of_others(reason: str, app: Application) 
     with app.db.read() as session:
         assert [each.reason for each in ledger.pauses(session)] == [reason]
     assert "sending.pause_ended" not in [action for _, action, _ in audit_entries(app)]
+
+
+def test_imports_run_one_after_the_other(app: Application, settings: Settings) -> None:
+    """With two that add nobody, the one that ended last continued the pause that the other one had begun."""
+    other, nobody = main.build(settings), "nobody,robotics,,,,,,"
+
+    def import_again(_: object) -> None:
+        with pytest.raises(Conflict, match="another import is running"):
+            maintenance.import_subscribers(other, csv_file(nobody), "cli", NOW + timedelta(seconds=5))
+
+    for _ in range(2):
+        maintenance.import_subscribers(app, csv_file(nobody), "cli", NOW, after_batch=import_again)
+    other.db.dispose()
+    with app.db.read() as session:
+        assert ledger.pauses(session) == []
+        assert {run.error for run in session.exec(select(JobRun))} == {""}
 
 
 @pytest.mark.parametrize("scope", [ledger.ALL_EDITIONS, ledger.FIRST_DIGESTS])

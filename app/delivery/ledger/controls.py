@@ -70,7 +70,7 @@ def end_import_pause(
 ) -> bool:
     """End the pause that an import began at `since`. Return False if it is over or was replaced.
 
-    If an earlier import had begun it at the time `earlier`, continue that pause and return False.
+    If it was taken over from an import that had begun it at `earlier`, give it back and return False.
     """
     own = (
         col(SendingPause.edition) == scope,

@@ -16,7 +16,7 @@ from starlette.datastructures import UploadFile
 from app import clock, maintenance, subscribers
 from app.application import Application
 from app.delivery import ledger
-from app.errors import InvalidInput, NotFound, TooManyRequests
+from app.errors import Conflict, InvalidInput, NotFound, TooManyRequests
 from app.storage import job_runs, uploads
 from app.web.admin.sign_in import (
     Importer,
@@ -119,7 +119,7 @@ def _import(
     try:
         with file, capacity.jobs.take():
             maintenance.import_subscribers(app, file, actor, clock.utcnow(), hold=hold, run_id=run_id)
-    except TooManyRequests:  # from `take`, before the file was read
+    except (TooManyRequests, Conflict):  # before the file was read
         message = "the file was not imported, because other jobs were running: import it again"
         job_runs.abort(app.db, run_id, clock.utcnow(), message)
     except Exception as error:

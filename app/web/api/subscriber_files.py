@@ -89,7 +89,7 @@ class ImportOut(BaseModel):
     "/import",
     # Refuse the header, because the response has addresses, and a key is claimed before the file is read.
     openapi_extra={"requestBody": _FILE, **idempotency.REFUSED},
-    responses=problems.responses(413, 415),
+    responses=problems.responses(409, 413, 415),
 )
 async def import_subscribers(
     request: Request,
