@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 
 _ahead = timedelta()
 
@@ -35,11 +34,17 @@ class Timeline:
 
     def __init__(self, now: datetime, skew: Callable[[], timedelta]) -> None:
         self._now, self._simulated, self._skew = now, now - system_time(), skew
+        self._start: datetime | None = None
 
-    @cached_property
+    @property
     def start(self) -> datetime:
-        """Return the time at which the run began."""
-        return self._now + self._skew()
+        """Return the time at which the run began.
+
+        Before Python 3.12, `cached_property` would let one slow `skew` block all timelines of the process.
+        """
+        if self._start is None:
+            self._start = self._now + self._skew()
+        return self._start
 
     def __call__(self) -> datetime:
         """Return the current time of this run."""
