@@ -25,7 +25,7 @@ from app.delivery.smtp.responses import Action, diagnose
 from app.errors import LinkForged
 from app.links import LinkSigner
 from app.storage import webhook_outbox
-from app.storage.database import insert_or_ignore
+from app.storage.inserts import insert_or_ignore
 from app.storage.models import Delivery, DeliveryState, Event, Subscriber, WebhookEvent
 from app.storage.models import SubscriberState as State
 from app.subscribers import event_log, repository

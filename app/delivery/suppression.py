@@ -10,7 +10,8 @@ from sqlalchemy import update
 from sqlmodel import Session, col, delete, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from app.storage.database import contains, execute_and_count, in_array, insert_or_ignore
+from app.storage.database import contains, execute_and_count, in_array
+from app.storage.inserts import insert_or_ignore
 from app.storage.models import Subscriber, Suppression
 
 _EMPTY_HASH = hashlib.blake2b(digest_size=32, person=b"suppression")

@@ -14,7 +14,7 @@ from app.doctor import local_checks, operator_mail
 from app.doctor.findings import Finding
 from app.doctor.operator_mail import Issue, OperatorEmail
 from app.storage import job_runs, locks
-from app.storage.database import insert_or_ignore
+from app.storage.inserts import insert_or_ignore
 from app.storage.models import JobRun, OperatorAlert
 from app.types import OperatorReport, ReportSection
 

@@ -15,7 +15,8 @@ from app.delivery import ledger
 from app.papers import previous_archive
 from app.settings import UncertainPolicy
 from app.storage import webhook_endpoints
-from app.storage.database import Database, insert_or_ignore
+from app.storage.database import Database
+from app.storage.inserts import insert_or_ignore
 from app.storage.models import (
     ApiKey,
     Delivery,

@@ -9,7 +9,8 @@ from sqlalchemy import Table, delete, func, inspect, or_, select, update
 from sqlmodel import Session, col
 from sqlmodel import select as select_rows
 
-from app.storage.database import in_array, insert_many
+from app.storage.database import in_array
+from app.storage.inserts import insert_many
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 
 BATCH = 1000  # rows

@@ -12,7 +12,8 @@ from sqlmodel import Session, col, select
 
 from app.errors import Conflict, InvalidInput, NotFound
 from app.papers.sources import source_types
-from app.storage.database import advisory_lock, storing_unique
+from app.storage.database import advisory_lock
+from app.storage.inserts import storing_unique
 from app.storage.models import Source
 from app.text import dates
 from app.types import SourceKind

@@ -14,7 +14,8 @@ from sqlmodel import Session, col, select
 from app.errors import Conflict, NotFound
 from app.papers import listings, merging, stored_fields
 from app.papers.merging import id_of
-from app.storage.database import advisory_lock, reserve_ids
+from app.storage.database import advisory_lock
+from app.storage.inserts import reserve_ids
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 
 REASON = "one paper, until an operator split it"

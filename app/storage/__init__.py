@@ -2,7 +2,8 @@
 
 models          SQLModel tables, in the order of the data flow
 column_types    column types that store the same values on both databases
-database        engine, sessions, bulk helpers
+database        engine, sessions, parts of queries
+inserts         insert rows, one or many at a time, and reserve their ids
 compressed_json  compressed JSON
 schema          migrations, and a check that the database belongs to this release
 backup_file     write the tables and journals to a file, and restore them

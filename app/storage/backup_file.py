@@ -30,7 +30,8 @@ from sqlalchemy.engine import Connection
 
 from app.errors import InvalidInput
 from app.storage import schema
-from app.storage.database import Database, last_id, set_last_id, storable
+from app.storage.database import Database, storable
+from app.storage.inserts import last_id, set_last_id
 
 FORMAT = 1
 DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFError, NotImplementedError)

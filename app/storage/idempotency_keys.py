@@ -18,7 +18,8 @@ from sqlmodel import Session, col, select
 
 from app.errors import Conflict, InvalidInput
 from app.storage import live_processes
-from app.storage.database import execute_and_count, insert_or_ignore
+from app.storage.database import execute_and_count
+from app.storage.inserts import insert_or_ignore
 from app.storage.models import IdempotencyKey
 
 LIFETIME = timedelta(hours=24)

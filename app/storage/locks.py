@@ -20,7 +20,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, select
 
 from app.storage import live_processes
-from app.storage.database import Database, insert_or_ignore, skew
+from app.storage.database import Database, skew
+from app.storage.inserts import insert_or_ignore
 from app.storage.live_processes import new_holder
 from app.storage.models import Lock
 

@@ -17,8 +17,9 @@ from sqlmodel import Session, col, delete, select
 
 from app.errors import Conflict
 from app.storage import webhook_endpoints
-from app.storage.database import execute_and_count, insert_many_or_ignore
+from app.storage.database import execute_and_count
 from app.storage.growing_delays import GrowingDelays
+from app.storage.inserts import insert_many_or_ignore
 from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage, WebhookState
 
 # The delays after which an event is sent again that an endpoint did not accept.

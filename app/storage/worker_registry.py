@@ -20,7 +20,8 @@ from sqlmodel import Session, col, select
 
 from app.storage import live_processes
 from app.storage.column_types import UtcDateTime
-from app.storage.database import Database, insert_or_ignore
+from app.storage.database import Database
+from app.storage.inserts import insert_or_ignore
 from app.storage.models import WorkerRow
 
 HEARTBEAT_SECONDS = 10.0

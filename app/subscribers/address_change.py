@@ -16,7 +16,8 @@ from sqlmodel import Session, col, delete, select
 from app.delivery import suppression
 from app.errors import Conflict, InvalidAddress
 from app.links import LIFETIMES, Purpose
-from app.storage.database import advisory_lock, storing_unique
+from app.storage.database import advisory_lock
+from app.storage.inserts import storing_unique
 from app.storage.models import AddressChange, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import form_submissions

@@ -11,7 +11,8 @@ from sqlmodel import Session, col, insert, select
 
 from app.delivery import suppression
 from app.errors import PaperboyError
-from app.storage.database import in_array, insert_many_or_ignore
+from app.storage.database import in_array
+from app.storage.inserts import insert_many_or_ignore
 from app.storage.models import Event, Subscriber, SubscriberState
 from app.subscribers import declines, form_submissions, pausing, schedule, stored_interests
 from app.subscribers.csv_format import ImportedSubscriber

@@ -17,7 +17,8 @@ from sqlmodel import Session, and_, col, exists, or_, select
 from app.delivery import suppression
 from app.errors import Conflict, InvalidInput
 from app.links import LIFETIMES, Purpose
-from app.storage.database import advisory_lock, in_array, insert_or_ignore
+from app.storage.database import advisory_lock, in_array
+from app.storage.inserts import insert_or_ignore
 from app.storage.models import AddressChange, Delivery, Event, FormSubmission, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import declines, feedback, form_submissions, mailbox_limits

@@ -12,7 +12,8 @@ from sqlalchemy import select as sql_select
 from sqlalchemy import update as sql_update
 from sqlmodel import Session, col, delete, exists, func, insert, select
 
-from app.storage.database import execute_and_count, in_array, insert_many_or_ignore
+from app.storage.database import execute_and_count, in_array
+from app.storage.inserts import insert_many_or_ignore
 from app.storage.models import InterestQuery, InterestRow, Subscriber
 from app.types import Interest
 

@@ -13,7 +13,7 @@ from app.delivery import ledger
 from app.papers.picture_encoding import encode_small
 from app.papers.title_normalization import title_end, title_key
 from app.settings import Settings
-from app.storage.database import insert_or_ignore
+from app.storage.inserts import insert_or_ignore
 from app.storage.models import (
     Delivery,
     DeliveryState,

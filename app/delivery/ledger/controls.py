@@ -18,7 +18,8 @@ from app.delivery.ledger.entries import UNDELIVERED, is_held, with_digest
 from app.errors import Conflict, InvalidInput, NotFound
 from app.storage import webhook_outbox
 from app.storage.column_types import UtcDateTime
-from app.storage.database import execute_and_count, in_array, insert_or_ignore
+from app.storage.database import execute_and_count, in_array
+from app.storage.inserts import insert_or_ignore
 from app.storage.models import (
     Delivery,
     DigestContent,

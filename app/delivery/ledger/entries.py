@@ -18,7 +18,8 @@ from sqlmodel.sql.expression import Select
 from app.delivery.ledger.signatures import NOT_AHEAD
 from app.delivery.ledger.snapshots import paper_updates, store
 from app.storage import compressed_json
-from app.storage.database import in_array, insert_many, insert_many_or_ignore, skew
+from app.storage.database import in_array, skew
+from app.storage.inserts import insert_many, insert_many_or_ignore
 from app.storage.models import Delivery, DigestContent
 from app.storage.models import DeliveryState as State
 from app.types import Digest, MailKind, PaperUpdate, Skip, SkippedEdition, UpdateKind

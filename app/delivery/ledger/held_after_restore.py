@@ -9,7 +9,8 @@ from sqlalchemy import Table, delete, func, insert, inspect, or_, select, update
 from sqlmodel import Session
 
 from app.delivery.ledger.claims import LEASED_STATES, WAITING_STATES
-from app.storage.database import execute_and_count, in_array, insert_many, last_id, set_last_id
+from app.storage.database import execute_and_count, in_array
+from app.storage.inserts import insert_many, last_id, set_last_id
 from app.storage.models import Delivery, DigestContent, Paper, PaperSnapshot, Subscriber
 from app.storage.models import DeliveryState as State
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from sqlmodel import Session, col, delete, select
 
 from app.delivery.receivers import receiver_of
-from app.storage.database import insert_or_ignore
+from app.storage.inserts import insert_or_ignore
 from app.storage.models import ReceiverBackoff
 from app.text import sanitize
 

@@ -30,7 +30,8 @@ from typing import Any, NamedTuple
 
 from sqlmodel import Session, col, delete, select
 
-from app.storage.database import execute_and_count, in_array, insert_many_or_ignore
+from app.storage.database import execute_and_count, in_array
+from app.storage.inserts import insert_many_or_ignore
 from app.storage.models import PaperSnapshot
 from app.types import Digest, DigestItem, Marks, PaperUpdate, Section, UpdateKind
 
