@@ -24,7 +24,7 @@ class EditionTotals:
         self._past: dict[str, tuple[datetime, dict[State, int]]] = {}
 
     def count(self, session: Session, names: Collection[str], now: datetime) -> dict[str, dict[State, int]]:
-        """Count the digests in each of these editions by state.
+        """Count the digests in each of these editions by state. Return the editions in the order of `names`.
 
         Count an edition again if it is recent, if it was last counted more than an hour ago, or if it has
         emails that are waiting, being sent or uncertain.
@@ -44,4 +44,5 @@ class EditionTotals:
         for name, totals in counted.items():
             if name < past and name not in changing:
                 self._past[name] = now, totals
-        return counted | cached
+        totals_by_name = counted | cached
+        return {name: totals_by_name[name] for name in names}

@@ -48,6 +48,14 @@ def test_past_editions_are_counted_once_an_hour(app: Application, now: datetime)
         assert counts == expected
 
 
+def test_editions_stay_in_the_order_of_the_names(app: Application, now: datetime) -> None:
+    """The chart on the overview draws them in this order, whether or not some are cached."""
+    names = ["2026-11-01", OLD, RECENT]
+    with app.db.read() as session:
+        for order in (names, names, names[::-1]):
+            assert list(app.edition_totals.count(session, order, now)) == order
+
+
 def test_editions_that_may_change_are_not_cached(app: Application, now: datetime) -> None:
     """An uncertain digest may be resent or recorded as sent at any time."""
     change(app, OLD, State.UNCERTAIN)
