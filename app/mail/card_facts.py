@@ -1,6 +1,6 @@
 """PURE. Format the facts on a card, and label its links.
 
-The order of the facts is: votes, people, date, submitter, trend, comments, stars.
+The order of the facts is: votes, people, date, submitter, trend, comments.
 """
 
 from __future__ import annotations
@@ -32,9 +32,3 @@ def links(item: DigestItem) -> list[tuple[str, str]]:
     """Return the labels and URLs of the links to the PDF and to the code or, without code, to the project."""
     code = ("Code", item.code_url) if item.code_url else ("Project", item.project_url)
     return [(label, url) for label, url in (("PDF", item.pdf_url), code) if url]
-
-
-def stars(item: DigestItem) -> str:
-    """Format the number of stars of the paper's code: 2207 as "2.2k", and 0 as ""."""
-    number = item.stars
-    return "" if not number else str(number) if number < 1000 else f"{number / 1000:.1f}k"

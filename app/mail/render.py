@@ -38,8 +38,8 @@ from app.relevance.query_rewriting import describe
 from app.settings import Settings
 from app.storage.database import ROOT
 from app.text.characters import safe_line
-from app.text.direction import is_rtl, with_ltr_mark
-from app.text.in_words import count_of, count_of_recent
+from app.text.direction import is_rtl
+from app.text.in_words import count_of, count_of_recent, short_count
 from app.text.wrapping import wrap
 from app.types import Digest, DigestItem, MailKind, MailRequest, OperatorReport, PaperUpdate, RenderedMail
 
@@ -185,12 +185,10 @@ class Renderer:
         """Return a card whose item is from `fit_to_limits`, with links from `LinkSigner.feedback_links`."""
         item = card.item
         links = card_facts.links(item)
-        stars = card_facts.stars(item)
         values: dict[str, Any] = {
             "item": item,
             "lead": card.is_lead,
             "facts": card_facts.below_title(item, card.is_lead),
-            "stars": stars,
             "links": links,
             "feedback_links": feedback_links,
         }
@@ -198,7 +196,7 @@ class Renderer:
             "digest/card.html",
             {**values, "title": card.title, "summary": card.summary, "reason": card.reason.html},
         )
-        with_code = f"code ★\N{NO-BREAK SPACE}{stars}" if stars else "code"
+        with_code = f"code ★\N{NO-BREAK SPACE}{short_count(item.stars)}" if item.stars else "code"
         votes = "" if card.is_lead or not item.votes else count_of(item.votes, "vote")
         facts = " · ".join(filter(None, (votes, values["facts"], with_code if item.code_url else "")))
         link = item.url or item.pdf_url or item.code_url or item.project_url
@@ -323,7 +321,7 @@ def template_environment(folder: Path) -> SandboxedEnvironment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    templates.filters.update(wrapped=wrap, closed=with_ltr_mark)
+    templates.filters.update(wrapped=wrap, short_count=short_count)
     templates.tests.update(rtl=is_rtl)
     return templates
 

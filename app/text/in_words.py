@@ -1,4 +1,4 @@
-"""PURE. Write counts with their nouns, such as "2,000 papers", and validation errors in plain words."""
+"""PURE. Write counts, such as "2,000 papers" or "2.2k", and validation errors in plain words."""
 
 from __future__ import annotations
 
@@ -40,6 +40,14 @@ _INVALID = {kind: message for message, kinds in _TYPES_OF_MESSAGES.items() for k
 def count_of(number: int, noun: str) -> str:
     """Return a number with its noun: "1 paper", "2,000 papers"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def short_count(number: int) -> str:
+    """Return a number in at most four characters, for narrow columns: 999, "2.2k", "12k", "1.2M"."""
+    if number < 1000:
+        return str(number)
+    amount, unit = (number / 1000, "k") if number < 999_500 else (number / 1_000_000, "M")
+    return f"{amount:.{int(amount < 9.95)}f}{unit}"
 
 
 def count_of_recent(count: int, considered: int, trending: int) -> str:

@@ -23,8 +23,13 @@ LATEX = (
 )
 LONG_ADDRESS = "a" * 64 + "@" + "b" * 60 + ".example.org"
 
-
 BREAKS = "word-break:break-word;"
+# Whether each number of votes, the first text of its cell, is on one line.
+ONE_LINE_EACH = """cells => cells.every(cell => {
+  const number = document.createRange();
+  number.selectNodeContents(cell.firstChild);
+  return number.getClientRects().length < 2 && cell.scrollWidth <= cell.clientWidth;
+})"""
 
 
 @pytest.fixture
@@ -34,8 +39,9 @@ def mails(settings: Settings, now: datetime) -> dict[str, str]:
     settings = settings.model_copy(update=long)
     signer = main.build_signer(settings)
     renderer, usual = Renderer(settings, signer), sample_digest.digest()
-    hard = Section("x" * 90, (sample_digest.pick(9, LATEX, authors="y" * 90, reason="z" * 90),))
-    digest = replace(usual, sections=(*usual.sections, hard))
+    hard = sample_digest.pick(9, LATEX, authors="y" * 90, reason="z" * 90)
+    popular = replace(hard, votes=6050, stars=123_456, code_url="https://github.com/example/code")
+    digest = replace(usual, sections=(*usual.sections, Section("x" * 90, (hard, popular))))
     letter = MailRequest(42, MailKind.DIGEST, "2026-11-20", 7, LONG_ADDRESS, 0, now, digest)
     return {kind: renderer.render(letter._replace(kind=kind)).html for kind in MailKind}
 
@@ -56,6 +62,7 @@ def test_mails_are_accessible(page: Page, mails: dict[str, str], scheme: str, wi
         assert page.locator(".pair").evaluate_all(
             "all => all.every(a => a.getBoundingClientRect().height < 30)"
         )
+        assert page.locator("td.v").evaluate_all(ONE_LINE_EACH), kind
         assert BREAKS in html
         page.set_content(html.replace(BREAKS, ""))  # Yahoo does not support it
         assert page.evaluate("document.documentElement.scrollWidth") <= width, kind

@@ -365,6 +365,17 @@ def test_the_first_paper_is_the_lead(renderer: Renderer, now: datetime) -> None:
     assert shorten_at_clause(sample_digest.LONG, 180) in mail.html[row:]
 
 
+def test_large_counts_are_short(renderer: Renderer, now: datetime) -> None:
+    """The column of the votes is narrow. Sentences have the exact number."""
+    counts = {"votes": 6050, "stars": 123_456, "code_url": "https://github.com/example/code"}
+    picks = [sample_digest.pick(n, f"Paper {n}", **counts) for n in (1, 2)]
+    mail = render_digest(renderer, now, *picks)
+    assert mail.html.count(">6.0k<br>") == 1
+    assert mail.html.count("Code ★ 123k</a>") == 2
+    assert mail.html.count("6,050 votes") == 1  # the lead
+    assert mail.text.count("6,050 votes") == mail.text.count("code ★\N{NO-BREAK SPACE}123k") == 2
+
+
 def test_a_paper_without_votes_has_its_day(renderer: Renderer, now: datetime) -> None:
     """It is below the paper: in the column of the votes, it would look like a number of votes."""
     picks = [sample_digest.pick(n, f"Paper {n}") for n in (1, 2)]

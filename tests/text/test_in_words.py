@@ -22,6 +22,27 @@ def test_count_of(number: int, words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (0, "0"),
+        (999, "999"),
+        (1000, "1.0k"),
+        (2207, "2.2k"),
+        (9949, "9.9k"),
+        (9950, "10k"),
+        (99_999, "100k"),
+        (123_456, "123k"),
+        (999_499, "999k"),
+        (999_500, "1.0M"),
+        (12_345_678, "12M"),
+    ],
+)
+def test_short_count(number: int, words: str) -> None:
+    """It has at most four characters, and no unit has a number of four digits."""
+    assert in_words.short_count(number) == words
+
+
+@pytest.mark.parametrize(
     ("count", "considered", "trending", "words"),
     [
         (7, 40, 2, "7 of 40 recent papers (5 matching, 2 trending)"),
