@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
+from app.text.direction import ltr_mark_after
 from app.text.shortening import short_title, shorten
 
 SUBJECT_CHARS = 70  # desktop mail clients show about this many
@@ -34,8 +35,10 @@ def write(titles: Sequence[str], count: int) -> SubjectLine:
     if count == 1:
         return SubjectLine(shorten(titles[0], SUBJECT_CHARS), 1)
     names = [short_title(title) for title in titles[:2]]
-    others = f" + {count - 1} more"
-    both = ", ".join(names) + (f" + {count - 2} more" if count > 2 else "")
+    others = f" {ltr_mark_after(titles[0])}+ {count - 1} more"
+    both = f", {ltr_mark_after(names[0])}".join(names)
+    if count > 2:
+        both += f" {ltr_mark_after(names[1])}+ {count - 2} more"
     is_repeated = bool(names[0]) and names[0].casefold() == names[1].casefold()
     if len(both) <= SUBJECT_CHARS and not is_repeated:
         return SubjectLine(both, 2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from app.text.direction import ltr_mark_after
+
 SHOWN_AUTHORS = 3
 
 
@@ -24,4 +26,4 @@ def short_byline(authors: Sequence[str], count: int) -> str:
     total = max(count, len(authors))
     if not authors or total <= len(authors) <= 2:
         return ", ".join(authors) or byline(authors, count)
-    return f"{authors[0]} +{total - 1}"
+    return f"{authors[0]} {ltr_mark_after(authors[0])}+{total - 1}"

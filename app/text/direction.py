@@ -18,6 +18,15 @@ def is_rtl(text: str) -> bool:
     )
 
 
+def ltr_mark_after(text: str) -> str:
+    """Return a left-to-right mark if a text has right-to-left letters, otherwise an empty string.
+
+    A number or date that follows the text would move into it without the mark. Put the mark after the space
+    between them: on a right-to-left line, which begins with the text, the space would move with the mark.
+    """
+    return "\u200e" if any(unicodedata.bidirectional(char) in _RTL for char in text) else ""
+
+
 def with_ltr_mark(text: str) -> str:
-    """Append a mark to a text with right-to-left letters, so that a following date does not move into it."""
-    return text + "\u200e" if any(unicodedata.bidirectional(char) in _RTL for char in text) else text
+    """Append a left-to-right mark to a text with right-to-left letters."""
+    return text + ltr_mark_after(text)

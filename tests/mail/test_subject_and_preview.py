@@ -10,6 +10,7 @@ from app.mail import subject_and_preview
 from app.text.shortening import FUNCTION_WORDS
 
 LONG = "Learning Where to Stop Tokens as a Budget for the Retrieval and Reasoning of Many Hops"
+HEBREW = "שיטה חדשה"
 
 
 @pytest.mark.parametrize(
@@ -35,10 +36,15 @@ LONG = "Learning Where to Stop Tokens as a Budget for the Retrieval and Reasonin
             "Position: Stop Reading Pages, Agon + 1 more",
             2,
         ),
+        ([HEBREW, "3D: Vision"], 2, f"{HEBREW}, \u200e3D", 2),
+        ([HEBREW, "3D: Vision"], 3, f"{HEBREW}, \u200e3D + 1 more", 2),
+        ([LONG[:40], HEBREW], 9, f"{LONG[:40]}, {HEBREW} \u200e+ 7 more", 2),
+        ([HEBREW, LONG], 5, f"{HEBREW} \u200e+ 4 more", 1),
+        ([f"Agon: {HEBREW}", LONG], 5, f"Agon: {HEBREW} \u200e+ 4 more", 1),
     ],
 )
 def test_subject(titles: list[str], count: int, subject: str, named: int) -> None:
-    """It names one or two papers and counts the others."""
+    """It names one or two papers and counts the others. Right-to-left titles do not change the order."""
     assert subject_and_preview.write(titles, count) == (subject, named)
 
 

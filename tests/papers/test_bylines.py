@@ -16,10 +16,12 @@ from app.papers import bylines
         (("Ana Lima", "Jonas Weber"), 2, "Ana Lima, Jonas Weber"),
         (("Ana Lima", "Jonas Weber"), 9, "Ana Lima +8"),
         (("Ana Lima", "Jonas Weber", "Wei Zhang"), 0, "Ana Lima +2"),
+        (("נועה כהן",), 1, "נועה כהן"),
+        (("נועה כהן",), 3, "נועה כהן \u200e+2"),
     ],
 )
 def test_short_byline(authors: tuple[str, ...], count: int, short: str) -> None:
-    """Two authors are named. Of more, the first one is."""
+    """Two authors are named. Of more, the first one is. The number stays behind right-to-left names."""
     assert bylines.short_byline(authors, count) == short
 
 

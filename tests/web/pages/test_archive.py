@@ -472,7 +472,7 @@ def test_cards_and_feeds_have_what_the_community_said(app: Application, client: 
     published = date(2026, 11, 18)
     noor = record(2, authors=("Alan Turing",), submitted_by="Noor", published_on=published)
     add_papers(app, record(1, authors=("Ada Lovelace",), submitted_by="Mei <b>", **fields), noor)
-    byline = '<p class="byline"><bdi>Ada Lovelace</bdi> · submitted by <bdi>Mei &lt;b&gt;</bdi>'
+    byline = '<p class="byline"><bdi dir="ltr">Ada Lovelace</bdi> · submitted by <bdi>Mei &lt;b&gt;</bdi>'
     for path in ("/day/2026-11-19", "/search"):
         page = client.get(path).text
         assert byline in page
@@ -495,7 +495,10 @@ def test_cards_name_the_organization(app: Application, client: TestClient) -> No
         record(2, organization_names=names),
     )
     page = client.get("/day/2026-11-19").text
-    assert '<p class="byline"><bdi>Of &lt;b&gt;Birds&lt;/b&gt;</bdi> · <bdi>Ada Lovelace</bdi></p>' in page
+    assert (
+        '<p class="byline"><bdi>Of &lt;b&gt;Birds&lt;/b&gt;</bdi> · <bdi dir="ltr">Ada Lovelace</bdi></p>'
+        in page
+    )
     assert '<p class="byline"><bdi>Of &lt;b&gt;Birds&lt;/b&gt;</bdi></p>' in page
     assert "<p>Ada Lovelace · Of &lt;b&gt;Birds&lt;/b&gt;</p>" in unescape(client.get("/feed.atom").text)
 
