@@ -13,6 +13,8 @@ from sqlmodel import select
 from app import clock, subscribers
 from app.delivery import ledger
 from app.links import Purpose
+from app.papers import paper_views
+from app.relevance.archive_search import ArchiveSearch
 from app.storage.models import FormSubmission, Source
 from app.subscribers import Preferences
 from app.text import sanitize
@@ -192,6 +194,35 @@ def test_difficult_titles(live_server: Live, page: Page, paths: dict[str, str]) 
         title = page.get_by_text(RIGHT_TO_LEFT, exact=True).first
         assert title.evaluate("e => getComputedStyle(e).direction") == "rtl", path
         assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
+
+
+LEFT_OF_TEXTS = """elements => elements.map(element => {
+    const range = document.createRange()
+    range.selectNodeContents(element)
+    return range.getBoundingClientRect().left
+})"""
+
+
+@pytest.mark.once
+def test_related_papers(live_server: Live, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long words break on a phone. The authors of a right-to-left title begin where it begins."""
+    now, (title, name) = clock.utcnow(), ("שיטה חדשה לחיזוי מבנה חלבונים", "נועה כהן")
+    with live_server.app.db.write() as session:
+        source = factories.add_source(session, now)
+        for each in ("W" * 60, title, "Robots"):
+            factories.add_paper(session, source, each, now.date(), now, authors=[name] * 9)
+    monkeypatch.setattr(  # similarities need hundreds of papers
+        ArchiveSearch,
+        "related_papers",
+        lambda search, session, paper_id, limit: paper_views.in_given_order(session, [1, 2]),
+    )
+    page.goto(f"{live_server.url}/paper/3")
+    for width in (1280, 320):
+        page.set_viewport_size({"width": width, "height": 800})
+        related = page.get_by_role("listitem").filter(has_text=title)
+        left, left_below = related.locator("a, .byline").evaluate_all(LEFT_OF_TEXTS)
+        assert abs(left - left_below) < 2
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.once
