@@ -21,6 +21,8 @@ from tests.browser.test_pages import LONG, SCHEMES
 from tests.support import factories, sample_digest
 from tests.support.running_app import Live
 
+LONG_WORD = "x" * 200
+LONG_ADDRESS = f"{LONG_WORD[:60]}@{LONG_WORD[:60]}.{LONG_WORD[:60]}.example.org"
 CSV_FILE = (
     "email,interests,muted,hour,"
     + "x" * 90
@@ -36,17 +38,17 @@ def key(live_server: Live) -> str:
     app, now = live_server.app, clock.utcnow()
     with app.db.write() as session:
         preferences = Preferences(interests=(Interest(LONG),), muted=("crypto",))
-        alice = subscribers.add(session, f"{LONG[:60]}@example.org", preferences, now - timedelta(days=2))
+        alice = subscribers.add(session, LONG_ADDRESS, preferences, now - timedelta(days=2))
         ledger.add_entries(session, [ledger.Entry(alice, now.date().isoformat(), now, Skip(LONG * 3))], now)
         ledger.pause(session, LONG, now)
         ledger.pause(session, ledger.IMPORTED, now, ledger.FIRST_DIGESTS)
         digest = sample_digest.digest(now.date().isoformat())
         held = ledger.Entry(alice, "2026-11-01", now, digest, held=True)
         ledger.add_entries(session, [held], now)
-        suppression.suppress(session, f"{LONG[:60]}@example.org".lower(), LONG, now)
+        suppression.suppress(session, LONG_ADDRESS, LONG, now)
         webhook_endpoints.add(session, f"https://{'x' * 60}.example.org/", ["sending.paused"], False, now)
         session.add(Event(at=now, kind="complaint", subscriber_id=alice, detail=LONG))
-        feed = {"url": f"https://example.org/{LONG}"}
+        feed = {"url": f"https://example.org/{LONG_WORD}"}
         source = Source(
             name=LONG[:90], kind=SourceKind.FEED, config=feed, created_at=now, failures=3, last_error=LONG
         )
@@ -62,6 +64,7 @@ def key(live_server: Live) -> str:
         editor.merge(*papers)
         editor.edit(papers[0], {"tldr": LONG, "code_url": f"https://example.org/{LONG.split()[0]}"})
         editor.hide(papers[0])
+        api_keys.create(session, LONG_WORD[:100], [*Scope], now)
         created = api_keys.create(session, "desk", [Scope.READ, Scope.WRITE, Scope.SEND], now)[1]
     with job_runs.record(app.db, "refresh", now) as run:
         run.reject([Rejection(LONG, 1, "no title", LONG)])
@@ -228,7 +231,7 @@ def test_admin_pages_are_accessible(live_server: Live, page: Page, key: str) -> 
     ]
     for path in [*paths, *(f"/admin/{each}" for each in deeper)]:
         page.goto(live_server.url + path)
-        for width in (320, 1920, 375, 1280):
+        for width in (320, 768, 1920, 375, 1280):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
             if scheme := SCHEMES.get(width):
