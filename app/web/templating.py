@@ -29,7 +29,7 @@ from app.relevance import query_language, query_rewriting
 from app.settings import Settings
 from app.storage.database import ROOT
 from app.subscribers import event_labels
-from app.text.in_words import count_of, count_of_recent, format_counts, sentence
+from app.text.in_words import count_of, count_of_recent, format_counts, sentence, short_count
 from app.types import DigestItem, MailKind
 
 STATIC = Path(__file__).parent / "static"
@@ -66,6 +66,7 @@ def environment(settings: Settings) -> Environment:
     )
     templates.filters.update(
         count_of=count_of,
+        short_count=short_count,
         format_counts=format_counts,
         format_score=format_score,
         sentence=sentence,

@@ -486,6 +486,21 @@ def test_cards_and_feeds_have_what_the_community_said(app: Application, client: 
     assert ">Code ★ 57</a>" in feed
 
 
+def test_large_counts_are_short_in_lists(app: Application, client: TestClient) -> None:
+    """As in emails. The paper's page has the exact numbers."""
+    (number,) = add_numbered_papers(
+        app, record(1, code_url="https://github.com/a/b", stars=123_456, upvotes=6150)
+    )
+    for path in ("/day/2026-11-19", "/search"):
+        page = client.get(path).text
+        assert "6.2k <small>votes</small>" in page
+        assert ">Code ★ 123k</a>" in page
+    assert ">Code ★ 123k</a>" in unescape(client.get("/feed.atom").text)
+    page = client.get(f"/paper/{number}").text
+    assert "6,150 votes" in page
+    assert "123,456" in page
+
+
 def test_cards_name_the_organization(app: Application, client: TestClient) -> None:
     """It comes before the authors, or alone."""
     names = ("Of <b>Birds</b>",)
