@@ -21,7 +21,6 @@ from app.papers.archive_lists import PaperFilter
 from app.relevance import query_language
 from app.relevance.archive_search import ArchiveSearch, SearchPage
 from app.web import paper_cards
-from app.web.api.values import Day
 from app.web.capacity import Capacity
 from app.web.errors import ErrorPage, please_wait, with_retry_after
 from app.web.http_cache import CachedResponse, conditional_response, public_page
@@ -256,10 +255,10 @@ def _latest_day(request: Request) -> date | None:
         return paper_cards.latest_day(session)
 
 
-@router.get("/day/{day}")
-def day_page(request: Request, day: Day, number: Annotated[str, Query(alias="page")] = "") -> Response:
+@router.get("/day/{name}")
+def day_page(request: Request, name: str, number: Annotated[str, Query(alias="page")] = "") -> Response:
     """Show a page of the papers listed on a day."""
-    page_number = _parse_page(number)
+    day, page_number = _parse_day(name), _parse_page(number)
     key = ("day", str(day), str(page_number))
     try:
         return public_page(request, key, lambda: _build_day(request, day, page_number))
@@ -315,6 +314,17 @@ def _empty_page(request: Request, error: ErrorPage, nothing: NothingListed) -> R
         request, "nothing_listed.html", status=404, code=404, error=error, detail=str(nothing),
         listing=nothing.listing,
     )  # fmt: skip
+
+
+def _parse_day(name: str) -> date:
+    """Parse a day such as 2026-11-20. Raise NotFound if there is no such day."""
+    try:
+        day = date.fromisoformat(name)
+    except ValueError:
+        day = None
+    if day is None or day.isoformat() != name:
+        raise NotFound("This day does not exist. Write a day in the form 2026-11-20.")
+    return day
 
 
 def _parse_week(name: str) -> Week:

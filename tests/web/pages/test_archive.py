@@ -736,6 +736,13 @@ def test_invalid_week_is_not_found(client: TestClient, name: str) -> None:
     assert "This week does not exist." in answer.text
 
 
+@pytest.mark.parametrize("name", ["2026-13-99", "20261120", "2026-W47-5", "x", "2026-11-٣٣"])
+def test_invalid_day_is_not_found(client: TestClient, name: str) -> None:
+    answer = client.get(f"/day/{name}")
+    assert answer.status_code == 404
+    assert "This day does not exist." in answer.text
+
+
 def test_week_without_papers(client: TestClient) -> None:
     assert "No paper was listed in week 1 of 2026." in client.get("/week/2026-W01").text
 

@@ -95,10 +95,10 @@ def test_day_page_links_the_neighbouring_days(app: Application, client: TestClie
     assert 'rel="next" href="/day/2026-11-23"' in page
 
 
-@pytest.mark.parametrize(("path", "status"), [("/day/2026-11-18", 404), ("/day/tomorrow", 422), ("/x", 404)])
-def test_not_found_page_has_a_link_back(client: TestClient, path: str, status: int) -> None:
+@pytest.mark.parametrize("path", ["/day/2026-11-18", "/day/tomorrow", "/x"])
+def test_not_found_page_has_a_link_back(client: TestClient, path: str) -> None:
     answer = client.get(path)
-    assert answer.status_code == status
+    assert answer.status_code == 404
     assert "Go to the home page" in answer.text
 
 
