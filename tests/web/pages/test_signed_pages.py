@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -21,6 +22,7 @@ from app.application import Application
 from app.delivery import ledger, suppression
 from app.digests import reconciliation
 from app.links import LIFETIMES, Purpose
+from app.settings import Settings
 from app.storage.models import (
     Delivery,
     DeliveryState,
@@ -35,7 +37,7 @@ from app.storage.models import (
 )
 from app.subscribers import Preferences, repository
 from app.types import EmptyDigestPolicy, Interest, MailKind, Skip
-from app.web import forms
+from app.web import forms, templating
 from app.web.forms import PreferencesForm
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
@@ -183,6 +185,15 @@ def test_after_erasure_only_unsubscribe_links_work(
 
 
 # --- joining
+
+
+@pytest.mark.parametrize(
+    ("zone", "words"),
+    [("America/New_York", "every day at 08:00, America/New York time"), ("UTC", "every day at 08:00, UTC")],
+)
+def test_schedule_in_words(settings: Settings, zone: str, words: str) -> None:
+    macros: Any = templating.environment(settings).get_template("schedule_in_words_macros.html").module
+    assert macros.in_words(Preferences(zone=zone, hour=8)) == words
 
 
 def test_confirming_starts_the_digests(
