@@ -1,10 +1,13 @@
 """PURE. Decide whether two records are the same paper.
 
 If both records have arXiv ids, the ids decide. If not, records with the same DOI are the same paper.
-Otherwise, the titles decide, including the numbers in them. If both records have authors or abstracts, at
-least one of these must agree, unless both the title and the link are the same. "Part I" and "Part II", or
-"v1.5" and "v1", are different papers, however similar their titles are. "Editing Everything" and "Pruning
-Everything" are different papers unless their abstracts are nearly equal.
+Otherwise, the titles decide, including the numbers in them. Records with the same title and the same link
+are the same paper, unless their authors or DOIs differ. For all others, the authors or the abstracts must
+agree if both records have them. Records that have nothing but the same title are the same paper.
+
+"Part I" and "Part II", or "v1.5" and "v1", are different papers, however similar their titles are. "Editing
+Everything" and "Pruning Everything" are different papers unless their abstracts are nearly equal.
+"Correction: X" is not the paper X.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ MIN_CUT_SPACES = 5  # spaces in a title that was cut off; a title with fewer may
 BLOCK_SHARE = 0.4
 BLOCK_CHARS = (8, 32)  # minimum and maximum number of these letters
 
+_LINK_START = re.compile(r"https?://(?:www\.)?", re.IGNORECASE)
 _PERSON_WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -136,19 +140,20 @@ def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
 def _same_title_reason(a: PaperIdentity, b: PaperIdentity) -> str:
     title, other = Title(a.title), Title(b.title)
     has_same_key = bool(title.key) and _has_same_key(title, other)
-    if has_same_key and _has_same_link(a, b):
-        return "same title"
     agreements = []  # whether the authors and the abstracts agree, if both records have them
     abstract_ratio = 0.0
     if a.authors and b.authors:
         agreements.append(bool(_surnames(a.authors) & _surnames(b.authors)))
+    if has_same_key and _has_same_link(a, b) and all(agreements) and not (a.doi and b.doi):
+        return "same title"  # even if the abstracts differ
     if a.abstract and b.abstract:
         abstract_ratio = fuzz.ratio(a.abstract[:600], b.abstract[:600])
         agreements.append(abstract_ratio >= ABSTRACT_RATIO)
     if agreements and not any(agreements):
         return ""
     if has_same_key:
-        return "same title" if any(agreements) or len(title.key) >= SHORT_KEY else ""
+        is_certain = any(agreements) or len(title.key) >= SHORT_KEY
+        return "same title" if is_certain or (_has_only_title(a) and _has_only_title(b)) else ""
     if min(len(title.key), len(other.key)) < SHORT_KEY:
         return ""
     if same_title(title, other):
@@ -159,10 +164,13 @@ def _same_title_reason(a: PaperIdentity, b: PaperIdentity) -> str:
 
 
 def _has_same_link(a: PaperIdentity, b: PaperIdentity) -> bool:
-    """Return whether two records have the same link, or whether both have nothing but a title."""
-    if a.url or b.url:
-        return a.url == b.url
-    return not (a.authors or b.authors or a.abstract or b.abstract)
+    """Return whether two records have the same link, ignoring "https://www." and a slash at the end."""
+    links = [_LINK_START.sub("", record.url, count=1).rstrip("/") for record in (a, b)]
+    return bool(links[0]) and links[0] == links[1]
+
+
+def _has_only_title(record: PaperIdentity) -> bool:
+    return not (record.arxiv_id or record.doi or record.abstract or record.authors or record.url)
 
 
 def _surnames(authors: Iterable[str]) -> set[str]:

@@ -6,6 +6,7 @@ import functools
 import itertools
 from dataclasses import replace
 from datetime import date
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -183,6 +184,45 @@ def test_same_title_and_link_are_one_paper(title: str) -> None:
     )
     for a, b in ((entry, entry), (entry, complete), (announced, complete)):
         assert dedupe.same_paper_reason(a, b) == "same title"
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (PaperIdentity("Editorial", doi="10.1/a"), PaperIdentity("Editorial", doi="10.1/b")),
+        (PaperIdentity("Introduction", doi="10.1/a"), PaperIdentity("Introduction")),
+        (PaperIdentity("Introduction", arxiv_id="2611.00001"), PaperIdentity("Introduction")),
+        (
+            PaperIdentity("Introduction", arxiv_id="2611.00001"),
+            PaperIdentity("Introduction", doi="10.1/a"),
+        ),
+    ],
+)
+def test_ids_tell_common_titles_apart(a: PaperIdentity, b: PaperIdentity) -> None:
+    """Only records that have nothing but a title are recognized by a short title."""
+    assert not dedupe.same_paper_reason(a, b)
+    assert not dedupe.same_paper_reason(b, a)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"doi": "10.1/b"}, {"authors": ("Olu Adeyemi",)}, {"authors": ("Olu Adeyemi",), "abstract": "Qubits."}],
+)
+def test_common_link_of_different_papers(changes: dict[str, Any]) -> None:
+    """Each editorial of a journal may link to its home page."""
+    editorial = PaperIdentity(
+        "Editorial", doi="10.1/a", authors=("Mei Tanaka",), abstract="Birds in spring.", url="https://j.test/"
+    )
+    other = replace(editorial, **{"doi": "", "authors": (), "abstract": "", **changes})
+    assert not dedupe.same_paper_reason(editorial, other)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://birds.test/1", "https://www.birds.test/1", "https://birds.test/1/", "HTTP://birds.test/1"]
+)
+def test_spelling_of_a_link_makes_no_difference(url: str) -> None:
+    a, b = (PaperIdentity("World Models", url=link) for link in ("https://birds.test/1", url))
+    assert dedupe.same_paper_reason(a, b) == "same title"
 
 
 def test_common_title_with_another_link_is_another_paper() -> None:
