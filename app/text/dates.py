@@ -19,7 +19,7 @@ def day(value: object) -> date | None:
 def utc_day(value: object) -> date | None:
     """Return the UTC date of an ISO time. A time without a zone is assumed to be UTC.
 
-    Zero times of some programs, such as 0001-01-01, are None.
+    Return None for years before 1900 or after 2200, such as the zero time 0001-01-01.
     """
     if not isinstance(value, str):
         return None

@@ -37,8 +37,9 @@ _TAG = re.compile(
     r"<[!?][^<>]{0,2000}>",
     re.IGNORECASE,
 )
-_PERIOD = re.compile(r"\d{4}(?:[ -](?:\d{2}|[A-Za-z]{3,9}))?")  # a year or a month
-_UNIX_ZERO = date(1970, 1, 1)  # programs write the zero of Unix time if they have no date
+_PERIOD = re.compile(r"\d{4}(?:[ /-](?:\d{2}|[A-Za-z]{3,9}))?")  # a year or a month
+# The zero of Unix time in any time zone, and that of spreadsheets. Programs write it if they have no date.
+_ZERO_DAYS = {date(1969, 12, 31), date(1970, 1, 1), date(1900, 1, 1)}
 _VERBATIM = re.compile(r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>", re.DOTALL)  # cannot contain declarations
 _DECLARATION = re.compile(r"\A\s*<\?xml\s[^<>]*>")
 _FEED_END = re.compile(r"</(?:\w+:)?(?:feed|rss|rdf)\s*>\s*(?:<!--.*-->\s*)?$", re.IGNORECASE | re.DOTALL)
@@ -167,19 +168,23 @@ def _record(number: int, entry: Any, day: date | None, base_url: str) -> PaperRe
 def _listing_day(entry: Any, day: date | None) -> date | None:
     """Return the day that an entry names, or else `day`.
 
-    If the entry names only a month or a year, return the end of this period, or `day` if it is earlier.
+    If it names only a month or a year, return the last day of that period, but no later than `day` or the day
+    of its update.
     """
-    latest = [day] if day else []
+    latest_days = list[date]()  # the last days of the periods that the entry names
     for name in ("published", "updated"):
         # dict.get avoids feedparser's lookup, which replaces a missing date with the other date and warns.
-        text, moment = str(dict.get(entry, name)), dict.get(entry, f"{name}_parsed") or (0, 0, 0)
+        text, moment = str(dict.get(entry, name)).strip(), dict.get(entry, f"{name}_parsed")
+        if moment is None or text.startswith("-"):  # PHP's zero time is in the year -1
+            moment = (0, 0, 0)  # no valid date
         parsed_day = dates.utc_day("{:04}-{:02}-{:02}".format(*moment[:3]))
+        stated_day = dates.utc_day(text) or parsed_day
         if parsed_day and _PERIOD.fullmatch(text):
             month = parsed_day.month if len(text) > len("2026") else 12
-            latest.append(parsed_day.replace(month=month, day=monthrange(parsed_day.year, month)[1]))
-        elif (stated_day := dates.utc_day(text) or parsed_day) and stated_day != _UNIX_ZERO:
-            return stated_day
-    return min(latest, default=None)
+            latest_days.append(parsed_day.replace(month=month, day=monthrange(parsed_day.year, month)[1]))
+        elif stated_day and stated_day not in _ZERO_DAYS:
+            return min([*latest_days, stated_day])
+    return min([*latest_days, *([day] if day else [])], default=None)
 
 
 def _plain_text(markup: str) -> str:

@@ -250,10 +250,13 @@ def test_missing_or_invalid_date() -> None:
         "Thu, 01 Jan 1970 00:00:00 GMT",
         "0001-01-01T00:00:00Z",
         "0000-00-00",
+        "1969-12-31",
+        "Mon, 01 Jan 1900 00:00:00 GMT",
+        "-0001-11-30T00:00:00+00:00",
     ],
 )
 def test_zero_time_is_no_date(zero: str) -> None:
-    """Programs write it if they have no date. Such an entry would never be sent."""
+    """Some programs write a zero time if they have no date. Such an entry would never be sent."""
     assert dated(zero) == DAY
 
 
@@ -262,6 +265,8 @@ def test_zero_time_is_no_date(zero: str) -> None:
     [
         ("2026-11", DAY),
         ("2026 Nov", DAY),
+        ("2026/11", DAY),
+        (" 2026-10 ", date(2026, 10, 31)),
         ("2026", DAY),
         ("2027-01", DAY),
         ("2026-10", date(2026, 10, 31)),
@@ -272,6 +277,21 @@ def test_zero_time_is_no_date(zero: str) -> None:
 def test_period_is_no_day(period: str, listed_on: date) -> None:
     """A journal that names only the month of an issue lists its papers during that month."""
     assert dated(period) == listed_on
+
+
+@pytest.mark.parametrize(
+    ("period", "updated", "listed_on"),
+    [
+        ("2024", "2026-11-20T01:00:00Z", date(2024, 12, 31)),
+        ("2026-11", "2026-11-02T01:00:00Z", date(2026, 11, 2)),
+        ("2026-10", "2026-11", date(2026, 10, 31)),
+    ],
+)
+def test_update_within_or_after_a_period(period: str, updated: str, listed_on: date) -> None:
+    """Some feeds renew the time of the update of every entry. Their old entries are not new."""
+    entry = f"<published>{period}</published><updated>{updated}</updated>"
+    text = f"<feed><entry><title>Owls</title>{entry}</entry></feed>"
+    assert feed.parse(text, DAY).records[0].listed_on == listed_on
 
 
 def dated(text: str) -> date | None:
