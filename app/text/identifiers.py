@@ -23,8 +23,9 @@ _ARXIV_PLACE = re.compile(r"arxiv", re.IGNORECASE)
 _PAGE = r"(?:(?:<|%3C)[^\s\"<>]{0,100}?(?:>|%3E)|(?:\[|%5B)[^\s\"\[\]]{0,100}?(?:\]|%5D))"
 SICI_DOI = rf"\b10\.\d{{4,9}}/[^\s\"<>?#,;\[\]]{{1,100}}{_PAGE}\d\.\d\.[A-Z]{{2}}(?:;|%3B)\d(?:-[\dA-Z#])?"
 _DOI = re.compile(rf"({SICI_DOI}|\b10\.\d{{4,9}}/[^\s\"<>?#]+)", re.IGNORECASE)
-# What publishers append to the DOI in the addresses of their pages.
-_PAGE_SUFFIX = re.compile(r"(?:[./](?:full|abstract|e?pdf|html?|full-?text|meta))+$")
+# Suffixes that publishers append to a DOI in the addresses of their pages.
+_URL_SUFFIX = re.compile(r"(?:[./](?:full|abstract|e?pdf|html?|full-?text|meta))+$")
+_NEXT_PARAMETER = re.compile(r"&[a-z_]+=.*")  # follows a DOI that is a parameter of a URL
 # bioRxiv and medRxiv append the version to the DOI in addresses. All versions of a preprint have one DOI.
 _PREPRINT_VERSION = re.compile(r"(10\.(?:1101|64898)/[\d.]*\d)v\d.*")
 _ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.IGNORECASE)
@@ -48,12 +49,15 @@ def doi(value: object) -> str:
     match = _DOI.search(text)
     if match is None:
         return ""
-    name, before = match.group(1).lower(), text[: match.start()].lower()
-    while name.endswith((".", ",", ";")) or (name.endswith(")") and name.count("(") < name.count(")")):
-        name = name[:-1]
-    if before.endswith("/") and not before.endswith("doi.org/"):
-        name = _PAGE_SUFFIX.sub("", name)
-    return _PREPRINT_VERSION.sub(r"\1", name)
+    prefix = text[: match.start()].lower()
+    doi_text = _NEXT_PARAMETER.sub("", match.group(1).lower())
+    open_brackets = doi_text.count("(") - doi_text.count(")")
+    while doi_text.endswith((".", ",", ";", "/")) or (doi_text.endswith(")") and open_brackets < 0):
+        open_brackets += doi_text.endswith(")")
+        doi_text = doi_text[:-1]
+    if prefix.endswith("/") and "doi.org/" not in prefix:
+        doi_text = _URL_SUFFIX.sub("", doi_text)
+    return _PREPRINT_VERSION.sub(r"\1", doi_text) if "/" in doi_text else ""
 
 
 def arxiv_id_of_doi(value: str) -> str:

@@ -44,6 +44,20 @@ from app.text import identifiers
         ),
         ("www.biorxiv.org/content/10.1101/573887v12.full-text", "10.1101/573887"),
         ("https://genome.example/doi/10.1101/gr.275790.121", "10.1101/gr.275790.121"),
+        ("https://birds.example/doi/10.1234/full", ""),
+        ("https://birds.example/doi/10.1234/full/abstract", ""),
+        ("https://birds.example/doi/10.1234/pigeons.1/full/", "10.1234/pigeons.1"),
+        ("https://doi.org/10.1234/pigeons.1/", "10.1234/pigeons.1"),
+        ("https://dx.doi.org//10.1234/pigeons.html", "10.1234/pigeons.html"),
+        ("https://doi.org/doi/10.1234/pigeons.pdf", "10.1234/pigeons.pdf"),
+        ("https://zenodo.example/doi/10.1234/pigeons.pdf", "10.1234/pigeons"),
+        ("https://birds.example/article?id=10.1234/pigeons.1&type=printable", "10.1234/pigeons.1"),
+        (
+            "https://birds.example/?u=https%3A%2F%2Fa.test%2F10.1234%2Fpigeons%26utm_source%3D1",
+            "10.1234/pigeons",
+        ),
+        ("https://birds.example/10.1234/pigeons&owls", "10.1234/pigeons&owls"),
+        ("((10.1234/41173(414)).,)", "10.1234/41173(414)"),
     ],
 )
 def test_doi(value: str, doi: str) -> None:
