@@ -88,7 +88,7 @@ def _near_parts(a: Title, b: Title) -> Iterator[tuple[Title, Title]]:
         subtitle is not None
         and _both_have(SHORT_SUBTITLE, subtitle, other)
         and _is_similar(subtitle, other, TITLE_RATIO_NAME_MISSING)
-        and a.responses == b.responses
+        and a.response_words == b.response_words
     ):
         yield subtitle, other
 

@@ -32,11 +32,15 @@ _CAPITALS = re.compile(r"[A-Z].*[A-Z]")
 # "25+ languages" do not.
 _PLUS = re.compile(r"\+\+|\^\{?\+|[^\W\d_]\+(?![\w+])")
 _ROMAN = re.compile(r"(?:x{0,3})(?:ix|iv|v?i{0,3})")
-# Words in titles about another paper, such as "Reply to: X". "Retracted" is not one of them: "Retracted
-# article: X" is the paper X itself.
-_RESPONSE = re.compile(
-    r"\b(?:reply|response to|comments?|commentary|rebuttal|errat(?:um|a)|corrigend(?:um|a)|addend(?:um|a)|"
-    r"corrections?|retraction|expression of concern)\b"
+# Words that mark a paper about another paper, as in "Reply to: X".
+_RESPONSE = re.compile(r"\b(?:reply|comment|rebuttal|erratum|corrigendum|addendum|correction)\b")
+# A part before a colon is no name if it has only these words, as in "Letter to the Editor: X", or ends with a
+# preposition. "Retracted" is not one of them: "Retracted article: X" is the paper X itself.
+_KIND_OF_TEXT = re.compile(
+    r"(?:(?:addend(?:um|a)|comments?|commentar(?:y|ies)|corrections?|corrigend(?:um|a)|discussion|editorial|"
+    r"errat(?:um|a)|expressions? of concern|letter|not(?:e|ice)|re|rebuttal|rejoinder|removal|reply|replies|"
+    r"responses?|retractions?|withdrawal|invited|(?:author|editor|publisher)s?|of|s|the|to)(?: |$))+|"
+    r".+ (?:for|of|on|to)"
 )
 _ABBREVIATIONS = {
     "rl": "reinforcement learning",
@@ -106,7 +110,7 @@ class Title:
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """The numbers, the words such as "erratum", and one "+" for each word that ends in a plus sign.
+        """The numbers, the `response_words`, and one "+" for each word that ends in a plus sign.
 
         These must be equal in two titles of the same paper.
         """
@@ -116,12 +120,15 @@ class Title:
             pluses = [PLUS for _ in _PLUS.findall(text)]
             words = self.normalized.split()
             romans = [word for word in words if word != "i" and _ROMAN.fullmatch(word)]
-            self._marks = tuple(sorted(numbers + romans + self.responses + pluses))
+            self._marks = tuple(sorted(numbers + romans + self.response_words + pluses))
         return self._marks
 
     @property
-    def responses(self) -> list[str]:
-        """The words such as "erratum", which say that a paper is about another paper."""
+    def response_words(self) -> list[str]:
+        """The words that mark a paper about another paper, such as "erratum"."""
+        headline = normalize(self.text.partition(": ")[0]) if self.subtitle else ""
+        if _KIND_OF_TEXT.fullmatch(headline):
+            return [headline]
         return _RESPONSE.findall(self.normalized)
 
     @property

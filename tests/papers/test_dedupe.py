@@ -22,7 +22,11 @@ LONG_TITLE = "How Birds Plan: Long-Horizon Reasoning of Pigeons in the Streets o
 SUBTITLE = LONG_TITLE.partition(": ")[2]
 RESPONSES = (
     "Author Correction", "Corrections to", "Erratum", "Corrigendum to", "Retraction", "Retraction Note",
-    "Expression of Concern", "Comments on", "Reply to", "Response to",
+    "Retractions", "Expression of Concern", "Comments on", "Reply to", "Replies to", "Response",
+    "Responses to", "Authors' Response", "Authors’ Reply", "Rejoinder", "Publisher's Note", "Re",
+    "Withdrawal", "Withdrawal Notice", "Notice of Withdrawal", "Removal Notice", "Discussion",
+    "Discussion of", "Editorial", "Letter to the Editor", "Editorial Note", "Peer Review of",
+    "Supplementary Material for",
 )  # fmt: skip
 TITLE = "Pigeons That Plan: Long-Horizon Reasoning in Small Birds"
 
@@ -96,6 +100,11 @@ def test_different_titles(a: str, b: str) -> None:
         ("Planning Long Flights of Small Birds", "Planing Lnog Flihts of SmallBirds"),
         ("Planning Long Flights of Small Birds in Cities", "Planning Long Flights of Small Birds in"),
         (SUBTITLE, f"RETRACTED ARTICLE: {SUBTITLE}"),
+        (
+            "Plant Response to Drought Stress in Large Cities",
+            "Plant Responses to Drought Stress in Large Cities",
+        ),
+        ("Detecting Toxic Comments of Birds in Cities", "Detecting Toxic Coments of Birds in Cities"),
         ("Speech+Text Planning for Birds", "Speech + Text Planning for Birds"),
     ],
 )
