@@ -52,15 +52,15 @@ class Fields:
 def from_record(record: PaperRecord, kind: SourceKind, polled_source_id: int | None = None) -> Fields:
     """Return the fields of a record, each with a version derived from its date and kind of source.
 
-    Pass the id of the source if the record was polled. Its values have precedence over those that a file
-    gives for the same day.
+    For a polled record, pass the id of its source. Its values take precedence over those of a file of the
+    same kind and day.
     """
     values = {name: getattr(record, name) for name in FIELDS}
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
     as_of = day_of(record)
     version = f"{0 if kind in SECOND_HAND else 1}.{as_of.isoformat()}.{_SOURCE_RANK[kind]}"
     if polled_source_id is not None:
-        version += f".{polled_source_id}"
+        version += f".{polled_source_id:09d}"  # padded, because versions are compared as text
     versions = {name: version for name, value in values.items() if value}
     return Fields(values, versions, max(record.author_count, len(record.authors)), record.published_on)
 
@@ -73,15 +73,16 @@ def day_of(record: PaperRecord) -> date:
 def combine(a: Fields, b: Fields, *, is_poll: bool = False) -> Fields:
     """Combine two sets of fields. For each field, the newer non-empty value is used.
 
-    Ties are broken by comparing the values, so the result does not depend on the order in which several sets
-    are combined. If `is_poll`, `b` was just polled, so its value is newer than the one of `a` with the same
-    version, which an earlier poll of the same source returned. The larger author count and the earlier
-    publication date are used. The newer statement on withdrawal decides whether the paper is withdrawn.
+    If `is_poll`, `b` comes from the current poll and replaces a value of `a` with the same version, because
+    the same source returned that value before. Otherwise, ties are broken by comparing the values, so the
+    result does not depend on the order in which several sets are combined. The larger author count and the
+    earlier publication date are used. The newer statement on withdrawal decides whether the paper is
+    withdrawn.
     """
     values, versions = {}, {}
     for name in FIELDS:
         is_later = is_poll and name in b.versions and a.versions.get(name) == b.versions[name]
-        newer = a if not is_later and _is_superseded(b, a, name) else b
+        newer = b if is_later or _is_superseded(a, b, name) else a
         values[name] = newer.values[name]
         if name in newer.versions:
             versions[name] = newer.versions[name]

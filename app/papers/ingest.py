@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from functools import partial
@@ -143,17 +143,35 @@ class _Batch:
     stored: StoredRows = field(init=False)
     # Listings and votes to insert after the rows of their papers.
     new_rows: list[Listing | VoteCount] = field(default_factory=list)
+    # The fields that a poll returned for each row, by row id, combined from all records of the batch.
+    polled_fields: dict[int, field_precedence.Fields] = field(default_factory=dict)
     reserved_ids: Iterator[int] = field(default_factory=lambda: iter(()))  # for new papers
 
     def store(self, rows: Sequence[Row]) -> IngestSummary:
         """Load the rows that the records may change, and store the records."""
         self.load(rows)
         rows = [(number, self.with_corrected_days(record)) for number, record in rows]
+        if self.polled:
+            self._combine_polled_fields(record for _, record in rows)
         plain, others = self._separate(rows)
         summary = self._insert(plain)
         summary += sum((self._store_one(*row) for row in others), IngestSummary(rows=len(others)))
         self._flush()
         return summary
+
+    def _combine_polled_fields(self, records: Iterable[PaperRecord]) -> None:
+        """Combine the fields that the poll returned for each stored row, and for the rows that absorbed it.
+
+        A feed may list a paper twice, for example as an early view and in an issue. If each of its records
+        replaced the value of the other, every poll would change the paper.
+        """
+        self.polled_fields.clear()
+        for record in records:
+            identity = self.stored.find(record)
+            fields = self._fields_of(record)
+            for paper in self.stored.chain(identity) if identity else ():
+                other = self.polled_fields.setdefault(id_of(paper), fields)
+                self.polled_fields[id_of(paper)] = field_precedence.combine(other, fields)
 
     def load(self, rows: Sequence[Row]) -> None:
         """Load the rows that the records may change."""
@@ -262,7 +280,8 @@ class _Batch:
         }
 
     def _fields_of(self, record: PaperRecord) -> field_precedence.Fields:
-        source_id = self.source.id if self.polled else None
+        """Return the fields of a record. The versions of polled fields contain the id of the source."""
+        source_id = self.source.id if self.polled else None  # None in a trial, too
         return field_precedence.from_record(record, self.source.kind, source_id)
 
     # --- storing one record
@@ -360,7 +379,8 @@ class _Batch:
         for paper in self.stored.chain(identity):
             had_code = bool(paper.code_url)
             stored = stored_fields.read_fields(paper)
-            combined = field_precedence.combine(stored, new, is_poll=self.polled)
+            polled = self.polled_fields.get(id_of(paper))  # None if the row or the merge is new
+            combined = field_precedence.combine(stored, polled or new, is_poll=bool(polled))
             paper_changed = combined != stored and stored_fields.write_fields(paper, combined)
             paper_changed |= withdrawals.update(paper, record, self.source.kind, self.now)
             if paper.code_url and not had_code:

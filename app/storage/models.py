@@ -183,8 +183,9 @@ class Paper(Row, table=True):
     # The time of the first link to code. None if the first record already had a link, or no source has one.
     code_found_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     content_hash: str = Field(max_length=64)
-    # The day and the kind of source of each field, and the id of a polled source. An older record never
-    # overwrites a newer one, regardless of the order in which they arrive (see papers.field_precedence).
+    # For each field, the day and the kind of its source, and the source's id if it was polled. An older
+    # record never overwrites a newer one, regardless of the order in which they arrive (see
+    # papers.field_precedence).
     versions: dict[str, str] = Field(default_factory=dict, sa_type=JSON)
     # The sources' values of the fields that an operator has edited (see papers.editing).
     sourced: dict[str, Any] | None = Field(default=None, sa_type=JSON, nullable=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -273,7 +274,7 @@ def test_listing_in_the_future_is_dated_the_first_poll(
         store(app, now + timedelta(days=days), entry, entry, kind=SourceKind.FEED, polled=True)
     [paper] = papers(app)
     assert (paper.first_listed_on, paper.last_listed_on) == (now.date(), now.date())
-    assert paper.versions["title"] == f"0.{now.date()}.1.1"
+    assert paper.versions["title"] == f"0.{now.date()}.1.000000001"
     with app.db.read() as session:
         assert [row.listed_on for row in session.exec(select(Listing))] == [now.date()]
     for days in (39, 40, 41):
@@ -297,7 +298,7 @@ def test_values_of_the_future_are_of_today(app: Application, now: datetime) -> N
     store(app, now, entry, kind=SourceKind.FEED, polled=True)
     [paper] = papers(app)
     assert paper.first_listed_on is None
-    assert paper.versions["title"] == f"0.{now.date()}.1.1"
+    assert paper.versions["title"] == f"0.{now.date()}.1.000000001"
 
 
 @pytest.mark.parametrize("kind", [SourceKind.HUGGINGFACE, SourceKind.FEED])
@@ -322,6 +323,34 @@ def test_two_feeds_do_not_replace_each_others_values(app: Application, now: date
             for source, entry in zip(feeds, (PIGEONS, replace(PIGEONS, abstract="Birds.")), strict=True)
         ]
     assert changed == [0, 1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("doi", ["10.1/early", "10.1/issue"])
+def test_two_entries_of_a_paper_in_one_poll(app: Application, now: datetime, doi: str) -> None:
+    """A feed lists the early view and the issue, with one DOI or two. Only a correction changes the paper."""
+    early = replace(PAGE, doi="10.1/early", authors=("Mei Tanaka",), url="https://birds.test/early")
+    issue = replace(early, doi=doi, abstract="We teach some pigeons to plan.", url="https://birds.test/issue")
+    poll = partial(store, app, kind=SourceKind.FEED, polled=True)
+    poll(now, early, issue)
+    [paper] = papers(app)
+    for hours, records in enumerate([(early, issue), (issue, early)], 1):
+        assert poll(now + timedelta(hours=hours), *records).unchanged == 2
+    assert papers(app) == [paper]
+    corrected = replace(issue, abstract="We taught pigeons to plan.", url="https://birds.test/1")
+    assert poll(now + timedelta(hours=3), replace(corrected, doi=early.doi), corrected).changed > 0
+    assert papers(app)[0].abstract == corrected.abstract
+
+
+def test_sources_with_ids_of_different_length(app: Application, now: datetime) -> None:
+    """Between feeds of one day, the one that was added last has precedence."""
+    with app.db.write() as session:
+        feeds = [Source(id=n, name=f"{n}", kind=SourceKind.FEED, created_at=now) for n in (9, 10)]
+        session.add_all(feeds)
+        session.flush()
+        for source, abstract in zip(feeds, ("Zebras plan.", PAGE.abstract), strict=True):
+            entry = replace(PAGE, abstract=abstract, url="https://birds.test/1")
+            stored_records.store(session, source, ParseResult(1, (entry,)), now, polled=True)
+    assert papers(app)[0].abstract == PAGE.abstract
 
 
 def test_undated_entry_is_listed_once(app: Application, now: datetime) -> None:
