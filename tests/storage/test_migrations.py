@@ -272,3 +272,36 @@ def test_upgrade_keeps_uncompressed_snapshots(database_url: str) -> None:
         )
         assert snapshots.all() == [(1, fields), (3, fields)]
     db.dispose()
+
+
+def test_upgrade_shortens_dois_from_addresses(database_url: str) -> None:
+    """Of a DOI that is not in the link, only the version of a preprint is removed. DOIs remain unique."""
+    addresses = {
+        "10.1234/pigeons.1/full": "https://birds.test/doi/10.1234/pigeons.1/full?rss=1",
+        "10.1234/owls.pdf": "https://birds.test/owls",
+        "10.1234/bees(1": "https://doi.org/10.1234/bees(1)",
+        "10.1101/2026.11.01.512345v1": "https://www.biorxiv.org/content/10.1101/2026.11.01.512345v1",
+        "10.1101/2026.11.01.512345v2": "",
+    }
+    now = datetime(2026, 11, 20, 8, tzinfo=UTC)
+    command.downgrade(config_of(database_url), "0014")
+    db = Database(database_url)
+    with db.write() as session:
+        for doi, url in addresses.items():
+            paper = Paper(
+                title=doi, title_key=doi, doi=doi, url=url, content_hash="", created_at=now, updated_at=now
+            )
+            session.add(paper)
+            session.flush()
+    db.dispose()
+    command.upgrade(config_of(database_url), "head")
+    db = Database(database_url)
+    with db.read() as session:
+        assert session.exec(select(Paper.doi).order_by(col(Paper.id))).all() == [
+            "10.1234/pigeons.1",
+            "10.1234/owls.pdf",
+            "10.1234/bees(1)",
+            "10.1101/2026.11.01.512345",
+            "10.1101/2026.11.01.512345v2",
+        ]
+    db.dispose()
