@@ -253,10 +253,19 @@ def _parse(data: bytes) -> AbandonedJournal | None:
             results.pop(int(fields[0]), None)
         elif kind == "E":
             delivery_id, at, verdict, code, reply = fields
-            result = SendResult(SendOutcome(verdict), int(code) if code else None, reply)
+            was_begun = int(delivery_id) in unanswered
+            result = SendResult(_outcome(verdict, was_begun), int(code) if code else None, reply)
             names = unanswered.pop(int(delivery_id), ("", ""))
             results[int(delivery_id)] = AttemptResult(int(delivery_id), result, float(at), *names)
     return None if owner is None else AbandonedJournal(owner, complete, unanswered, tuple(results.values()))
+
+
+def _outcome(verdict: str, was_begun: bool) -> SendOutcome:
+    """Return the outcome with this name. If another release wrote it, assume as little as possible."""
+    try:
+        return SendOutcome(verdict)
+    except ValueError:
+        return SendOutcome.UNCERTAIN if was_begun else SendOutcome.DEFERRED
 
 
 def _line(fields: str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,17 @@ def test_journal_of_a_dead_sender_is_recovered_once(folder: Path) -> None:
     )
     assert not journal.any_abandoned(folder)
     assert list(folder.iterdir()) == []
+
+
+def test_outcomes_of_another_release(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outcome with an unknown name is uncertain if the body was sent, and otherwise deferred."""
+    sender = Journal(folder, OWNER)
+    begin(sender, 1)
+    end(sender, 1, 2)
+    kill_sender(sender)
+    monkeypatch.setattr(journal, "SendOutcome", StrEnum("SendOutcome", ["UNCERTAIN", "DEFERRED"]))
+    outcomes = [result.outcome.value for _, result, *_ in recover_one(folder).results]
+    assert outcomes == ["uncertain", "deferred"]
 
 
 def test_journal_of_a_living_sender_is_not_recovered(folder: Path) -> None:
