@@ -21,7 +21,6 @@ from app.delivery import suppression
 from app.delivery.journal import AttemptResult
 from app.delivery.ledger import LEASE
 from app.delivery.send_result import SendOutcome
-from app.delivery.smtp.responses import Action, diagnose
 from app.errors import LinkForged
 from app.links import LinkSigner
 from app.storage import webhook_outbox
@@ -90,16 +89,14 @@ def _address_changed_since(moment: datetime | ColumnElement[datetime]) -> Column
 
 
 def record_refusal(session: Session, attempt: AttemptResult, subscriber_id: int, now: datetime) -> None:
-    """Record the refusal of a delivery by the relay. Ignore other failures.
+    """Record a refusal by the relay, and ignore other failures.
 
-    A refusal that is about us or this email does not count against the address, as in a bounce notice. Ignore
+    Like a bounce notice, a refusal that concerns us or this email does not count against the address. Ignore
     a refusal if the subscriber has changed their address since the attempt began, because the email was to
     the earlier address. An attempt takes less than LEASE. The ledger calls this for each failed delivery.
     """
     outcome, code, text = attempt.result
     record = _RECORDERS.get(outcome)
-    if record is record_soft and diagnose(f"{code} {text}").action is Action.OURS:
-        record = record_sender_rejection
     began_at = datetime.fromtimestamp(attempt.at, UTC) - LEASE
     moved = select(Subscriber.id).where(Subscriber.id == subscriber_id, _address_changed_since(began_at))
     if record and session.exec(moved).first() is None:
@@ -147,7 +144,8 @@ _RECORDERS = {
     SendOutcome.HARD_BOUNCE: record_hard,
     SendOutcome.SOFT_BOUNCE: record_soft,
     SendOutcome.MAILBOX_FULL: record_soft,
-    SendOutcome.SENDER_SUSPECTED: record_sender_rejection,
+    SendOutcome.CONTENT_REFUSED: record_sender_rejection,
+    SendOutcome.SENDER_REJECTION_SUSPECTED: record_sender_rejection,
 }
 
 

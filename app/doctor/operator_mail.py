@@ -25,7 +25,13 @@ log = structlog.get_logger(__name__)
 
 LEASE = timedelta(minutes=10)  # longer than it takes to send a report or an alert
 # After one of these outcomes, an issue is not sent to the address again.
-FINAL = (SendOutcome.ACCEPTED, SendOutcome.HARD_BOUNCE, SendOutcome.SOFT_BOUNCE, SendOutcome.MAILBOX_FULL)
+FINAL = (
+    SendOutcome.ACCEPTED,
+    SendOutcome.HARD_BOUNCE,
+    SendOutcome.SOFT_BOUNCE,
+    SendOutcome.MAILBOX_FULL,
+    SendOutcome.CONTENT_REFUSED,
+)
 
 
 class Issue(NamedTuple):

@@ -810,9 +810,9 @@ def test_soft_smtp_refusal_adds_to_the_score(app: Application, verdict: SendOutc
 @pytest.mark.parametrize(
     ("verdict", "text"),
     [
-        (SendOutcome.SENDER_SUSPECTED, "5.1.1 sender verify failed"),
-        (SendOutcome.SOFT_BOUNCE, "5.7.1 Spam message rejected"),
-        (SendOutcome.SOFT_BOUNCE, "5.3.4 Message too big"),
+        (SendOutcome.SENDER_REJECTION_SUSPECTED, "5.1.1 sender verify failed"),
+        (SendOutcome.CONTENT_REFUSED, "5.7.1 Spam message rejected"),
+        (SendOutcome.CONTENT_REFUSED, "5.3.4 Message too big"),
     ],
 )
 def test_smtp_refusal_of_us_does_not_count(app: Application, verdict: SendOutcome, text: str) -> None:

@@ -13,8 +13,9 @@ REFUSALS = (
     SendOutcome.HARD_BOUNCE,
     SendOutcome.SOFT_BOUNCE,
     SendOutcome.MAILBOX_FULL,
+    SendOutcome.CONTENT_REFUSED,
     SendOutcome.SENDER_REJECTED,
-    SendOutcome.SENDER_SUSPECTED,
+    SendOutcome.SENDER_REJECTION_SUSPECTED,
 )
 REPLIES = (*REFUSALS, SendOutcome.ACCEPTED, SendOutcome.DEFERRED, SendOutcome.THROTTLED)
 _PERSONAL = re.compile(r"<[^>]*>|\S*@\S*")
@@ -41,7 +42,7 @@ class CircuitBreaker:
         self._refusals.append(refusal)
         if result.outcome is SendOutcome.ACCEPTED:
             self._suspicions = 0
-        elif result.outcome is SendOutcome.SENDER_SUSPECTED and not is_retry:
+        elif result.outcome is SendOutcome.SENDER_REJECTION_SUSPECTED and not is_retry:
             self._suspicions += 1
             if self._suspicions == SUSPICIONS:
                 return f"the relay refuses us: {refusal}"

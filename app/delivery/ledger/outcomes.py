@@ -31,7 +31,8 @@ BOUNCED = (
     SendOutcome.HARD_BOUNCE,
     SendOutcome.SOFT_BOUNCE,
     SendOutcome.MAILBOX_FULL,
-    SendOutcome.SENDER_SUSPECTED,
+    SendOutcome.CONTENT_REFUSED,
+    SendOutcome.SENDER_REJECTION_SUSPECTED,
 )
 UNATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
 # The events after which no personal data is kept.
@@ -217,7 +218,7 @@ def _apply(delivery: Delivery, result: SendResult, now: datetime, policy: Uncert
             | SendOutcome.SENDER_REJECTED
         ):
             transitions.set_state(delivery, State.DEFERRED, reason, retry_at)
-        case SendOutcome.SENDER_SUSPECTED if delivery.attempts == 1:
+        case SendOutcome.SENDER_REJECTION_SUSPECTED if delivery.attempts == 1:
             transitions.set_state(delivery, State.DEFERRED, reason, retry_at)
         case SendOutcome.UNCERTAIN:
             resend_at = retry_at if policy is UncertainPolicy.RESEND else None

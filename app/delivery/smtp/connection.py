@@ -32,7 +32,7 @@ from app.delivery.smtp.protocol import (
     envelope_commands,
     printable_line,
 )
-from app.delivery.smtp.responses import classify
+from app.delivery.smtp.responses import Phase, classify
 
 if TYPE_CHECKING:
     from app.delivery.smtp.connection_pool import ConnectionPool
@@ -401,6 +401,7 @@ def _refusal(reply: Reply, queued: QueuedMail | None, command: PendingReply | No
         text,
         sender=queued.mail.sender if queued else "",
         recipient=queued.mail.recipient if queued else "",
-        to_mail=command is PendingReply.MAIL,
+        phase=Phase.MAIL if command is PendingReply.MAIL else Phase.UNKNOWN,
+        needs_smtputf8=bool(queued and queued.mail.needs_smtputf8),
     )
     return SendResult(verdict, reply.code, text)

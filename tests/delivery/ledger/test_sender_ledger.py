@@ -517,7 +517,9 @@ def test_circuit_breaker_reason() -> None:
     assert reasons[-1] == ("the relay refused 20 of the last 20 emails; 19 of them: 554 5.7.1 …: not wanted")
 
 
-SUSPECTED = SendResult(SendOutcome.SENDER_SUSPECTED, 554, "5.7.1 <bob@example.org>: Client host blocked")
+SUSPECTED = SendResult(
+    SendOutcome.SENDER_REJECTION_SUSPECTED, 554, "5.7.1 <bob@example.org>: Client host blocked"
+)
 
 
 @pytest.mark.parametrize(

@@ -340,7 +340,7 @@ def test_sender_fault_followed_by_354(settings: Settings) -> None:
     [
         ("451 4.7.1 later", DEFERRED),
         ("552 5.2.2 full", SendOutcome.MAILBOX_FULL),
-        ("554 5.6.0 no", SendOutcome.SOFT_BOUNCE),
+        ("554 5.6.0 no", SendOutcome.CONTENT_REFUSED),
     ],
 )
 @pytest.mark.parametrize("stage", ["data", "dot"])

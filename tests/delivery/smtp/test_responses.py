@@ -28,39 +28,71 @@ from app.delivery.smtp.responses import Reason, failure_notice_phrases, phases, 
         (550, "<a@b.c>: Recipient address rejected: User unknown in local table", SendOutcome.HARD_BOUNCE),
         (552, "5.2.2 mailbox full", SendOutcome.MAILBOX_FULL),
         (552, "The mailbox storage is full", SendOutcome.MAILBOX_FULL),
-        (552, "5.3.4 message too big", SendOutcome.SOFT_BOUNCE),
-        (554, "5.6.0 content rejected", SendOutcome.SOFT_BOUNCE),
-        (550, "5.7.1 this user takes no mail from outside", SendOutcome.SOFT_BOUNCE),
+        (552, "5.3.4 message too big", SendOutcome.CONTENT_REFUSED),
+        (554, "5.6.0 content rejected", SendOutcome.CONTENT_REFUSED),
+        (550, "5.7.1 this user takes no mail from outside", SendOutcome.CONTENT_REFUSED),
         (550, "Requested action not taken", SendOutcome.SOFT_BOUNCE),
-        (550, "5.7.1 Relay access denied", SendOutcome.SENDER_SUSPECTED),
-        (554, "5.7.1 Service unavailable; Client host [192.0.2.1] blocked", SendOutcome.SENDER_SUSPECTED),
+        (550, "5.7.1 Relay access denied", SendOutcome.SENDER_REJECTION_SUSPECTED),
+        (
+            554,
+            "5.7.1 Service unavailable; Client host [192.0.2.1] blocked",
+            SendOutcome.SENDER_REJECTION_SUSPECTED,
+        ),
         (550, "5.7.25 no PTR record", SendOutcome.SENDER_REJECTED),
         (550, "5.7.26 unauthenticated mail", SendOutcome.SENDER_REJECTED),
         (550, "5.7.515 access denied, sending domain does not meet the level", SendOutcome.SENDER_REJECTED),
         (550, "5.7.606 banned sending address", SendOutcome.SENDER_REJECTED),
         (553, "5.1.8 bad sender's system address", SendOutcome.SENDER_REJECTED),
         (530, "5.7.0 authentication required", SendOutcome.SENDER_REJECTED),
-        (554, "listed by Spamhaus", SendOutcome.SENDER_SUSPECTED),
-        (521, "no mail here", SendOutcome.SENDER_SUSPECTED),
-        (550, "5.4.5 Daily user sending limit exceeded. - gsmtp", SendOutcome.SENDER_SUSPECTED),
-        (550, "5.7.1 Authentication required", SendOutcome.SENDER_SUSPECTED),
-        (550, "5.7.60 Client does not have permissions to send as this sender", SendOutcome.SENDER_SUSPECTED),
-        (554, "5.2.252 SendAsDenied; a@b.c not allowed to send as d@b.c", SendOutcome.SENDER_SUSPECTED),
-        (550, "5.7.1 Message contains a URL that is listed by Spamhaus DBL", SendOutcome.SENDER_SUSPECTED),
-        (550, "5.7.1 <a@b.c>: Recipient address rejected: b.c is not allowed here", SendOutcome.SOFT_BOUNCE),
+        (554, "listed by Spamhaus", SendOutcome.SENDER_REJECTION_SUSPECTED),
+        (521, "no mail here", SendOutcome.SENDER_REJECTION_SUSPECTED),
+        (550, "5.4.5 Daily user sending limit exceeded. - gsmtp", SendOutcome.SENDER_REJECTION_SUSPECTED),
+        (550, "5.7.1 Authentication required", SendOutcome.SENDER_REJECTION_SUSPECTED),
+        (
+            550,
+            "5.7.60 Client does not have permissions to send as this sender",
+            SendOutcome.SENDER_REJECTION_SUSPECTED,
+        ),
+        (
+            554,
+            "5.2.252 SendAsDenied; a@b.c not allowed to send as d@b.c",
+            SendOutcome.SENDER_REJECTION_SUSPECTED,
+        ),
+        (
+            550,
+            "5.7.1 Message contains a URL that is listed by Spamhaus DBL",
+            SendOutcome.SENDER_REJECTION_SUSPECTED,
+        ),
+        (
+            550,
+            "5.7.1 <a@b.c>: Recipient address rejected: b.c is not allowed here",
+            SendOutcome.CONTENT_REFUSED,
+        ),
         (550, "Recipient domain is blocked", SendOutcome.SOFT_BOUNCE),
-        (550, "5.7.1 Message rejected: sender is on the recipient's blacklist", SendOutcome.SENDER_SUSPECTED),
+        (
+            550,
+            "5.7.1 Message rejected: sender is on the recipient's blacklist",
+            SendOutcome.SENDER_REJECTION_SUSPECTED,
+        ),
         (
             504,
             "5.5.2 <a@b>: Recipient address rejected: need fully-qualified address",
-            SendOutcome.SOFT_BOUNCE,
+            SendOutcome.CONTENT_REFUSED,
         ),
-        (555, "5.5.2 Syntax error, cannot decode response - gsmtp", SendOutcome.SOFT_BOUNCE),
-        (554, "5.7.0 Reject, id=12345-01 - spam", SendOutcome.SOFT_BOUNCE),
-        (554, "5.7.0 Infected: Eicar", SendOutcome.SOFT_BOUNCE),
-        (552, "5.7.0 its content presents a potential security issue - gsmtp", SendOutcome.SOFT_BOUNCE),
-        (554, "5.7.9 Message not accepted for policy reasons", SendOutcome.SOFT_BOUNCE),
+        (555, "5.5.2 Syntax error, cannot decode response - gsmtp", SendOutcome.CONTENT_REFUSED),
+        (554, "5.7.0 Reject, id=12345-01 - spam", SendOutcome.CONTENT_REFUSED),
+        (554, "5.7.0 Infected: Eicar", SendOutcome.CONTENT_REFUSED),
+        (552, "5.7.0 its content presents a potential security issue - gsmtp", SendOutcome.CONTENT_REFUSED),
+        (554, "5.7.9 Message not accepted for policy reasons", SendOutcome.CONTENT_REFUSED),
         (550, "5.5.1 User unknown", SendOutcome.HARD_BOUNCE),
+        (550, "5.7.0 Your account has been suspended", SendOutcome.SENDER_REJECTION_SUSPECTED),
+        (550, "5.7.0 SMTP sending disabled for this account", SendOutcome.SENDER_REJECTION_SUSPECTED),
+        (550, "5.7.1 Your account is disabled from sending", SendOutcome.SENDER_REJECTION_SUSPECTED),
+        (550, "Your SMTP account has been suspended", SendOutcome.SENDER_REJECTION_SUSPECTED),
+        (550, "Message rejected: Sending paused for this account.", SendOutcome.SENDER_REJECTION_SUSPECTED),
+        (550, "5.7.9 Access denied", SendOutcome.SENDER_REJECTION_SUSPECTED),
+        (550, "5.7.0 Local policy violation", SendOutcome.CONTENT_REFUSED),
+        (550, "5.2.1 This mailbox has been disabled", SendOutcome.SOFT_BOUNCE),
     ],
 )
 def test_reply_outcome(code: int, text: str, verdict: SendOutcome) -> None:
@@ -76,14 +108,26 @@ CALLOUT = "Response: 550 5.1.1 <bounce+1a@c.d>: User unknown in virtual mailbox 
     [
         (
             f"Verification failed for <bounce+1a@c.d> {CALLOUT} Sender verify failed",
-            SendOutcome.SENDER_SUSPECTED,
+            SendOutcome.SENDER_REJECTION_SUSPECTED,
         ),
-        ("5.1.1 <bounce+1a@c.d>: unknown user", SendOutcome.SENDER_SUSPECTED),
-        ("5.1.1 <bounce+1a@c.d>: Recipient address rejected: unknown user", SendOutcome.SENDER_SUSPECTED),
-        ("5.4.0 Unable to verify sender: no such mailbox", SendOutcome.SENDER_SUSPECTED),
-        ("5.1.2 Sender's domain has no MX", SendOutcome.SENDER_SUSPECTED),
+        ("5.1.1 <bounce+1a@c.d>: unknown user", SendOutcome.SENDER_REJECTION_SUSPECTED),
+        (
+            "5.1.1 <bounce+1a@c.d>: Recipient address rejected: unknown user",
+            SendOutcome.SENDER_REJECTION_SUSPECTED,
+        ),
+        ("5.4.0 Unable to verify sender: no such mailbox", SendOutcome.SENDER_REJECTION_SUSPECTED),
+        ("5.1.2 Sender's domain has no MX", SendOutcome.SENDER_REJECTION_SUSPECTED),
         ("5.1.1 <a@b.c>: unknown user, mail from <bounce+1a@c.d>", SendOutcome.HARD_BOUNCE),
         ("5.1.10 The sender's email has no such recipient", SendOutcome.HARD_BOUNCE),
+        ("5.1.1 Sender verify failed", SendOutcome.SENDER_REJECTION_SUSPECTED),
+        ("5.1.1 The recipient is not a registered user of this server", SendOutcome.HARD_BOUNCE),
+        ("5.1.1 <a@b.c> is not a member of this domain", SendOutcome.HARD_BOUNCE),
+        ("5.1.1 Returned to sender: unknown user", SendOutcome.HARD_BOUNCE),
+        ("5.1.1 User unknown; message returned to sender", SendOutcome.HARD_BOUNCE),
+        ("5.1.1 Mailbox does not exist. Sender, please check the address", SendOutcome.HARD_BOUNCE),
+        ("5.1.1 No such user; from=<bounce+1a@c.d>", SendOutcome.HARD_BOUNCE),
+        ("5.1.1 The user a does not exist (message from bounce+1a@c.d)", SendOutcome.HARD_BOUNCE),
+        ("User a@mail.b.c unknown (forwarded for bounce+1a@c.d)", SendOutcome.HARD_BOUNCE),
     ],
 )
 def test_unknown_sender_is_no_hard_bounce(text: str, verdict: SendOutcome) -> None:
@@ -98,13 +142,43 @@ def test_unknown_sender_is_no_hard_bounce(text: str, verdict: SendOutcome) -> No
         (550, "5.1.1 unknown", SendOutcome.SENDER_REJECTED),
         (550, "5.2.1 mailbox disabled", SendOutcome.SENDER_REJECTED),
         (503, "5.5.1 wrong command", SendOutcome.SENDER_REJECTED),
-        (552, "5.3.4 message too big", SendOutcome.SOFT_BOUNCE),
+        (552, "5.3.4 message too big", SendOutcome.CONTENT_REFUSED),
         (451, "4.3.0 later", SendOutcome.DEFERRED),
     ],
 )
 def test_refusal_of_mail(code: int, text: str, verdict: SendOutcome) -> None:
     """The relay knows the size of the email, but not its recipient, so all else is about the sender."""
-    assert responses.classify(code, text, to_mail=True) is verdict
+    assert responses.classify(code, text, phase=responses.Phase.MAIL) is verdict
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (553, "mailbox name not allowed"),
+        (555, "unsupported parameter"),
+        (501, "5.5.4 invalid arguments"),
+        (550, "5.6.7 non-ASCII addresses are not permitted"),
+        (550, "SMTPUTF8 is not supported"),
+    ],
+)
+def test_refusal_of_mail_because_of_smtputf8(code: int, text: str) -> None:
+    """Only this email needs the extension, because of its recipient's address."""
+    mail = responses.Phase.MAIL
+    assert responses.classify(code, text, phase=mail, needs_smtputf8=True) is SendOutcome.CONTENT_REFUSED
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Domain c.d is not allowed to send: Free accounts are for test purposes only",
+        "Mail rejected because domain c.d is not verified",
+        "5.0.0 c.d has been blocked",
+    ],
+)
+def test_refusal_of_our_domain(text: str) -> None:
+    """It does not count against the address. A refusal of another domain does not concern us."""
+    suspected = SendOutcome.SENDER_REJECTION_SUSPECTED
+    assert responses.classify(550, text, sender="bounce+1a@c.d", recipient="a@b.c") is suspected
 
 
 @pytest.mark.parametrize(
@@ -137,8 +211,15 @@ def test_words_of_the_recipients_domain_do_not_count(text: str) -> None:
     expected = responses.classify(550, text.replace("{}", "example.org"), recipient="bob@example.org")
     for domain in ("spamhaus.example.org", "dmarc.example", "blacklist.example"):
         assert responses.classify(550, text.replace("{}", domain), recipient=f"bob@{domain}") is expected
+    assert (
+        responses.classify(550, "5.1.1 <spamhaus>: who?", recipient="spamhaus@a.b") is SendOutcome.HARD_BOUNCE
+    )
     listed = "5.7.1 Client host [192.0.2.1] blocked using zen.spamhaus.org"
-    assert responses.classify(554, listed, recipient="spamhaus@example.org") is SendOutcome.SENDER_SUSPECTED
+    assert responses.classify(554, listed, recipient="a@us.org") is SendOutcome.SENDER_REJECTION_SUSPECTED
+    assert (
+        responses.classify(554, listed, recipient="spamhaus@example.org")
+        is SendOutcome.SENDER_REJECTION_SUSPECTED
+    )
 
 
 # Replies of real servers that refuse a recipient.

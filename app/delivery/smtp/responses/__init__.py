@@ -17,6 +17,7 @@ reply_outcomes          a relay's reply → `SendOutcome`
 
 from app.delivery.smtp.responses.diagnosis import diagnose
 from app.delivery.smtp.responses.enhanced_status import status_in
+from app.delivery.smtp.responses.phases import Phase
 from app.delivery.smtp.responses.phrase_matching import mentions_failure
 from app.delivery.smtp.responses.refusal_reasons import HARD, NOT_ABOUT_RECIPIENT, Action, Reason
 from app.delivery.smtp.responses.reply_outcomes import classify

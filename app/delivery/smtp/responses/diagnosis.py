@@ -60,6 +60,14 @@ _MAY_PASS = re.compile(
     r"\btemporar|\btry again|\b(?:try|again) later\b|\bdeferred\b|\bname ?server (?:reply|error|fail|time)",
     re.IGNORECASE,
 )
+# The server asked ours whether the return path exists, and was told or believes that it does not.
+_UNKNOWN_SENDER = re.compile(
+    r"\bsender (?:verif|callout|(?:address )?(?:rejected|unknown\b|not found|does not exist))"
+    r"|\bverif\w{1,9} (?:failed |of |for |the ){0,4}(?:\S{1,320} )?(?<!by )(?:the )?sender\b"
+    r"|\b(?:unknown|invalid|bad|non-?existent) sender\b"
+    r"|\bsender(?:'s)? (?:e-?mail )?(?:domain|host)\b",
+    re.IGNORECASE,
+)
 # Postfix asked the destination whether the address exists. The rest is the reply, which Postfix may quote
 # with its code, or the reason why there is none.
 _VERIFICATION = re.compile(r"\bun(?:verified|deliverable) address: (.*)", re.IGNORECASE)
@@ -113,8 +121,8 @@ def _reason(refusal: str, around: str, status: str, phase: Phase) -> Reason:
     code = status.partition(".")[2]
     by_text, by_text_around = reason_in(refusal), reason_in(around)
     by_status = SPECIFIC_CODES.get(code)
-    if by_status in (Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN) and by_text is Reason.REJECTED:
-        return by_text  # the address that does not exist is the sender's
+    if by_status in (None, Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN) and _UNKNOWN_SENDER.search(refusal):
+        return Reason.REJECTED
     if by_status is Reason.USER_UNKNOWN:
         other = by_text or topic_in(refusal)
         return other if other in _OVERRIDES_USER_UNKNOWN else by_status
