@@ -19,7 +19,7 @@ from app.bounces import soft_bounce_score
 from app.bounces.notices import Notice
 from app.delivery import suppression
 from app.delivery.journal import AttemptResult
-from app.delivery.ledger import LEASE
+from app.delivery.ledger import LEASE, SENDER_REJECTION
 from app.delivery.send_result import SendOutcome
 from app.errors import LinkForged
 from app.links import LinkSigner
@@ -31,7 +31,7 @@ from app.subscribers import event_log, repository
 from app.text import sanitize
 
 HARD, SOFT, TRUSTED = "bounce", "soft_bounce", "trusted_again"
-COMPLAINT, OPT_OUT, SENDER_REJECTION = "complaint", "opt_out", "refused_us"
+COMPLAINT, OPT_OUT = "complaint", "opt_out"
 # The events that operators' webhooks receive, each with its additional data.
 _WEBHOOK_EVENTS: dict[str, tuple[WebhookEvent, dict[str, bool]]] = {
     HARD: (WebhookEvent.BOUNCED, {"permanent": True}),
@@ -93,7 +93,8 @@ def record_refusal(session: Session, attempt: AttemptResult, subscriber_id: int,
 
     Like a bounce notice, a refusal that concerns us or this email does not count against the address. Ignore
     a refusal if the subscriber has changed their address since the attempt began, because the email was to
-    the earlier address. An attempt takes less than LEASE. The ledger calls this for each failed delivery.
+    the earlier address. An attempt takes less than LEASE. The ledger calls this for each failed delivery, and
+    records suspected rejections of us itself.
     """
     outcome, code, text = attempt.result
     record = _RECORDERS.get(outcome)
@@ -145,7 +146,6 @@ _RECORDERS = {
     SendOutcome.SOFT_BOUNCE: record_soft,
     SendOutcome.MAILBOX_FULL: record_soft,
     SendOutcome.CONTENT_REFUSED: record_sender_rejection,
-    SendOutcome.SENDER_REJECTION_SUSPECTED: record_sender_rejection,
 }
 
 

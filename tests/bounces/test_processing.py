@@ -810,7 +810,6 @@ def test_soft_smtp_refusal_adds_to_the_score(app: Application, verdict: SendOutc
 @pytest.mark.parametrize(
     ("verdict", "text"),
     [
-        (SendOutcome.SENDER_REJECTION_SUSPECTED, "5.1.1 sender verify failed"),
         (SendOutcome.CONTENT_REFUSED, "5.7.1 Spam message rejected"),
         (SendOutcome.CONTENT_REFUSED, "5.3.4 Message too big"),
     ],

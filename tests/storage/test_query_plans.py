@@ -21,7 +21,7 @@ from app import bounces, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
 from app.delivery.journal import AttemptResult
-from app.delivery.ledger import claims, daily_limits, expiry, recovery, removal
+from app.delivery.ledger import claims, daily_limits, expiry, recovery, removal, suspected_refusals
 from app.delivery.send_result import SendOutcome, SendResult
 from app.delivery.warm_up import WarmUp
 from app.digests import planning, reconciliation
@@ -178,6 +178,7 @@ SORTING: dict[str, Callable[[Session], object]] = {
     ),
     "claim while warming up": lambda s: ledger.claim(s, owner="me", now=NOW, longest_waiting_first=True),
     "undelivered digests": lambda s: ledger.undelivered_since(s, BATCH, NOW - timedelta(days=30)),
+    "suspected refusals": suspected_refusals.pause_reason,
     "last editions": lambda s: ledger.last_editions(s, BATCH, NOW - timedelta(days=15)),
     "silences": lambda s: ledger.skipped_since_last_digest(s, BATCH, NOW - timedelta(days=7)),
     "wishes": lambda s: subscribers.interests_of(s, BATCH),

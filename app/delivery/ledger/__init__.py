@@ -15,6 +15,7 @@ entries            add emails and skipped digests; find papers that were already
 claims             claim emails for a sender, with a lease
 sender_ledger      claim, journal, commit and record, for one running sender
 circuit_breaker    pause sending when the relay refuses too many emails
+suspected_refusals  pause sending when the relay seems to refuse us
 receiver_backoffs  delay emails to receivers that asked us to send less
 daily_limits       limit the emails to each receiver while a sending domain warms up
 outcomes           record the results of attempts
@@ -111,3 +112,4 @@ from app.delivery.ledger.retention import drop_sender_data, first_id_since, prun
 from app.delivery.ledger.sender_ledger import SenderLedger
 from app.delivery.ledger.signatures import Signature, encoded_digests, lock_unsigned, store_signatures
 from app.delivery.ledger.snapshots import RestoredDigest, SnapshotStore, paper_ids, prune_snapshots, store
+from app.delivery.ledger.suspected_refusals import SENDER_REJECTION

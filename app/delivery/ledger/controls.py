@@ -13,6 +13,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, delete, select
 from sqlmodel.sql.expression import SelectOfScalar
 
+from app.delivery.ledger import suspected_refusals
 from app.delivery.ledger.claims import ALL_EDITIONS
 from app.delivery.ledger.entries import UNDELIVERED, is_held, with_digest
 from app.errors import Conflict, InvalidInput, NotFound
@@ -167,6 +168,8 @@ def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False
             f"{row.reason}, so digests are sent from there; to send from here anyway, run "
             "paperboy sending resume --force"
         )
+    if row and edition == ALL_EDITIONS:
+        suspected_refusals.reset(session, row.since)
     count = execute_and_count(session, delete(SendingPause).where(col(SendingPause.edition) == edition))
     if edition == FIRST_DIGESTS:
         _release_first_digests(session)

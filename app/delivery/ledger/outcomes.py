@@ -12,7 +12,13 @@ from sqlmodel import Session, col, select
 
 from app.delivery import suppression
 from app.delivery.journal import AttemptResult
-from app.delivery.ledger import controls, receiver_backoffs, retry_delays, transitions
+from app.delivery.ledger import (
+    controls,
+    receiver_backoffs,
+    retry_delays,
+    suspected_refusals,
+    transitions,
+)
 from app.delivery.ledger.claims import LEASE, LEASED_STATES, skip_reason
 from app.delivery.send_result import SendOutcome, SendResult
 from app.settings import UncertainPolicy
@@ -157,7 +163,7 @@ def _record_others(
             if delivery.state in LEASED_STATES:  # otherwise, it was cancelled or held in the meantime
                 _unclaim(session, delivery, subscriber)
         elif delivery.state in OPEN_STATES:
-            _apply(delivery, attempt.result, now, policy)
+            _apply(delivery, _settle_suspected(session, delivery, attempt), now, policy)
             if attempt.message_id:  # its body was sent: a retry must have the same Message-ID
                 delivery.message_id, delivery.subject = attempt.message_id, attempt.subject
             if attempt.result.outcome is SendOutcome.SENDER_REJECTED:
@@ -172,6 +178,16 @@ def _record_others(
         _postpone(delivery, receiver_backoffs.find(backoffs, subscriber.email))
         states[delivery_id] = delivery.state
     return states
+
+
+def _settle_suspected(session: Session, delivery: Delivery, attempt: AttemptResult) -> SendResult:
+    """Record a refusal that may be about us. Return DEFERRED unless it is about this recipient or email."""
+    result = attempt.result
+    if result.outcome is not SendOutcome.SENDER_REJECTION_SUSPECTED:
+        return result
+    replied_at = datetime.fromtimestamp(attempt.at, UTC)
+    is_final = suspected_refusals.record(session, delivery, _text(result), replied_at)
+    return result if is_final else result._replace(outcome=SendOutcome.DEFERRED)
 
 
 def _back_off(
@@ -217,8 +233,6 @@ def _apply(delivery: Delivery, result: SendResult, now: datetime, policy: Uncert
             | SendOutcome.UNREACHABLE
             | SendOutcome.SENDER_REJECTED
         ):
-            transitions.set_state(delivery, State.DEFERRED, reason, retry_at)
-        case SendOutcome.SENDER_REJECTION_SUSPECTED if delivery.attempts == 1:
             transitions.set_state(delivery, State.DEFERRED, reason, retry_at)
         case SendOutcome.UNCERTAIN:
             resend_at = retry_at if policy is UncertainPolicy.RESEND else None

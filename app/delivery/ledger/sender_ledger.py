@@ -29,7 +29,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from app.delivery import result_log
 from app.delivery.journal import AttemptResult, Journal
-from app.delivery.ledger import circuit_breaker, controls, daily_limits
+from app.delivery.ledger import circuit_breaker, controls, daily_limits, suspected_refusals
 from app.delivery.ledger.claims import (
     LEASE,
     ClaimedBatch,
@@ -105,6 +105,8 @@ class SenderLedger:
         self._refreshed_at = self._renewed_at = monotonic()
         self._database_was_away = False  # if True, the lock that shows that this sender runs may be lost
         self._pause_reason, self._pause_recorded = "", False
+        self._is_suspecting = False  # a refusal may be about us: see suspected_refusals
+        self._awaited_ids: frozenset[int] = frozenset()  # in flight then, because the relay may accept them
         self._error: Exception | None = None
         self._closing = False
         self.shutting_down = False  # set at shutdown: do not wait for the database
@@ -257,12 +259,20 @@ class SenderLedger:
                 self._journal.end(attempt)
             except JournalError as error:
                 self._error = self._error or error  # the result is still flushed to the database
-            if not self._pause_reason:
-                is_retry = attempt.delivery_id in self._retried_ids
-                self._pause_reason = self._breaker.add(attempt.result, is_retry=is_retry)
+            is_suspected = attempt.result.outcome is SendOutcome.SENDER_REJECTION_SUSPECTED
+            # A run may consist of retries that are refused individually.
+            if not (self._pause_reason or (is_suspected and attempt.delivery_id in self._retried_ids)):
+                self._pause_reason = self._breaker.add(attempt.result, len(self._journal.in_flight))
+            if is_suspected and not self._is_suspecting:
+                self._is_suspecting, self._awaited_ids = True, frozenset(self._journal.in_flight)
         self._results.append(attempt)
-        if len(self._results) >= FLUSH_SIZE:
+        if len(self._results) >= FLUSH_SIZE or (self._is_suspecting and not self._awaits_replies):
             self._flush_due.set()
+
+    @property
+    def _awaits_replies(self) -> bool:
+        """True if emails that were in flight at the first suspected refusal have no reply yet."""
+        return not self._awaited_ids.isdisjoint(self._journal.in_flight)
 
     def _now(self) -> float:
         return self._started_at + monotonic() - self._started_monotonic
@@ -283,7 +293,10 @@ class SenderLedger:
         async with self._flush_lock:
             while self._results:
                 batch = self._results[: 2 * FLUSH_SIZE]
-                states = await self._retry_while_away(partial(self._write_results, batch))
+                is_complete = len(batch) == len(self._results) and not self._awaits_replies
+                deciding = self._is_suspecting and is_complete
+                self._is_suspecting &= not deciding
+                states = await self._retry_while_away(partial(self._write_results, batch, deciding))
                 del self._results[: len(batch)]
                 ids = [attempt.delivery_id for attempt in batch]
                 self._journal.acknowledge(ids)
@@ -301,7 +314,7 @@ class SenderLedger:
             if len(self._results) < FLUSH_SIZE:
                 self._flush_due.clear()
 
-    def _write_results(self, batch: Sequence[AttemptResult]) -> dict[int, str]:
+    def _write_results(self, batch: Sequence[AttemptResult], deciding: bool) -> dict[int, str]:
         now = self._clock()
         pause_reason = "" if self._pause_recorded else self._pause_reason
         with self._database.write() as session:
@@ -310,6 +323,9 @@ class SenderLedger:
             states = record_results(
                 session, batch, owner=self._owner, now=now, policy=self._policy, on_failed=self._on_failed
             )
+            if deciding and not self._pause_reason and (reason := suspected_refusals.pause_reason(session)):
+                controls.pause(session, reason, now)
+                self._pause_reason = pause_reason = reason
         self._pause_recorded |= bool(pause_reason)  # an operator may resume before the last reply is flushed
         if self._journal.durable:
             self._database.fsync()

@@ -260,23 +260,63 @@ def test_several_refusals_that_seem_to_be_about_us_pause(
     assert pipeline.send_now(app, now + SOON) == {"sent": 15}
 
 
+BLOCKED = "554 5.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org"
+BLACKLISTED = "550 5.7.1 Message rejected: sender is on the recipient's blacklist"
+
+
+@pytest.mark.parametrize("stage", ["rcpt", "end"])
+@pytest.mark.parametrize("every", [5, 10])
 def test_refusal_of_some_that_seems_to_be_about_us(
-    settings: Settings, mail_server: MailServer, now: datetime
+    app: Application, mail_server: MailServer, now: datetime, stage: str, every: int
 ) -> None:
     """Others get theirs. A second refusal ends these emails, even if a run consists of them."""
-    app = main.build(settings.model_copy(update={"smtp_connections": 1}))
-    names = [f"reader{n:02}" for n in range(20)]
+    names = [f"reader{n:03}" for n in range(100)]
     enqueue_mails(app, now, *names)
-    for name in names[::5]:
-        reply = "550 5.7.1 Message rejected: sender is on the recipient's blacklist"
-        mail_server.reply("end", reply, to=f"{name}@example.org")
-    assert pipeline.send_now(app, now) == {"sent": 16, "deferred": 4}
-    assert pipeline.send_now(app, now + SOON) == {"failed": 4}
+    for name in names[::every]:
+        mail_server.reply(stage, BLACKLISTED, to=f"{name}@example.org")
+    refused = 100 // every
+    assert pipeline.send_now(app, now) == {"sent": 100 - refused, "deferred": refused}
+    with app.db.write() as session:  # a pause for another reason does not begin their count again
+        ledger.pause(session, "maintenance", now)
+        ledger.resume(session)
+    assert pipeline.send_now(app, now + SOON) == {"failed": refused}
     with app.db.read() as session:
         assert ledger.pauses(session) == []
         assert set(session.exec(select(Subscriber.state))) == {SubscriberState.ACTIVE}
-        assert list(session.exec(select(Event.kind))) == ["refused_us"] * 4
-    app.db.dispose()
+        assert list(session.exec(select(Event.kind))) == ["refused_us"] * refused
+
+
+def test_suspected_refusals_of_several_runs_pause(
+    app: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """Retries of the same emails do not count, so it takes three emails. None fails."""
+    mail_server.reply("rcpt", BLOCKED)
+    for hour, name in enumerate(("alice", "bob", "carol")):
+        with app.db.read() as session:
+            assert ledger.pauses(session) == []
+        at = now + timedelta(hours=hour)
+        enqueue_mails(app, at, name)
+        assert set(pipeline.send_now(app, at)) == {"deferred"}
+    with app.db.read() as session:
+        (pause,) = ledger.pauses(session)
+        assert pause.reason == f"the relay refuses us: {BLOCKED}"
+
+
+@pytest.mark.parametrize("count", [15, 60])
+def test_resuming_while_the_relay_refuses_us(
+    app: Application, mail_server: MailServer, now: datetime, count: int
+) -> None:
+    """Sending pauses again each time, also after a temporary refusal, and no email fails."""
+    enqueue_mails(app, now, *(f"reader{n}" for n in range(count)))
+    mail_server.reply("rcpt", "451 4.7.1 Try again later")
+    assert pipeline.send_now(app, now) == {"deferred": count}
+    mail_server.clear_rules()
+    mail_server.reply("rcpt", BLOCKED)
+    for number in range(1, 5):
+        assert set(pipeline.send_now(app, now + number * timedelta(hours=4))) <= {"deferred", "pending"}
+        with app.db.write() as session:
+            assert len(ledger.pauses(session)) == 1
+            ledger.resume(session)
 
 
 def test_words_of_a_subscribers_domain_do_not_pause(

@@ -517,30 +517,12 @@ def test_circuit_breaker_reason() -> None:
     assert reasons[-1] == ("the relay refused 20 of the last 20 emails; 19 of them: 554 5.7.1 …: not wanted")
 
 
-SUSPECTED = SendResult(
-    SendOutcome.SENDER_REJECTION_SUSPECTED, 554, "5.7.1 <bob@example.org>: Client host blocked"
-)
-
-
-@pytest.mark.parametrize(
-    ("answers", "stops"),
-    [
-        ([SUSPECTED] * 2, False),
-        ([SUSPECTED] * 3, True),
-        (
-            [SUSPECTED, *refusals(5), SUSPECTED, SendResult(SendOutcome.DEFERRED, 451, "later"), SUSPECTED],
-            True,
-        ),
-        ([SUSPECTED, SUSPECTED, ACCEPTED] * 5, False),
-    ],
-)
-def test_refusals_that_seem_to_be_about_us(answers: list[SendResult], stops: bool) -> None:
-    """Three without an accepted email in between open the breaker. Retries do not count."""
-    breaker = circuit_breaker.CircuitBreaker(100)
-    reasons = [reason for answer in answers if (reason := breaker.add(answer))]
-    assert reasons == (["the relay refuses us: 554 5.7.1 …: Client host blocked"] if stops else [])
-    breaker = circuit_breaker.CircuitBreaker(100)
-    assert not any(breaker.add(answer, is_retry=True) for answer in answers)
+def test_circuit_breaker_counts_emails_in_flight() -> None:
+    """Refusals come sooner than the replies to bodies, which may be accepted."""
+    breaker = circuit_breaker.CircuitBreaker(30)
+    answers = [ACCEPTED] * 16 + [*refusals(7)]
+    assert not any(breaker.add(answer, in_flight=8) for answer in answers)
+    assert breaker.add(*refusals(1))
 
 
 def test_result_after_a_takeover_is_ignored(app: Application, now: datetime) -> None:

@@ -42,7 +42,10 @@ _LOGIN_CODES = {530, 534, 535, 538}  # RFC 4954
 _PROTOCOL_CODES = {500, 502, 503, 521}  # the relay does not accept our commands, or any mail
 _SMTPUTF8_CODES, _SMTPUTF8 = {553, 555}, re.compile(r"\b5\.5\.4\b|\b5\.6\.7\b|\bsmtputf8\b", re.IGNORECASE)
 _AUTHENTICATION = re.compile(r"\bauthenticat", re.IGNORECASE)
-_SENDER = re.compile(r"\bsender\b|\breturn[- ]path\b|\bsend ?as", re.IGNORECASE)
+_SENDER = re.compile(
+    r"\bsender\b|\breturn[- ]path\b|\bsend ?as|\bnot (?:allowed|authori[sz]ed|permitted) to send\b",
+    re.IGNORECASE,
+)
 _OUR_ACCOUNT = re.compile(r"\byour (?:\w{1,20} )?account\b|\bsending\b", re.IGNORECASE)
 _DENIED = re.compile(
     r"\bnot (?:been )?(?:allowed|authori[sz]ed|permitted|verified)\b|\bblocked\b|\bunverified\b"
