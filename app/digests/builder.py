@@ -42,7 +42,7 @@ from app.types import (
 log = structlog.get_logger(__name__)
 
 WEEKLY_DAYS = 8  # days that a weekly digest covers: one more than a week, for papers listed late
-CATCH_UP_DAYS = 15  # the same if the last digest was not delivered or is older, or if this one is late
+CATCH_UP_DAYS = 15  # the same if the last was not delivered or was due more than a week ago, or this is late
 MAX_CACHED_PROFILES = 500  # more than the number of subscribers in a batch
 
 
@@ -159,10 +159,10 @@ class DigestBuilder:
     ) -> list[tuple[DigestBuilder, list[Row]]]:
         """Group subscribers by the builder of their digests: this one, or one whose digests cover more days.
 
-        The latter is for weekly subscribers whose last digest (due before `until`) was not delivered or was
-        due before the days that this one covers, because they have chosen another weekday or paused, and for
-        those whose digest is late. It is created only if it is needed, so that it costs other subscribers
-        nothing and doesn't change their candidates.
+        The latter is for weekly subscribers whose last digest (due before `until`) was not delivered, or was
+        due before the days that this one covers, for example because they paused. It is also for those whose
+        digest is late. It is created only if it is needed, so that it costs other subscribers nothing and
+        doesn't change their candidates.
         """
         rows = list(rows)
         weekly = [row for row in rows if row.cadence is Cadence.WEEKLY]
@@ -173,7 +173,9 @@ class DigestBuilder:
         weekly_ids = [row.id or 0 for row in weekly]
         behind |= ledger.undelivered_since(session, weekly_ids, since, until).keys()
         covered_from = _first_day(WEEKLY_DAYS, self._today)
-        last_due = ledger.last_editions(session, weekly_ids, since, until)
+        last_due = ledger.last_due_times(session, weekly_ids, since, until)
+        others = [number for number in weekly_ids if number not in last_due]  # new, or after a long pause
+        last_due |= ledger.last_due_times(session, others, until=until)
         behind |= {number for number, due_at in last_due.items() if due_at.date() < covered_from}
         groups = [(self, [row for row in rows if row.id not in behind])]
         if behind:

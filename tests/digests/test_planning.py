@@ -329,19 +329,20 @@ def test_weekly_digest_contains_the_papers_of_a_refused_one(
         assert builder.by_window(session, readers) == [(builder, readers)]
 
 
-def test_weekly_digest_after_a_gap_contains_the_papers_of_all_days(app: Application) -> None:
-    """The subscriber has chosen another weekday, so the next digest is due after thirteen days."""
+@pytest.mark.parametrize("gap", [13, 18])
+def test_weekly_digest_after_a_gap_contains_the_papers_of_all_days(app: Application, gap: int) -> None:
+    """The subscriber has chosen another weekday or paused, so the next digest is due after `gap` days."""
     add_weekly_readers(app, "bob")
     assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
     with app.db.write() as session:
         source = session.exec(select(Source)).one()
-        for days in (1, 5):
+        for days in (gap - 12, gap - 8):
             day = HOUR + days * DAY
             factories.add_paper(session, source, f"Pigeons {days}", day.date(), day, abstract="On pigeons.")
-        session.execute(update(Subscriber).values(max_papers=9, next_due_at=HOUR + 13 * DAY))
+        session.execute(update(Subscriber).values(max_papers=9, next_due_at=HOUR + gap * DAY))
         session.execute(update(Delivery).values(state=DeliveryState.SENT))
-    assert planning.plan(app.digest_context, AHEAD + 13 * DAY) == {"planned": 1}
-    assert set(titles(app)[1]) >= {"Pigeons 1", "Pigeons 5", "Owls"}
+    assert planning.plan(app.digest_context, AHEAD + gap * DAY) == {"planned": 1}
+    assert set(titles(app)[1]) >= {f"Pigeons {gap - 12}", f"Pigeons {gap - 8}", "Owls"}
 
 
 def test_late_weekly_digest_contains_papers_of_all_days(app: Application) -> None:

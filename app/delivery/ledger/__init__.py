@@ -77,7 +77,7 @@ from app.delivery.ledger.entries import (
     PromisedContent,
     add_entries,
     enqueue,
-    last_editions,
+    last_due_times,
     paper_ids_promised,
     promised_content,
     skipped_since_last_digest,

@@ -183,19 +183,22 @@ def undelivered_since(
     return undelivered
 
 
-def last_editions(
-    session: Session, subscriber_ids: Collection[int], since: datetime, until: datetime | None = None
+def last_due_times(
+    session: Session,
+    subscriber_ids: Collection[int],
+    since: datetime | None = None,
+    until: datetime | None = None,
 ) -> dict[int, datetime]:
-    """Return, by subscriber, when the last edition, sent or skipped, was due at or after `since`.
+    """Return the due time of each subscriber's latest edition, sent or skipped, at or after `since`.
 
-    Only editions that were due before `until` count.
+    Subscribers without such an edition are left out. Only editions that were due before `until` count.
     """
     last_due = select(Delivery.subscriber_id, func.max(Delivery.due_at)).where(
         in_array(session, col(Delivery.subscriber_id), subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
-        *_editions_from(since),
-        Delivery.due_at >= since,
+        col(Delivery.edition) < AFTER_DAYS,
     )
+    last_due = last_due if since is None else last_due.where(*_editions_from(since), Delivery.due_at >= since)
     last_due = last_due if until is None else last_due.where(Delivery.due_at < until)
     return dict(session.execute(last_due.group_by(col(Delivery.subscriber_id))).all())
 
