@@ -168,7 +168,7 @@ class VoteSample:
 
     at: datetime
     upvotes: int
-    first_counts: int = 0  # of the sources whose first sample this is; their votes may be old
+    newly_counted: int = 0  # votes from sources whose first sample this is; when they were cast is unknown
 
 
 @dataclass(frozen=True, slots=True)

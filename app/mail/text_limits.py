@@ -15,7 +15,7 @@ MAX_HTML_BYTES = 98_000
 
 
 class TextLimits(NamedTuple):
-    """The maximum number of characters in each of a paper's texts, and in its links besides the title's."""
+    """The maximum number of characters in each text of a paper, and in each link except the title's."""
 
     summary: int
     lead_summary: int = 320

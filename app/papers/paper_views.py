@@ -187,6 +187,6 @@ def series(votes: Sequence[VoteRow]) -> list[VoteSample]:
         first_count = 0 if row.source_id in latest else row.upvotes
         latest[row.source_id] = max(row.upvotes, latest.get(row.source_id, 0))
         if points and points[-1].at == row.at:
-            first_count += points.pop().first_counts
+            first_count += points.pop().newly_counted
         points.append(VoteSample(row.at, sum(latest.values()), first_count))
     return points

@@ -32,8 +32,8 @@ def describe(paper: PaperView, votes_of_day: Sequence[int], now: datetime) -> tu
     ]
     if earlier:
         start = earlier[-1]
-        first_counts = sum(sample.first_counts for sample in paper.votes if sample.at > start.at)
-        gain = paper.upvotes - start.upvotes - first_counts
+        newly_counted = sum(sample.newly_counted for sample in paper.votes if sample.at > start.at)
+        gain = paper.upvotes - start.upvotes - newly_counted
         if gain >= MIN_GAIN:
             days = (now.date() - start.at.date()).days
             since = "since yesterday" if days == 1 else f"in {days} days"

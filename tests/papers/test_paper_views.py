@@ -55,7 +55,7 @@ def test_votes_of_several_sources_are_summed_over_time(app: Application) -> None
         add_vote(session, number, first.id or 0, NOW + timedelta(hours=3), 38)
         (paper,) = paper_views.by_ids(session, [number])
     assert [point.upvotes for point in paper.votes] == [3, 8, 45, 45]
-    assert [point.first_counts for point in paper.votes] == [3, 5, 0, 0]
+    assert [point.newly_counted for point in paper.votes] == [3, 5, 0, 0]
     assert (paper.upvotes, paper.comments, paper.stars) == (45, 2, 7)
 
 

@@ -269,7 +269,7 @@ BLACKLISTED = "550 5.7.1 Message rejected: sender is on the recipient's blacklis
 def test_refusal_of_some_that_seems_to_be_about_us(
     app: Application, mail_server: MailServer, now: datetime, stage: str, every: int
 ) -> None:
-    """Others get theirs. A second refusal ends these emails, even if a run consists of them."""
+    """The other emails are sent. A second refusal ends these emails, even if a run consists of them."""
     names = [f"reader{n:03}" for n in range(100)]
     enqueue_mails(app, now, *names)
     for name in names[::every]:
