@@ -157,7 +157,7 @@ def _record(number: int, entry: Any, day: date | None, base_url: str) -> PaperRe
             authors=people[: sanitize.AUTHORS_KEPT],
             author_count=len(people),
             categories=sanitize.words([tag.get("term") for tag in entry.get("tags", ())]) if arxiv_id else (),
-            url=sanitize.url(entry.get("link"), base_url),
+            url=_url(entry, base_url, doi),
             listed_on=day if announce_type in arxiv.LISTED_TYPES else None,
             as_of=day,
         )
@@ -199,6 +199,18 @@ def _links(entry: Any) -> Iterator[str]:
         yield str(entry.get(name) or "").removeprefix("oai:")
     for link in entry.get("links", ()):
         yield str(link.get("href") or "")
+
+
+def _url(entry: Any, base_url: str, doi: str) -> str:
+    """Return the link of an entry. Resolve a relative link, unless the entry has a DOI to link to instead.
+
+    Without `<link>`, feedparser returns the id of the entry, which is an absolute link or none.
+    """
+    link = str(entry.get("link") or "").strip()
+    if link.lower().startswith("www."):
+        return sanitize.url(f"https://{link}")
+    is_link = any(link == other.get("href") for other in entry.get("links", ()))
+    return sanitize.url(link, base_url if is_link and not doi else "")
 
 
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:

@@ -29,6 +29,7 @@ def test_ids_in_links() -> None:
         ("owls?page=2", "https://lab.test/feeds/owls?page=2"),
         ("//other.test/owls", "https://other.test/owls"),
         ("https://other.test/owls", "https://other.test/owls"),
+        ("www.other.test/owls", "https://www.other.test/owls"),
         ("mailto:alice@lab.test", ""),
         ("//[owls", ""),
         (f"/{'owls' * 497}", ""),
@@ -40,6 +41,27 @@ def test_relative_link(link: str, url: str) -> None:
     text = f"<rss><channel><item><title>Owls</title><link>{link}</link></item></channel></rss>"
     [record] = feed.parse(text, DAY, base_url="https://lab.test/feeds/new.xml").records
     assert record.url == url
+
+
+@pytest.mark.parametrize(
+    ("elements", "url"),
+    [
+        ("<guid>post-55</guid>", ""),
+        ("<guid>post-55</guid><enclosure url='https://lab.test/owls.mp3'/>", ""),
+        ("<guid>https://lab.test/owls</guid>", "https://lab.test/owls"),
+        ("<guid>post-55</guid><link>/owls</link>", "https://lab.test/owls"),
+        ("<link>/owls</link><guid isPermaLink='false'>post-55</guid>", "https://lab.test/owls"),
+        ("<guid>10.1234/owls.1</guid>", ""),
+        ("<link>10.1234/owls.1</link>", ""),
+        ("<link>https://lab.test/10.1234/owls.1</link>", "https://lab.test/10.1234/owls.1"),
+    ],
+)
+def test_ids_are_no_relative_links(elements: str, url: str) -> None:
+    """The address of a paper without a link is that of its DOI."""
+    text = f"<rss><channel><item><title>Owls</title>{elements}</item></channel></rss>"
+    [record] = feed.parse(text, DAY, base_url="https://lab.test/feeds/new.xml").records
+    assert record.url == url
+    assert record.doi == ("10.1234/owls.1" if "10.1234" in elements else "")
 
 
 @pytest.mark.parametrize(
