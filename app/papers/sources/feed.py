@@ -40,7 +40,9 @@ _TAG = re.compile(
 _PERIOD = re.compile(r"\d{4}(?:[ /-](?:\d{2}|[A-Za-z]{3,9}))?")  # a year or a month
 # The zero of Unix time in any time zone, and that of spreadsheets. Programs write it if they have no date.
 _ZERO_DAYS = {date(1969, 12, 31), date(1970, 1, 1), date(1900, 1, 1)}
-_VERBATIM = re.compile(r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>", re.DOTALL)  # cannot contain declarations
+# Comments, quoted text and instructions, which cannot contain declarations. One that is not closed ends with
+# the text, which keeps the search linear.
+_VERBATIM = re.compile(r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)", re.DOTALL)
 _DECLARATION = re.compile(r"\A\s*<\?xml\s[^<>]*>")
 _FEED_END = re.compile(r"</(?:\w+:)?(?:feed|rss|rdf)\s*>\s*(?:<!--.*-->\s*)?$", re.IGNORECASE | re.DOTALL)
 _LAST_ENTRY = re.compile(r".*</(?:\w+:)?(?:entry|item)\s*>", re.IGNORECASE | re.DOTALL)
@@ -74,7 +76,7 @@ def parse(
 
 def _parse(text: str, day: date | None, base_url: str) -> ParseResult:
     json_rows.refuse_markup(text, "a feed")
-    if "<!ENTITY" in _VERBATIM.sub(" ", text) or not _ROOT.search(text[:5_000]):
+    if _declares_entities(text) or not _ROOT.search(text[:5_000]):
         raise UnreadableResponse("The response is not a valid RSS or Atom feed.")
     rejections: list[Rejection] = []
     cut_off = not _FEED_END.search(text[-2_000:])
@@ -90,6 +92,14 @@ def _parse(text: str, day: date | None, base_url: str) -> ParseResult:
     numbered = enumerate(entries[: json_rows.MAX_ENTRIES], 1)
     records = (_record(number, entry, day, base_url) for number, entry in numbered)
     return json_rows.collect(records, rejections)
+
+
+def _declares_entities(text: str) -> bool:
+    """Return whether a feed may declare entities. A DOCTYPE may disguise a declaration as verbatim text."""
+    if "<!ENTITY" not in text:
+        return False
+    markup = _VERBATIM.sub(" ", text)
+    return "<!ENTITY" in markup or "<!DOCTYPE" in markup
 
 
 def _entries(text: str) -> list[Any]:

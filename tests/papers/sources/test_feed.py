@@ -226,6 +226,8 @@ def test_truncated_feed() -> None:
         "no markup at all",
         "<svg/>",
         '<!DOCTYPE r [<!ENTITY a "ha">]>' + responses.RSS,
+        '<!DOCTYPE r SYSTEM "<!--" [<!ENTITY a "ha">]>' + responses.RSS,
+        '<!DOCTYPE r SYSTEM "<!--" [<!ENTITY a "ha">]><!-- -->' + responses.RSS,
         '<!-- <![CDATA[ --><!DOCTYPE r [<!ENTITY a "ha">]><!-- ]]> -->' + responses.RSS,
     ],
 )
