@@ -8,7 +8,8 @@ from urllib.parse import unquote
 from app.text.sanitize import one_line
 
 _MONTH = r"(?:0[1-9]|1[0-2])"
-_ARXIV_NEW = rf"(?:0[7-9]|[1-9]\d){_MONTH}\.\d{{4,5}}"  # since April 2007
+# Since April 2007: four digits up to 2014, then five.
+_ARXIV_NEW = rf"(?:(?:0[7-9]|1[0-4]){_MONTH}\.\d{{4}}|(?:1[5-9]|[2-9]\d){_MONTH}\.\d{{5}})"
 _ARXIV_ARCHIVES = (
     r"(?:acc-phys|adap-org|alg-geom|ao-sci|astro-ph|atom-ph|bayes-an|chao-dyn|chem-ph|cmp-lg|comp-gas|cond-mat|"
     r"cs|dg-ga|funct-an|gr-qc|hep-(?:ex|lat|ph|th)|math|math-ph|mtrl-th|nlin|nucl-(?:ex|th)|patt-sol|physics|"

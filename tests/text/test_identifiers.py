@@ -88,6 +88,11 @@ def test_doi_with_a_page_has_an_end(value: str) -> None:
     [
         ("https://arxiv.org/abs/2611.00001v2", "2611.00001"),
         ("0704.0001", "0704.0001"),
+        ("1412.1234", "1412.1234"),
+        ("1412.12345", ""),
+        ("1501.00001", "1501.00001"),
+        ("1501.0001", ""),
+        ("https://lab.example/arxiv-notes/2012.1127", ""),
         ("arXiv:math.GT/0309136", "math.GT/0309136"),
         ("https://arxiv.org/abs/hep-th/9901001v3", "hep-th/9901001"),
         ("https://lab.example/arxiv-notes/2026.1127", ""),
@@ -97,5 +102,5 @@ def test_doi_with_a_page_has_an_end(value: str) -> None:
     ],
 )
 def test_arxiv_id(value: str, arxiv_id: str) -> None:
-    """An id begins with a year and a month, or with the name of an archive."""
+    """It begins with a year and a month, or with the name of an archive. It has five digits since 2015."""
     assert identifiers.arxiv_id(value)[0] == arxiv_id
