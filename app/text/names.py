@@ -14,14 +14,23 @@ _COMPANY = r"(?i:co\.|company|corp\.?|corporation|gmbh|inc\.?|incorporated|limit
 _GENERATION = r"(?:Jr\.?|Sr\.?|III)"
 _ENDS_WITH_COMPANY = re.compile(rf"[\s,]{_COMPANY}\s*$")
 _GENERATION_AT_END = re.compile(rf"(?<![^\s,]){_GENERATION}\s*(?=,|$)")
-_BETWEEN_NAMES = re.compile(rf",(?!\s*(?:{_COMPANY}|{_GENERATION})\s*(?:,|$))")
+_OUTSIDE = r"(?![^()（）]{0,200}[)）])"  # of brackets, which may contain an affiliation
+_COMMA = re.compile(rf",{_OUTSIDE}")
+_BETWEEN_NAMES = re.compile(rf"(?:,(?!\s*(?:{_COMPANY}|{_GENERATION})\s*(?:,|$))|[，、]){_OUTSIDE}")
 _INITIALS = re.compile(rf"\s*(?:[^\W\d_]{{1,2}}\.[\s-]*)+(?:,?\s*{_GENERATION})?\s*")
-_AND = re.compile(r",?\s+(?:and|&)\s+")
-_SEMICOLON = re.compile(r"\s*;\s*(?:(?:and|&)\s+)?")
+_AND = re.compile(rf",?\s+(?:and|&)\s+{_OUTSIDE}")
+_SEMICOLON = re.compile(rf"\s*[;；]{_OUTSIDE}\s*(?:(?:and|&)\s+)?")
 _FAMILY_NAME_FIRST = re.compile(r"[^,]+,\s*\w[^,]*")
 _SPELLED_OUT = str.maketrans({"ß": "ss", "æ": "ae", "œ": "oe", "þ": "th"})
 _NAME_WORD = re.compile(r"[^\W_]+")  # the S of "D'S" is part of the name, not a possessive
-_OF_ORGANIZATIONS = re.compile(r"\b(?:of|for|in|the)\b")  # words in the names of organisations
+# Words in the names of organisations, which a list with commas may contain beside people.
+_OF_ORGANIZATIONS = re.compile(r"\b(?:of|for|in|the)\b")
+_ORGANIZATION = re.compile(
+    r"\b(?:of|for|in|the|(?i:academy|agency|association|bureau|cent(?:er|re)|collaboration|college|company|"
+    r"consortium|council|department|development|engineering|foundation|group|hospital|institute|"
+    r"laborator(?:y|ies)|labs?|medicine|ministry|network|research|school|sciences?|services|society|systems|"
+    r"team|technolog(?:y|ies)|university))\b"
+)
 
 
 @lru_cache(maxsize=100_000)
@@ -37,37 +46,45 @@ def given_name_first(name: str) -> str:
     Suffixes stay at the end: “King, Martin Luther, Jr.” becomes “Martin Luther King Jr.”, and “OpenAI, Inc.”
     becomes “OpenAI Inc.”.
     """
-    if "," not in name:
+    if "," not in name or len(parts := _COMMA.split(name, maxsplit=1)) == 1:
         return name.strip()
     if _ENDS_WITH_COMPANY.search(name):
         return " ".join(name.replace(",", " ").split())
-    last, _, rest = name.partition(",")
+    last, rest = parts
     generations = _GENERATION_AT_END.findall(rest)
-    given = [*filter(None, map(str.strip, _GENERATION_AT_END.sub("", rest).split(",")))]
+    given = [*filter(None, map(str.strip, _COMMA.split(_GENERATION_AT_END.sub("", rest))))]
     return " ".join(filter(None, [*given[:1], last.strip(), *given[1:], *generations]))
 
 
 def split_names(text: str) -> list[str]:
-    """Split a text at its semicolons, if it has any, or else at the commas between names.
+    """Split a list of names at semicolons if it has any, otherwise at commas.
 
-    A comma before initials or a suffix, such as “Jr.” or “Inc.”, is not between names. Also split it at “and”
-    and “&”, unless these seem to belong to the name of an organisation. If each part is like “Müller, Anna”,
-    split it only there.
+    A comma before initials or a suffix, such as “Jr.” or “Inc.”, is not between names, and neither is that of
+    a single name, “Müller, Anna”. Also split at “and” and “&”, unless they seem to be part of an
+    organisation's name. If each part is like “Müller, Anna”, split only at “and” and “&”. Do not split within
+    brackets.
     """
-    if ";" in text:
-        return [*filter(None, _SEMICOLON.split(text.strip()))]
-    pieces = _AND.split(text)
-    if all(len(piece.split()) > 1 for piece in pieces) and not _OF_ORGANIZATIONS.search(text):
-        if len(pieces) > 1 and all(map(_FAMILY_NAME_FIRST.fullmatch, pieces)):
-            return pieces
-        text = ", ".join(pieces)
+    parts = _SEMICOLON.split(text.strip())
+    if len(parts) > 1:
+        return [name for part in parts if part for name in _split_at_and(part)]
+    pieces = _split_at_and(text)
+    if len(pieces) > 1 and all(map(_FAMILY_NAME_FIRST.fullmatch, pieces)):
+        return pieces
     names = list[str]()
-    for part in _BETWEEN_NAMES.split(text):
+    for part in _BETWEEN_NAMES.split(", ".join(pieces)):
         if names and _INITIALS.fullmatch(part):
             names[-1] += f",{part}"
         else:
             names.append(part)
-    return names
+    is_name = ",".join(names) == text and len(names) == 2 and any(len(name.split()) == 1 for name in names)
+    return [text] if is_name else names
+
+
+def _split_at_and(text: str) -> list[str]:
+    pieces = _AND.split(text)
+    of_organization = _OF_ORGANIZATIONS if "," in text else _ORGANIZATION
+    is_list = all(len(piece.split()) > 1 for piece in pieces) and not of_organization.search(text)
+    return pieces if is_list else [text]
 
 
 def words_of_name(name: str) -> list[str]:

@@ -25,6 +25,8 @@ from app.text import names
         ("Example Cloud Computing Co., Ltd.", "Example Cloud Computing Co. Ltd."),
         ("Example, Cloud Computing GmbH", "Example Cloud Computing GmbH"),
         ("Corp, Anna", "Anna Corp"),
+        ("Anna Lee (Oxford, UK)", "Anna Lee (Oxford, UK)"),
+        ("Lee, Anna (Oxford, UK)", "Anna (Oxford, UK) Lee"),
         ("Lee, Incheon", "Incheon Lee"),
     ],
 )

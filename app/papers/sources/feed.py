@@ -136,11 +136,7 @@ def _names(entry: Any) -> list[str]:
     """Return the authors' names. A single element may be one name, "Tanaka, Mei", or several names."""
     people = entry.get("authors", ())
     names = [name for person in people if (name := _plain_text(person.get("name") or ""))]
-    if len(names) != 1:
-        return names
-    parts = split_names(names[0])
-    is_name = len(parts) == 2 and ";" not in names[0] and any(len(part.split()) == 1 for part in parts)
-    return names if is_name else parts
+    return split_names(names[0]) if len(names) == 1 else names
 
 
 def _record(number: int, entry: Any, day: date | None, base_url: str) -> PaperRecord | Rejection:
