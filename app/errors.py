@@ -155,7 +155,7 @@ class SourceError(PaperboyError):
     ) -> None:
         super().__init__(message)
         self.retry_at = retry_at  # send no request before this time; None if the source sets no time
-        self.status = status  # of the HTTP response, if there was one
+        self.status = status  # of the HTTP response, or None if it is unknown
 
 
 class UnreadableResponse(SourceError):

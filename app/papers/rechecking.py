@@ -2,7 +2,8 @@
 
 arXiv is queried about all recently sent or liked papers, a hundred per request. Hugging Face is queried only
 for the code of liked papers, because it needs a request for each paper. Each source is queried at its usual
-pace, and is not polled in the meantime. A paper that a source refuses does not affect the others.
+pace, and is not polled in the meantime. If a
+source refuses a paper, the others are still queried.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from time import monotonic
 
 from sqlmodel import Session, col, select
 
+from app import clock
 from app.errors import SourceError, Stopping, UnreadableResponse
 from app.papers import canonical_rows, ingest, poll_schedule, polling
 from app.papers.polling import PollContext
 from app.papers.sources import arxiv, deadlines, http_client, huggingface
-from app.papers.sources.host_rate_limits import TOO_MANY, UNAVAILABLE
+from app.papers.sources.host_rate_limits import TOO_MANY
 from app.storage import job_runs, locks
 from app.storage.models import FeedbackRow, JobRun, Paper, PaperSnapshot, Source
 from app.types import IngestSummary, ParseResult, Rejection, SourceKind
@@ -29,9 +31,9 @@ MAX_LIKED_PAPERS = 200  # well below Hugging Face's limit of 500 requests in fiv
 WINDOW = timedelta(days=60)  # papers that were sent or liked earlier get no updates
 DEADLINE = timedelta(minutes=20)  # for one source
 LEASE = DEADLINE + timedelta(minutes=5)
-MAX_REFUSED = 10  # papers per source and run; after that, the source probably refuses everything
+MAX_REFUSED = 10  # refused papers in a row, after which the source counts as failed
 REFUSED = "the source does not return this paper"
-SERVER_ERROR = 500
+SERVER_ERRORS = (500, 501)  # of a single paper; 502 to 504 are outages
 BUSY = "another process is polling this source"
 
 
@@ -55,21 +57,17 @@ def recheck(context: PollContext, now: datetime) -> IngestSummary:
             lookups = [lookup for lookup in lookups if lookup.source.name in failed]
     if not lookups:
         return IngestSummary()
-    summary = IngestSummary()
+    summary, time = IngestSummary(), clock.Timeline(now, context.db.skew)
     with job_runs.record(context.db, JOB, now) as run:
         for number, lookup in enumerate(lookups):
             try:
-                result = _query(context, lookup, now)
+                summary += _query(context, lookup, time, run)
             except (SourceError, TimeoutError) as error:
                 run.fail(lookup.source.name, str(error) or "no response in time")
             except Stopping:
                 for waiting in lookups[number:]:
                     run.fail(waiting.source.name, "the service was stopped")
                 break
-            else:
-                run.add({"asked": len(lookup.ids)} | result.counts())
-                run.reject(result.rejections)
-                summary += result
     if run.failures:
         raise SourceError(run.error)
     return summary
@@ -125,46 +123,54 @@ def _newest(papers: dict[str, Paper], limit: int) -> list[str]:
     return sorted(papers, key=lambda arxiv_id: -(papers[arxiv_id].id or 0))[:limit]
 
 
-def _query(context: PollContext, lookup: _Lookup, now: datetime) -> IngestSummary:
-    """Query a source about papers, and store the returned records.
+def _query(
+    context: PollContext, lookup: _Lookup, time: clock.Timeline, run: job_runs.JobRunRecorder
+) -> IngestSummary:
+    """Query a source about papers, store the returned records, and add their counts to the run.
 
-    Raise SourceError if another process holds the polling lease of the source.
+    Raise SourceError if the source fails, or if another process holds its polling lease.
     """
-    with locks.hold(context.db, poll_schedule.lease_of(lookup.source), now, LEASE) as acquired:
+    with locks.hold(context.db, poll_schedule.lease_of(lookup.source), time(), LEASE) as acquired:
         if not acquired:
             raise SourceError(BUSY)
-        return deadlines.run(_query_and_store(context, lookup, now))
+        return deadlines.run(_query_and_store(context, lookup, time, run))
 
 
-async def _query_and_store(context: PollContext, lookup: _Lookup, now: datetime) -> IngestSummary:
+async def _query_and_store(
+    context: PollContext, lookup: _Lookup, time: clock.Timeline, run: job_runs.JobRunRecorder
+) -> IngestSummary:
     source = lookup.source
     summary, deadline = IngestSummary(), monotonic() + DEADLINE.total_seconds()
-    async with polling.client_of(context, now) as client:
+    async with polling.client_of(context, time()) as client:
         batches = _fetch(client, lookup)
-        while parsed := await deadlines.wait_for(
+        while batch := await deadlines.wait_for(
             anext(batches, None), deadline - monotonic(), context.stopping
         ):
-            summary += ingest.store_in_batches(
+            papers, parsed = batch
+            stored = ingest.store_in_batches(
                 context.db,
                 parsed,
-                now,
+                time(),
                 lambda session: session.get_one(Source, source.id),
                 polled=True,
                 origin=source.name,
             )
+            run.add({"asked": papers} | stored.counts())
+            run.reject(stored.rejections)
+            summary += stored
     return summary
 
 
-async def _fetch(client: http_client.Client, lookup: _Lookup) -> AsyncIterator[ParseResult]:
-    """Yield the results of a lookup, with a rejection for each paper whose request fails.
+async def _fetch(client: http_client.Client, lookup: _Lookup) -> AsyncIterator[tuple[int, ParseResult]]:
+    """Yield the number of papers in each request of a lookup, and their records or the rejection of one.
 
-    If a request for several papers is refused, request each half of them by itself. Raise SourceError if the
-    source does not respond, asks for a wait, or fails for MAX_REFUSED papers.
+    If a request for several papers is refused, split it in half and repeat. Raise SourceError if the source
+    does not respond, asks to wait, refuses MAX_REFUSED papers in a row, or refuses several and returns none.
     """
     is_arxiv = lookup.source.kind is not SourceKind.HUGGINGFACE
     size = arxiv.IDS_PER_REQUEST if is_arxiv else 1
     batches = [lookup.ids[start : start + size] for start in range(0, len(lookup.ids), size)][::-1]
-    refused = 0
+    refused, has_succeeded = list[str](), False  # `refused` has the ids since the last success
     while batches:
         ids = batches.pop()
         try:
@@ -173,22 +179,30 @@ async def _fetch(client: http_client.Client, lookup: _Lookup) -> AsyncIterator[P
             else:
                 parsed = await huggingface.fetch_paper(client, *ids)
         except SourceError as error:
-            if not _concerns_papers(error, ids):
+            if not may_concern_paper(error, len(ids)):
                 raise
             if len(ids) > 1:
                 batches += [ids[len(ids) // 2 :], ids[: len(ids) // 2]]
                 continue
-            refused += 1
-            if refused == MAX_REFUSED:
-                raise
-            parsed = ParseResult(rejections=(Rejection(REFUSED, None, f"{ids[0]}: {error}"),))
-        yield parsed
+            refused.append(ids[0])
+            yield 1, ParseResult(rejections=(Rejection(REFUSED, None, f"{ids[0]}: {error}"),))
+            fails = len(refused) > 1 and not (batches or has_succeeded)
+            if fails or len(refused) == MAX_REFUSED:
+                raise SourceError(f"it refused {', '.join(refused)}: {error}") from error
+        else:
+            refused, has_succeeded = [], True
+            yield len(ids), parsed
 
 
-def _concerns_papers(error: SourceError, ids: Sequence[str]) -> bool:
-    """PURE. Return whether a request may have failed because of one of its papers."""
-    if isinstance(error, UnreadableResponse):
-        return True
-    if error.status is None or error.status in (TOO_MANY, UNAVAILABLE) or error.retry_at:
+def may_concern_paper(error: SourceError, papers: int) -> bool:
+    """PURE. Return whether a request for this number of papers may have failed because of one of them.
+
+    An error 500 for several papers is an outage, for one paper probably its fault.
+    """
+    if error.retry_at:
         return False
-    return error.status < SERVER_ERROR or len(ids) == 1
+    if papers > 1:
+        return error.status == arxiv.BAD_REQUEST
+    if error.status is None:
+        return isinstance(error, UnreadableResponse)
+    return error.status in SERVER_ERRORS or (error.status < min(SERVER_ERRORS) and error.status != TOO_MANY)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from sqlmodel import Session, col, select
 
-from app import pipeline
+from app import clock, pipeline
 from app.application import Application
 from app.errors import SourceError
 from app.papers import rechecking
@@ -23,7 +23,7 @@ from app.types import SourceKind
 from tests.papers.sources.responses import API_ERROR
 from tests.support import factories
 
-DAY = timedelta(days=1)
+DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
 CODE = "https://github.com/alice/agents"
 
 
@@ -140,7 +140,10 @@ def test_withdrawn_papers(app: Application, now: datetime) -> None:
     pipeline.recheck(sources.on(app), now)
     assert sources.asked == [[_id(2), _id(1)]]
     assert sources.pauses == [3.0], "another process may have just sent a request"
-    assert [paper(app, number).withdrawn_at for number in (1, 2, 3)] == [None, now, None]
+    withdrawn_at = paper(app, 2).withdrawn_at
+    assert withdrawn_at
+    assert abs(withdrawn_at - now) < MINUTE
+    assert [paper(app, number).withdrawn_at for number in (1, 3)] == [None, None]
     with app.db.read() as session:
         assert session.exec(select(Listing)).all() == listings
     run = last_run(app)
@@ -148,7 +151,7 @@ def test_withdrawn_papers(app: Application, now: datetime) -> None:
     assert (run.job, run.counts["asked"], run.counts["rejected"]) == ("recheck", 2, 0)
     pipeline.recheck(sources.on(app), now + DAY)
     assert sources.asked[1:] == [[_id(2), _id(1)]]
-    assert paper(app, 2).withdrawn_at == now
+    assert paper(app, 2).withdrawn_at == withdrawn_at
     sources.comments, sources.updated_on = {_id(2): "v3: corrected, 12 pages"}, "2026-11-21"
     pipeline.recheck(sources.on(app), now + 2 * DAY)
     assert paper(app, 2).withdrawn_at is None
@@ -161,7 +164,10 @@ def test_code_of_liked_papers(app: Application, now: datetime) -> None:
     sources = FakeSources(code={_id(1): CODE})
     pipeline.recheck(sources.on(app), now)
     assert sources.asked == [[_id(2)], [_id(1)], [_id(2), _id(1)]], "unknown papers are no error"
-    assert (paper(app, 1).code_url, paper(app, 1).code_found_at) == (CODE, now)
+    code_found_at = paper(app, 1).code_found_at
+    assert paper(app, 1).code_url == CODE
+    assert code_found_at
+    assert abs(code_found_at - now) < MINUTE
     assert paper(app, 2).code_found_at is None
     with app.db.read() as session:
         assert {row.upvotes for row in session.exec(select(VoteCount))} == {10}
@@ -177,6 +183,23 @@ def test_many_papers(app: Application, now: datetime, monkeypatch: pytest.Monkey
     pipeline.recheck(sources.on(app), now)
     assert list(map(len, sources.asked)) == [3, 1]
     assert [round(pause) for pause in sources.pauses] == [3, 3]
+
+
+@pytest.mark.once  # PostgreSQL has its own clock
+def test_papers_are_dated_when_they_are_stored(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run can take 20 minutes, and the search index looks only for recent changes."""
+    monkeypatch.setattr(arxiv, "IDS_PER_REQUEST", 1)
+    send_to_readers(app, now, 1, 2)
+    sources = FakeSources({_id(number): "Withdrawn by the authors" for number in (1, 2)})
+    real_time = clock.system_time
+    monkeypatch.setattr(clock, "system_time", lambda: real_time() + len(sources.pauses) * MINUTE)
+    pipeline.recheck(sources.on(app), now)
+    first, second = paper(app, 2).withdrawn_at, paper(app, 1).withdrawn_at
+    assert first
+    assert second
+    assert second - first >= MINUTE
 
 
 def test_nothing_to_ask(app: Application, now: datetime) -> None:
@@ -269,7 +292,7 @@ def test_source_refuses_many_papers(app: Application, now: datetime, monkeypatch
 
 
 @pytest.mark.usefixtures("no_retries")
-@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
 def test_overloaded_hugging_face(app: Application, now: datetime, status: int) -> None:
     """It is not asked about the other papers."""
     like(app, now, 1, 2, 3)
@@ -279,6 +302,68 @@ def test_overloaded_hugging_face(app: Application, now: datetime, status: int) -
     with pytest.raises(SourceError, match=f"HTTP {status}"):
         pipeline.recheck(sources.on(app), now)
     assert sources.asked == [[_id(3)]]
+
+
+@pytest.mark.usefixtures("no_retries")
+@pytest.mark.parametrize("status", [401, 500])
+def test_source_refuses_all_papers(app: Application, now: datetime, status: int) -> None:
+    """It counts as failed, even if they are few. The run names them."""
+    like(app, now, 1, 2)
+    sources = FakeSources()
+    sources.refused = {_id(number): status for number in (1, 2)}
+    pause(app, SourceKind.ARXIV)
+    with pytest.raises(SourceError, match=f"{_id(2)}, {_id(1)}: .* HTTP {status}"):
+        pipeline.recheck(sources.on(app), now)
+    run = last_run(app)
+    assert run
+    assert (run.counts["asked"], run.counts["rejected"], len(run.rejections)) == (2, 2, 2)
+
+
+def test_results_before_a_failure_are_recorded(app: Application, now: datetime) -> None:
+    like(app, now, 1, 2)
+    sources = FakeSources(code={_id(2): CODE})
+    sources.refused = {_id(1): 429}
+    pause(app, SourceKind.ARXIV)
+    with pytest.raises(SourceError, match="HTTP 429"):
+        pipeline.recheck(sources.on(app), now)
+    run = last_run(app)
+    assert run
+    assert (run.counts["asked"], run.counts["changed"]) == (1, 1)
+
+
+def test_refusals_are_counted_in_a_row(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source that returns other papers has not failed."""
+    monkeypatch.setattr(rechecking, "MAX_REFUSED", 2)
+    like(app, now, 1, 2, 3, 4)
+    sources = FakeSources(code={_id(1): CODE})
+    sources.refused = {_id(4): 451, _id(2): 451}
+    pause(app, SourceKind.ARXIV)
+    assert pipeline.recheck(sources.on(app), now).rejected == 2
+    assert paper(app, 1).code_url == CODE
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_arxiv_refuses_all_requests(app: Application, now: datetime, status: int) -> None:
+    """Only an error 400 may be about one of several papers."""
+    send_to_readers(app, now, 1, 2, 3, 4)
+    sources = FakeSources()
+    sources.arxiv_status = status
+    with pytest.raises(SourceError, match=f"HTTP {status}"):
+        pipeline.recheck(sources.on(app), now)
+    assert len(sources.asked) == 1
+
+
+def test_arxiv_returns_a_page(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the status 200, but is no error feed, so it is not about one of the papers."""
+    monkeypatch.setattr("tests.papers.test_rechecking.API_ERROR", "<html>Maintenance</html>")
+    send_to_readers(app, now, 1, 2, 3, 4)
+    sources = FakeSources()
+    sources.refused = {_id(1): 200}
+    with pytest.raises(SourceError, match="not an Atom feed"):
+        pipeline.recheck(sources.on(app), now)
+    assert len(sources.asked) == 1
 
 
 @pytest.mark.usefixtures("no_retries")

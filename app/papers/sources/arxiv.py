@@ -27,6 +27,7 @@ PAGE_ENTRIES = 2_000  # the API's maximum
 MAX_PAGES = 10
 IDS_PER_REQUEST = 100  # a URL with these has about 1,200 characters
 MAX_ENTRIES = 5_000  # in a response: one day in all categories has about 2,500
+BAD_REQUEST = 400  # the meaning of an error feed, whatever the status of its response
 NO_ID = "the entry has no arXiv ID"
 NO_TITLE = "the entry has no title"
 LISTED_TYPES = ("new", "cross")  # the other types are new versions of announced papers
@@ -68,7 +69,7 @@ def _entries(data: bytes | str) -> tuple[list[Element], list[Rejection]]:
     if title.lower().startswith("feed error"):
         errors.insert(0, f"{title} {_text(root, f'{_ATOM}subtitle')}".strip())
     if errors:
-        raise UnreadableResponse(f"arXiv returned an error: {errors[0]}")
+        raise UnreadableResponse(f"arXiv returned an error: {errors[0]}", status=BAD_REQUEST)
     return entries, rejections
 
 
@@ -184,7 +185,7 @@ def _missing_entries(parsed: ParseResult) -> SourceError | None:
 async def fetch_papers(client: Client, ids: Sequence[str]) -> ParseResult:
     """Return the current records of up to IDS_PER_REQUEST papers, without listings. Omit unknown ids.
 
-    Raise SourceError if arXiv refuses the request, which a single id can cause.
+    Raise SourceError if arXiv refuses the request. A single invalid id is enough.
     """
     params: dict[str, str | int] = {"id_list": ",".join(ids), "max_results": len(ids)}
     return parse((await client.get(QUERY_URL, params=params)).body)
