@@ -20,7 +20,7 @@ _TEXT_COLUMNS = ("id", "title", "abstract", "authors", "organization_names", "ca
 class ArchiveMarks(NamedTuple):
     """Values that change whenever a paper is added or changed, or a listing is added."""
 
-    changed_at: datetime | None  # the last change of a paper
+    changed_at: datetime | None  # the last change of a paper that is not dated in the future
     listing_id: int  # of the newest listing
 
 
@@ -32,9 +32,9 @@ class SearchablePaper(NamedTuple):
     listings: Sequence[tuple[date, int]]  # days and source ids
 
 
-def marks(session: Session) -> ArchiveMarks:
+def marks(session: Session, now: datetime) -> ArchiveMarks:
     """Return the current marks of the archive. This is fast, because it reads only two index entries."""
-    changed_at = session.exec(select(func.max(Paper.updated_at))).one()
+    changed_at = session.exec(select(func.max(Paper.updated_at)).where(Paper.updated_at <= now)).one()
     return ArchiveMarks(changed_at, session.exec(select(func.max(Listing.id))).one() or 0)
 
 

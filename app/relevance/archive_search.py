@@ -113,8 +113,9 @@ class ArchiveSearch:
 
         Checks are at least `search_index_updates.CHECK_INTERVAL` apart. Between them, return False.
         """
-        if self._next_check_at is None or self._next_check_at <= now:
-            self._next_check_at = now + search_index_updates.CHECK_INTERVAL
+        interval = search_index_updates.CHECK_INTERVAL
+        if self._next_check_at is None or not now < self._next_check_at <= now + interval:
+            self._next_check_at = now + interval
             return self._updater.is_needed(session, now)
         return False
 

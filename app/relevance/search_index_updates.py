@@ -49,7 +49,7 @@ class IndexUpdater:
         if version is None or is_damaged(version):
             return True
         state = read_state(version)
-        is_complete, marks = _is_current(state, now), searchable_papers.marks(session)
+        is_complete, marks = _is_current(state, now), searchable_papers.marks(session, now)
         return not is_complete or state["marks"] != _text(marks) or self._needs_rebuild(session, version, now)
 
     def _needs_rebuild(self, session: Session, version: Path, now: datetime) -> bool:
@@ -125,7 +125,7 @@ class IndexUpdater:
         """Bring a version up to date. Return False if the service stopped before the update was complete."""
         with IndexWriter(version, model) as writer:
             with self._db.read() as session:
-                marks, newest = searchable_papers.marks(session), searchable_papers.newest_id(session)
+                marks, newest = searchable_papers.marks(session, now), searchable_papers.newest_id(session)
             state = writer.state()
             is_current = _is_current(state, now)
             windows = self._changed_windows(state) if is_current else range(newest // WINDOW, -1, -1)
@@ -175,9 +175,11 @@ class IndexUpdater:
 
 
 def _is_current(state: dict[str, str], now: datetime) -> bool:
-    """Return whether all windows were compared within the last day."""
+    """Return whether all windows were compared within the last day, and not by a clock that was ahead."""
     compared_at = state.get("compared_at")
-    return compared_at is not None and now - datetime.fromisoformat(compared_at) < COMPARE_ALL_EVERY
+    if compared_at is None:
+        return False
+    return timedelta() <= now - datetime.fromisoformat(compared_at) < COMPARE_ALL_EVERY
 
 
 def _text(marks: searchable_papers.ArchiveMarks) -> str:

@@ -197,7 +197,7 @@ def test_changes_within_a_run_have_different_times(
 
     def same_paper(request: httpx.Request) -> httpx.Response:
         with live.db.read() as session:
-            times.append(searchable_papers.marks(session).changed_at)
+            times.append(searchable_papers.marks(session, now + timedelta(hours=1)).changed_at)
         day = request.url.params["date"]
         return httpx.Response(200, text=responses.hf(responses.hf_row(title=f"Pigeons on {day}")))
 

@@ -286,6 +286,20 @@ def test_all_papers_are_compared_once_a_day(app: Application) -> None:
     assert reader.papers == 1
 
 
+def test_clock_was_ahead(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Papers that are added after it was set right are found, although older ones have later dates."""
+    monkeypatch.setattr(search_index_updates, "WINDOW", 1)
+    library, expected = new_search(app), set[int]()
+    later = NOW + timedelta(minutes=2)
+    for now, title in ((NOW + timedelta(days=365), "stripes"), (NOW, "herds"), (later, "foals")):
+        with app.db.write() as session:
+            source = factories.add_source(session, NOW, title)
+            expected.add(factories.add_paper(session, source, f"Zebra {title}", DAY, now))
+            session.exec(delete(Listing))  # new listings also cause an update
+        with time_machine.travel(now, tick=False):
+            assert set(search(library, app, "zebra", now=now)) == expected
+
+
 def test_texts_without_a_record_are_removed(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer that dies between its two commits leaves them, and the papers may be gone afterwards."""
     remaining, withdrawn = add_papers(app, "Zebra stripes", "Zebra herds")
