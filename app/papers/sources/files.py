@@ -89,7 +89,7 @@ def _has_json_lines(start: bytes) -> bool:
 def _first_row(text: str) -> str:
     """Return the first JSON object of JSON lines, or "" if the text has another format.
 
-    Skip lines before it that cannot be rows, such as a comment. The parser rejects them.
+    Skip earlier lines that are not JSON objects, such as a comment. The parser rejects them.
     """
     for match in _LINE.finditer(text):
         line = match.group()

@@ -39,8 +39,8 @@ MAX_ADDRESSES = 4  # tried per host
 MAX_REDIRECTS = 5
 _UNKNOWN_NAME = (socket.EAI_NONAME, socket.EAI_NODATA)
 ATTEMPTS = 3
-_SUMMARY = re.compile(rb"<summary[^<>]*>([^<]{1,200})")
-_VALIDATOR = re.compile(r"[ -~]{1,500}")  # others cannot be encoded in a header, or are too long for it
+_ARXIV_ERROR = re.compile(rb"<feed\b.*?<summary[^<>]*>([^<]{1,200})", re.DOTALL)
+_VALIDATOR = re.compile(r"[ -~]{1,500}")  # other values cannot be sent in a header, or are too long
 REDIRECTS = (301, 302, 303, 307, 308)
 _RETRY = stamina.AsyncRetryingCaller(ATTEMPTS, timeout=None, wait_initial=1, wait_max=10)
 
@@ -139,7 +139,7 @@ class Client:
                 )
             except _TransientError as fault:
                 retry_at = self.pacing.end_of(fault.wait) if fault.wait else None
-                raise SourceError(str(fault), retry_at, fault.status) from None
+                raise SourceError(str(fault), retry_at=retry_at, status=fault.status) from None
 
     async def post(self, url: str, content: dict[str, object], token: str = "") -> HttpResponse:
         """Send a POST request with JSON. Do not retry it or follow redirects, which could leak the token.
@@ -370,7 +370,7 @@ def _excerpt(body: bytes) -> str:
     text = characters.safe_line(body[:200].decode("utf-8", "replace"))
     if not text.startswith("<"):
         return text
-    summary = _SUMMARY.search(body[:MAX_EXCERPT_BYTES])
+    summary = _ARXIV_ERROR.search(body[:MAX_EXCERPT_BYTES])
     text = summary[1].decode("utf-8", "replace") if summary else ""
     return characters.safe_line(characters.unescape_html(text))
 
