@@ -14,7 +14,7 @@ import typer
 from app import clock, pipeline
 from app.cli import output
 from app.errors import InvalidInput
-from app.papers import source_registry
+from app.papers import poll_schedule, source_registry
 from app.papers.source_trial import TrialResult
 from app.papers.sources.allowed_addresses import Allowed
 from app.papers.sources.source_types import POLLED
@@ -65,8 +65,9 @@ def list_sources(as_json: output.AsJson = False) -> None:
         return
     cells, now = [], clock.utcnow()
     for row in rows:
-        is_due = row.next_poll_at is not None and row.next_poll_at <= now
-        next_poll = "–" if row.paused else "due" if is_due else output.format_time(row.next_poll_at)
+        is_active = not (row.paused or source_registry.is_read_from_files(row))
+        is_due = is_active and poll_schedule.is_due(row, now)
+        next_poll = "due" if is_due else output.format_time(row.next_poll_at) if is_active else "–"
         cells.append(
             (row.id, row.name, row.kind, source_registry.describe_state(row), row.watermark, next_poll)
         )

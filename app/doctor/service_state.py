@@ -194,7 +194,10 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
             message = f"it failed {times}: {source.last_error or 'the reason is unknown'}"
             fix = "Paperboy polls it again; if it keeps failing, check its address and the network"
             yield (error if source.failures > 2 else warning)(name, message, fix, remedy=poll)
-        elif source.next_poll_at and polled_at and abs(now - polled_at) > STALE:
+        elif polled_at and polled_at - now > LATE:
+            message = f"its last poll is dated {polled_at:%Y-%m-%d %H:%M} UTC, which is in the future"
+            yield warning(name, message, "check the clocks of this machine and the database", remedy=poll)
+        elif source.next_poll_at and polled_at and now - polled_at > STALE:
             message = f"it was last polled at {polled_at:%Y-%m-%d %H:%M} UTC"
             fix = "make sure that `paperboy serve` or `paperboy worker` is running"
             yield warning(name, message, fix, remedy=poll)

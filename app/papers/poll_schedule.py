@@ -25,8 +25,6 @@ BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 240))
 def sources_to_poll(session: Session, now: datetime, source_id: int | None = None) -> Sequence[Source]:
     """Return the sources that are due, or only the given source, even if it is not due.
 
-    A source is also due if its next poll was planned by a clock that was far ahead.
-
     Raise Conflict if the given source is read from files.
     """
     if source_id is not None:
@@ -34,30 +32,39 @@ def sources_to_poll(session: Session, now: datetime, source_id: int | None = Non
         if source.kind not in source_types.POLLED:
             raise Conflict(f"“{source.name}” is read from files, not polled: use `paperboy ingest FILE`")
         return [source]
-    due = select(Source).where(
+    active = select(Source).where(
         col(Source.paused).is_(False),
         col(Source.removed_at).is_(None),
         col(Source.kind).in_([*source_types.POLLED]),
-        or_(
-            col(Source.next_poll_at).is_(None),
-            col(Source.next_poll_at) <= now,
-            col(Source.next_poll_at) > now + MAX_DELAY,
-        ),
     )
-    return session.exec(due.order_by(col(Source.id))).all()
+    return [source for source in session.exec(active.order_by(col(Source.id))) if is_due(source, now)]
+
+
+def is_due(source: Source, now: datetime) -> bool:
+    """PURE. Return whether an active source should be polled now.
+
+    It is also due if its next poll lies more than MAX_DELAY in the future, because the clock was wrong when
+    it was scheduled.
+    """
+    return source.next_poll_at is None or not now < source.next_poll_at <= now + MAX_DELAY
 
 
 def state_of(source: Source, backfill_days: int, today: date) -> SourceState:
     """Return the configuration and progress of a source for `source_types.fetch`.
 
-    A watermark in the future, from a clock that was ahead, does not say what was read. Replace it by the day
-    before the last `backfill_days` days.
+    Ignore a watermark in the future, which a wrong clock or a wrong date in a feed has set: start
+    `backfill_days` days ago.
     """
     watermark = source.watermark
-    if watermark and watermark > today:
-        watermark = today - timedelta(days=backfill_days + 1)
+    if watermark:
+        watermark = valid_watermark(source, today) or today - timedelta(days=backfill_days + 1)
     progress = (source.etag, source.last_modified, watermark, source.resumption_token)
     return SourceState(source.kind, backfill_days, source.config, *progress)
+
+
+def valid_watermark(source: Source, today: date) -> date | None:
+    """PURE. Return the watermark of a source, unless it is in the future."""
+    return source.watermark if source.watermark and source.watermark <= today else None
 
 
 def lease_of(source: Source) -> str:
@@ -93,8 +100,7 @@ def _delay(source: Source) -> timedelta:
 
 def record_progress(source: Source, page: FetchedPage, today: date) -> None:
     """Record how far a source was read, so that the next poll continues from there."""
-    read_up_to = source.watermark if source.watermark and source.watermark <= today else date.min
-    if page.watermark and page.watermark > read_up_to:
+    if page.watermark and page.watermark > (valid_watermark(source, today) or date.min):
         source.watermark = page.watermark
     source.etag = page.etag or source.etag
     source.last_modified = page.last_modified or source.last_modified

@@ -256,7 +256,7 @@ def test_failing_paused_and_outdated_sources(app: Application, now: datetime) ->
             "hiccup": {"failures": 1, "next_poll_at": now},
             "sleeping": {"paused": True, "next_poll_at": now},
             "old": {"polled_at": now - timedelta(days=4), "next_poll_at": now},
-            "future": {"polled_at": now + timedelta(days=4), "next_poll_at": now},
+            "future": {"polled_at": now + timedelta(hours=1), "next_poll_at": now},
             "files": {"paused": True, "kind": SourceKind.PAGE},
         }.items():
             row = factories.add_source(session, now, name=name)
@@ -272,6 +272,8 @@ def test_failing_paused_and_outdated_sources(app: Application, now: datetime) ->
         "future": Level.WARNING,
     }
     assert "503" in findings["source failing"].message
+    assert "in the future" in findings["source future"].message
+    assert "clocks" in findings["source future"].fix
     assert "source files" not in findings
 
 
