@@ -70,8 +70,11 @@ def _on_white(image: Image.Image) -> Image.Image:
     """
     from PIL import Image
 
-    if image.mode.startswith("I"):  # grey with 16 bits, which `convert` does not scale but clip
+    if image.mode.startswith("I"):  # 16-bit grey: `convert` would clip the values instead of scaling them
+        transparent = image.info.pop("transparency", None)
         image = image.point(lambda value: value / 256).convert("L")
+        if transparent is not None:
+            image.info["transparency"] = transparent // 256
     if not image.has_transparency_data:
         return image.convert("RGB")
     pixels = image.convert("RGBA")

@@ -70,6 +70,16 @@ def test_grey_with_16_bits(value: int) -> None:
     assert pixel == pytest.approx((value, value, value), abs=2)
 
 
+@pytest.mark.parametrize(("transparent", "shade"), [(128 * 257, 255), (65_535, 128), (0, 128)])
+def test_transparent_grey_with_16_bits(transparent: int, shade: int) -> None:
+    """The transparent shade is scaled like the others."""
+    source = BytesIO()
+    image = Image.new("I", (200, 100), 128 * 257).convert("I;16")
+    image.save(source, "PNG", transparency=transparent)
+    pixel = decode(encode_small(source.getvalue()).data).getpixel((100, 50))
+    assert pixel == pytest.approx((shade, shade, shade), abs=2)
+
+
 def test_cmyk_jpeg() -> None:
     assert decode(encode_small(encode(draw_figure().convert("CMYK"), "JPEG")).data).mode == "RGB"
 
