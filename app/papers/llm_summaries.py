@@ -144,11 +144,11 @@ class _SummaryWriter:
             if isinstance(summary, Rejection):
                 self.result.rejections.append(replace(summary, origin=paper.title))
                 summary = ""
-            self.result.written += bool(summary)
-            await asyncio.to_thread(self._store, paper, summary)
+            is_stored = await asyncio.to_thread(self._store, paper, summary)
+            self.result.written += is_stored  # not in one statement: other workers count during `await`
 
-    def _store(self, paper: PaperToSummarize, text: str) -> None:
-        """Store a summary or, if there is none, the time of the next attempt.
+    def _store(self, paper: PaperToSummarize, text: str) -> bool:
+        """Store a summary or, if there is none, the time of the next attempt. Return whether one was stored.
 
         Back off from a paper even if the endpoint failed, because the paper may have caused the failure. If
         the abstract has changed in the meantime, store nothing, so that the next run requests a new summary.
@@ -156,13 +156,14 @@ class _SummaryWriter:
         with self.db.write() as session:
             current = session.get(Paper, paper.paper_id, with_for_update={"read": True})
             if current is None or current.abstract != paper.abstract:
-                return
+                return False
             row = session.get(GeneratedSummary, paper.paper_id)
             row = row or GeneratedSummary(paper_id=paper.paper_id, at=self.now)
             row.text, row.model, row.at = text, self.settings.summary_model, self.now
             row.next_attempt_at = None if text else self.now + PAPER_BACK_OFF * 4.0**row.failures
             row.failures += not text
             session.add(row)
+        return bool(text)
 
 
 def chat_request(model: str, title: str, abstract: str) -> dict[str, object]:
