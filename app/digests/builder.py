@@ -117,6 +117,7 @@ class DigestBuilder:
     ) -> None:
         self._context, self._settings, self._weekly_days = context, context.settings, weekly_days
         self._catching_up: DigestBuilder | None = None
+        self.encoder = ledger.ItemEncoder()  # of the items in the run's digests
         today = day or now.date()
         since = today - timedelta(days=back + max(context.settings.candidate_days, weekly_days))
         self.retained_since = now.date() - timedelta(days=context.settings.retention_days)

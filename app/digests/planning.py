@@ -377,7 +377,7 @@ def _write_down(
         else entry
         for entry in entries
     ]
-    outcomes = _enter(session, entries, now)
+    outcomes = _enter(session, builder.encoder, entries, now)
     loaded = {paper.id for paper in builder.papers} | recent.current_id.keys()
     if hidden := canonical_rows.hidden(session) & loaded:  # hidden since the run began
         ledger.leave_out(session, hidden)
@@ -396,7 +396,9 @@ def _write_down(
     return Counter(outcomes.get(number, "not_planned") for number in numbers)
 
 
-def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[int, str]:
+def _enter(
+    session: Session, encoder: ledger.ItemEncoder, entries: Sequence[Entry], now: datetime
+) -> dict[int, str]:
     """Enter digests in the ledger and return each subscriber's outcome, named as in the counts.
 
     If the database rejects an entry, enter all of them one by one. Log and leave out rejected entries.
@@ -405,10 +407,11 @@ def _enter(session: Session, entries: Sequence[Entry], now: datetime) -> dict[in
         return {}
     try:
         with session.begin_nested():
-            ids = ledger.add_entries(session, entries, now)
+            ids = ledger.add_entries(session, entries, now, encoder)
     except Exception:
         if len(entries) > 1:
-            return {n: outcome for entry in entries for n, outcome in _enter(session, [entry], now).items()}
+            alone = (_enter(session, encoder, [entry], now) for entry in entries)
+            return {number: outcome for outcomes in alone for number, outcome in outcomes.items()}
         failed = entries[0]
         log.exception(
             "planning failed for a subscriber", subscriber=failed.subscriber_id, edition=failed.edition

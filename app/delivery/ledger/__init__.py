@@ -111,5 +111,12 @@ from app.delivery.ledger.removal import leave_out
 from app.delivery.ledger.retention import drop_sender_data, first_id_since, prune_deliveries, prune_events
 from app.delivery.ledger.sender_ledger import SenderLedger
 from app.delivery.ledger.signatures import Signature, encoded_digests, lock_unsigned, store_signatures
-from app.delivery.ledger.snapshots import RestoredDigest, SnapshotStore, paper_ids, prune_snapshots, store
+from app.delivery.ledger.snapshots import (
+    ItemEncoder,
+    RestoredDigest,
+    SnapshotStore,
+    paper_ids,
+    prune_snapshots,
+    store,
+)
 from app.delivery.ledger.suspected_refusals import SENDER_REJECTION

@@ -16,7 +16,7 @@ from sqlmodel import Session, col, delete, select
 from sqlmodel.sql.expression import Select
 
 from app.delivery.ledger.signatures import NOT_AHEAD
-from app.delivery.ledger.snapshots import paper_updates, store
+from app.delivery.ledger.snapshots import ItemEncoder, paper_updates, store
 from app.storage import compressed_json
 from app.storage.database import in_array, skew
 from app.storage.inserts import insert_many, insert_many_or_ignore
@@ -56,10 +56,15 @@ def is_held() -> ColumnElement[bool]:
     )
 
 
-def add_entries(session: Session, entries: Sequence[Entry], now: datetime) -> list[int | None]:
-    """Add entries and return their ids in order. An id is None if the subscriber already has this edition."""
+def add_entries(
+    session: Session, entries: Sequence[Entry], now: datetime, encoder: ItemEncoder | None = None
+) -> list[int | None]:
+    """Add entries and return their ids in order. An id is None if the subscriber already has this edition.
+
+    Pass the same `encoder` with all entries whose digests share items.
+    """
     digests = [entry.digest for entry in entries if isinstance(entry.digest, Digest)]
-    stored = store(session, digests, now)
+    stored = store(session, digests, now, encoder)
     rows: list[dict[str, Any]] = []
     for entry in entries:
         skipped = entry.digest.reason if isinstance(entry.digest, Skip) else None

@@ -45,7 +45,7 @@ _DEFAULTS = {field.name: field.default for field in fields(DigestItem)}
 MIN_SHARING = 5  # subscribers in a batch; for fewer, copies in their digests take less space than a snapshot
 A_DAY = timedelta(days=1)
 MAX_CACHED_SNAPSHOTS, MAX_CACHED_ITEMS = 15_000, 25_000  # for reading
-MAX_ENCODED_ITEMS = 60_000  # for storing
+MAX_ENCODED_ITEMS = 60_000  # for storing; per planning run
 
 # The content of a snapshot: the paper's id, then the values of SHARED_FIELDS.
 SnapshotValues = tuple[Any, ...]
@@ -59,9 +59,11 @@ _snapshot_values = attrgetter("paper_id", *SHARED_FIELDS)
 # --- store
 
 
-def store(session: Session, digests: Sequence[Digest], now: datetime) -> list[dict[str, Any]]:
+def store(
+    session: Session, digests: Sequence[Digest], now: datetime, encoder: ItemEncoder | None = None
+) -> list[dict[str, Any]]:
     """Store snapshots that are new today. Return the `DigestContent.digest` for each digest, in order."""
-    encoded = _encode_items(f"{now:%Y%m%d}", digests)
+    encoded = (encoder or ItemEncoder()).encode(digests, f"{now:%Y%m%d}")
     items = [item for sections in encoded for section in sections for item in section]
     readers = Counter(map(attrgetter("reason_key"), items))
     by_key: dict[str, DigestItem | _ReasonText] = {item.card_key: item.item for item in items}
@@ -98,38 +100,37 @@ class _EncodedItem(NamedTuple):
     reason_key: str  # "" if there is no reason
 
 
-def _encode_items(day: str, digests: Sequence[Digest]) -> list[list[list[_EncodedItem]]]:
-    """Encode the items of each section of each digest.
+class ItemEncoder:
+    """Encode each item once. A planning run has one encoder, because its digests share items.
 
-    Digests share items. They are found by identity, because comparing their fields takes longer.
+    Look up encoded items by the identity of the item, because comparing all fields takes longer.
     """
-    cached = _encoded_by_identity(day)
-    if len(cached) >= MAX_ENCODED_ITEMS:
-        cached.clear()
 
-    def encode(item: DigestItem) -> _EncodedItem:
-        encoded = cached[id(item)] = _EncodedItem(item, *_encode(day, item))
+    def __init__(self) -> None:
+        # By the `id` of each item. An entry holds its item, so no other object can get the same `id`.
+        self._encoded = dict[int, _EncodedItem]()
+        self._day = ""
+
+    def encode(self, digests: Sequence[Digest], day: str) -> list[list[list[_EncodedItem]]]:
+        """Encode the items of each section of each digest."""
+        if day != self._day:
+            self._encoded.clear()
+            self._day = day
+        encoded, encode = self._encoded, self._encode
+        return [
+            [[encoded.get(id(item)) or encode(item) for item in section.picks] for section in digest.sections]
+            for digest in digests
+        ]
+
+    def _encode(self, item: DigestItem) -> _EncodedItem:
+        marks, day = item.marks, self._day
+        spans = json.dumps([marks.title, marks.summary, marks.rest], ensure_ascii=False) if marks else ""
+        reason_key = _new_key(f"{day}-why", (item.paper_id, item.reason, spans)) if item.reason else ""
+        card_key = _card_key(day, _snapshot_values(item))
+        if len(self._encoded) >= MAX_ENCODED_ITEMS:
+            self._encoded.clear()
+        encoded = self._encoded[id(item)] = _EncodedItem(item, card_key, item.reason, spans, reason_key)
         return encoded
-
-    return [
-        [[cached.get(id(item)) or encode(item) for item in section.picks] for section in digest.sections]
-        for digest in digests
-    ]
-
-
-@lru_cache(maxsize=1)
-def _encoded_by_identity(_day: str) -> dict[int, _EncodedItem]:
-    """Return the encoded items of a day by `id`, which stays unique, because they contain the items."""
-    return {}
-
-
-@lru_cache(maxsize=MAX_ENCODED_ITEMS)
-def _encode(day: str, item: DigestItem) -> tuple[str, str, str, str]:
-    """Return the fields of an `_EncodedItem`, except the item."""
-    marks = item.marks
-    spans = json.dumps([marks.title, marks.summary, marks.rest], ensure_ascii=False) if marks else ""
-    reason_key = _new_key(f"{day}-why", (item.paper_id, item.reason, spans)) if item.reason else ""
-    return _card_key(day, _snapshot_values(item)), item.reason, spans, reason_key
 
 
 def _store_snapshots(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import MISSING, fields, replace
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -126,6 +127,34 @@ def test_a_snapshot_is_stored_once_a_day(app: Application, now: datetime) -> Non
     assert card_count(app) == count
     store(app, now + timedelta(days=1), sample_digest.digest())
     assert card_count(app) == 2 * count
+
+
+def test_an_encoder_of_two_days(app: Application, now: datetime) -> None:
+    """The same objects get new snapshots on the second day."""
+    digests = [sample_digest.digest()] * snapshots.MIN_SHARING
+    encoder = ledger.ItemEncoder()
+    with app.db.write() as session:
+        days = [ledger.store(session, digests, now + n * timedelta(days=1), encoder) for n in (0, 1)]
+    first, second = (
+        [section["cards"] + section["reasons"] for section in day[0]["sections"]] for day in days
+    )
+    assert {*chain(*first)}.isdisjoint(chain(*second))
+
+
+def test_an_encoder_is_bounded(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Items beyond its limit are encoded again, with the same result."""
+    picks = [sample_digest.pick(number, f"Paper {number}", reason=f"reason {number}") for number in range(6)]
+    digests = [
+        Digest("2026-11-20", (Section("bees", (picks[number], picks[number - 1])),))
+        for number in (*range(6), 0, 3)
+    ]
+    expected = store(app, now, *digests)
+    monkeypatch.setattr(snapshots, "MAX_ENCODED_ITEMS", 3)
+    encoder = ledger.ItemEncoder()
+    with app.db.write() as session:
+        halves = [ledger.store(session, half, now, encoder) for half in (digests[:5], digests[5:])]
+    assert [content for half in halves for content in half] == expected
+    assert len(encoder._encoded) <= 3
 
 
 def test_changed_content_makes_a_new_snapshot(app: Application, now: datetime) -> None:
