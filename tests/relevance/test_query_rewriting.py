@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -166,3 +168,9 @@ def test_interest_from_any_name_is_one_filter(field: str, value: str) -> None:
 def test_display_text_of_an_interest(text: str, words: str) -> None:
     """Authors only, or categories only, are shown without syntax; everything else as typed."""
     assert query_rewriting.describe(text) == words
+
+
+@pytest.mark.parametrize("example", query_language.FILTER_EXAMPLES.values())
+def test_every_filter_is_described(example: str) -> None:
+    """Subscribers see no syntax."""
+    assert re.fullmatch(rf"Papers \w+ {example.partition(':')[2]}", query_rewriting.describe(example))
