@@ -19,7 +19,6 @@ from app.papers.sources import files
 from app.storage.models import JobRun, Listing, Paper
 from app.subscribers import Preferences
 from app.types import MAX_REJECTIONS, IngestSummary, Interest, PaperRecord, ParseResult, Rejection, SourceKind
-from tests.support import stored_records
 
 DUMP_ROW = {
     "id": "0704.0001",
@@ -162,9 +161,8 @@ def test_a_batch_with_copies_is_stored_as_one_by_one(app: Application, now: date
         PaperRecord("Same DOI", doi="10.1/a"),
         PaperRecord("The Same DOI, Other Title", arxiv_id="2611.00004", doi="10.1/a"),
     )
-    with app.db.write() as session:
-        source = sources_of(session, now)
-        summary = stored_records.store(session, source, ParseResult(len(records), records), now)
+    parsed = ParseResult(len(records), records)
+    summary = ingest.store_in_batches(app.db, parsed, now, lambda session: sources_of(session, now))
     assert (summary.papers_new, summary.papers_merged, summary.unchanged) == (3, 2, 1)
     with app.db.read() as session:
         papers = session.exec(select(Paper).order_by(col(Paper.id))).all()

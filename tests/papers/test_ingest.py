@@ -29,7 +29,6 @@ from app.papers.title_normalization import KEY_BYTES
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 from app.text.sanitize import TITLE_CHARS
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection, SourceKind
-from tests.support import stored_records
 
 DAY = date(2026, 11, 19)
 PIGEONS = PaperRecord(
@@ -51,21 +50,34 @@ def store(
     kind: SourceKind = SourceKind.HUGGINGFACE,
     polled: bool = False,
 ) -> IngestSummary:
-    """Store records under the source of a kind in one transaction."""
-    with app.db.write() as session:
+    """Store records under the source of a kind."""
+
+    def source_of(session: Session) -> Source:
         source = session.exec(select(Source).where(Source.kind == kind)).first()
-        if source is None:
-            source = Source(name=kind.value, kind=kind, created_at=now)
-            session.add(source)
-            session.flush()
-        summary = stored_records.store(
-            session, source, ParseResult(len(records), records), now, polled=polled
-        )
+        return source or add_source(session, now, kind.value, kind)
+
+    parsed = ParseResult(len(records), records)
+    summary = ingest.store_in_batches(app.db, parsed, now, source_of, polled=polled)
     counts = summary.counts()
     outcomes = ("papers_new", "papers_merged", "changed", "unchanged")
     numbered = sum(rejection.row is not None for rejection in summary.rejections)
     assert counts["rows"] == sum(counts[name] for name in outcomes) + numbered
     return summary
+
+
+def add_source(session: Session, now: datetime, name: str, kind: SourceKind) -> Source:
+    source = Source(name=name, kind=kind, created_at=now)
+    session.add(source)
+    session.flush()
+    return source
+
+
+def poll(app: Application, now: datetime, source_id: int, record: PaperRecord) -> IngestSummary:
+    """Store a record as a poll of this source does."""
+    parsed = ParseResult(1, (record,))
+    return ingest.store_in_batches(
+        app.db, parsed, now, lambda session: session.get_one(Source, source_id), polled=True
+    )
 
 
 def rows(session: Session, table: type[Any]) -> list[dict[str, Any]]:
@@ -314,14 +326,11 @@ def test_correction_within_a_day_is_stored(app: Application, now: datetime, kind
 def test_two_feeds_do_not_replace_each_others_values(app: Application, now: datetime) -> None:
     """Both list the paper on the same day with different abstracts. Each poll would change the paper."""
     with app.db.write() as session:
-        feeds = [Source(name=name, kind=SourceKind.FEED, created_at=now) for name in ("first", "second")]
-        session.add_all(feeds)
-        session.flush()
-        changed = [
-            stored_records.store(session, source, ParseResult(1, (entry,)), now, polled=True).changed
-            for _ in range(3)
-            for source, entry in zip(feeds, (PIGEONS, replace(PIGEONS, abstract="Birds.")), strict=True)
-        ]
+        first, second = (
+            add_source(session, now, name, SourceKind.FEED).id or 0 for name in ("first", "second")
+        )
+    entries = {first: PIGEONS, second: replace(PIGEONS, abstract="Birds.")}
+    changed = [poll(app, now, *entry).changed for _ in range(3) for entry in entries.items()]
     assert changed == [0, 1, 0, 0, 0, 0]
 
 
@@ -346,10 +355,8 @@ def test_sources_with_ids_of_different_length(app: Application, now: datetime) -
     with app.db.write() as session:
         feeds = [Source(id=n, name=f"{n}", kind=SourceKind.FEED, created_at=now) for n in (9, 10)]
         session.add_all(feeds)
-        session.flush()
-        for source, abstract in zip(feeds, ("Zebras plan.", PAGE.abstract), strict=True):
-            entry = replace(PAGE, abstract=abstract, url="https://birds.test/1")
-            stored_records.store(session, source, ParseResult(1, (entry,)), now, polled=True)
+    for feed, abstract in ((9, "Zebras plan."), (10, PAGE.abstract)):
+        poll(app, now, feed, replace(PAGE, abstract=abstract, url="https://birds.test/1"))
     assert papers(app)[0].abstract == PAGE.abstract
 
 
@@ -455,12 +462,14 @@ def test_row_refused_by_the_database_is_rejected(app: Application, now: datetime
     """The rows before and after it are stored; its rejection has its number."""
     bad = replace(PIGEONS, arxiv_id="2611.00003", upvotes=2**80)
     owls = PaperRecord("Owls at Noon in the Woods", arxiv_id="2611.00002", listed_on=DAY)
-    with app.db.write() as session:
-        source = Source(name="hf", kind=SourceKind.HUGGINGFACE, created_at=now)
-        session.add(source)
-        session.flush()
-        parsed = ParseResult(4, (PIGEONS, bad, owls), (Rejection("the row has no title", 2),))
-        summary = stored_records.store(session, source, parsed, now, origin="a.json")
+    parsed = ParseResult(4, (PIGEONS, bad, owls), (Rejection("the row has no title", 2),))
+    summary = ingest.store_in_batches(
+        app.db,
+        parsed,
+        now,
+        lambda session: add_source(session, now, "hf", SourceKind.HUGGINGFACE),
+        origin="a.json",
+    )
     assert (summary.rows, summary.papers_new, summary.rejected) == (4, 2, 2)
     assert {(rejection.reason, rejection.row, rejection.origin) for rejection in summary.rejections} == {
         ("the row has no title", 2, "a.json"),
