@@ -230,7 +230,7 @@ def test_mails_recorded_during_a_claim_count(app: Application, now: datetime) ->
     in_flight = [request.delivery_id for request in asyncio.run(first.claim(limit=10)).requests]
     assert in_flight == ids[:10]
     sent = update(Delivery).values(state=DeliveryState.SENT, sent_at=now)
-    other = create_engine(warming.db.engine.url, poolclass=NullPool)
+    other = create_engine(warming.db.engine.url, poolclass=NullPool)  # without the listener
 
     def record_one(*_: Any) -> None:
         if in_flight:
@@ -238,7 +238,11 @@ def test_mails_recorded_during_a_claim_count(app: Application, now: datetime) ->
                 connection.execute(sent.where(col(Delivery.id) == in_flight.pop()))
 
     event.listen(warming.db.engine, "before_cursor_execute", record_one)
-    batch = asyncio.run(second.claim())
+    try:
+        batch = asyncio.run(second.claim())
+    finally:
+        event.remove(warming.db.engine, "before_cursor_execute", record_one)
+        other.dispose()
     assert len(in_flight) < 10
     assert (batch.requests, batch.skipped) == ((), dict.fromkeys(ids[10:], DeliveryState.DEFERRED))
 
