@@ -1,31 +1,31 @@
 """READ FIRST. The functions of the service, stage by stage. The web, the CLI and the scheduler call them.
 
-refresh()             poll sources → records → the archive
-recheck()             papers that subscribers were sent or liked → withdrawals and new code
-read_files()          saved responses → records → the archive
-summarise()           papers without a summary → one sentence from a language model, if one is configured
-fetch_pictures()      recently listed papers with the URL of a picture → small copies of the pictures
-try_source()          a source that has not been added yet → its newest papers; nothing is stored
-train()               the archive → a new model, at night and when the archive has outgrown the old model
-plan()                due subscribers → match → compose → the ledger
-plan_first()          the first digest of one subscriber, at once → the ledger
-sign_ahead()          digests in the ledger that are not yet due → signatures
-send()                the ledger → mail, whenever something is sendable
-has_more_to_send()    whether the ledger has enough sendable emails for another process
-has_more_to_plan()    whether enough digests are due for another process
-has_more_to_sign()    whether the ledger has enough unsigned digests for another process
-plan_and_send()       plan(), send() and sign_ahead() in one run, for use without the scheduler
-answer_requests()     submitted forms → a confirmation, a link or nothing → mail
-send_now()            sendable deliveries, or some of them → HTML and text → bytes → the relay → the ledger
-preview_with_hints()  the digest that preferences would give a new subscriber, and hints on their interests
-interest_hint()       an interest → a hint, if it seems to be misspelt or matches nothing
-backtest()            the digests that interests would have produced over recent days
-preview_due()         the digests that subscribers would get now
-explain()             why a subscriber was sent a paper, or why not
-render_digest()       a digest → the rendered email
-send_test()           a digest → a test email to any address, which is not recorded in the ledger
-read_bounces()        notices in the bounce mailbox and folder → events, scores, suppressions
-apply_bounces()       notices from a webhook → events, scores, suppressions
+refresh()           poll sources → records → the archive
+recheck()           papers that subscribers were sent or liked → withdrawals and new code
+read_files()        saved responses → records → the archive
+summarise()         papers without a summary → one sentence from a language model, if one is configured
+fetch_pictures()    recently listed papers with the URL of a picture → small copies of the pictures
+try_source()        a source that has not been added yet → its newest papers; nothing is stored
+train()             the archive → a new model, at night and when the archive has outgrown the old model
+plan()              due subscribers → match → compose → the ledger
+plan_first()        the first digest of one subscriber, at once → the ledger
+sign_ahead()        digests in the ledger that are not yet due → signatures
+send()              the ledger → mail, whenever something is sendable
+has_more_to_send()  whether the ledger has enough sendable emails for another process
+has_more_to_plan()  whether enough digests are due for another process
+has_more_to_sign()  whether the ledger has enough unsigned digests for another process
+plan_and_send()     plan(), send() and sign_ahead() in one run, for use without the scheduler
+answer_requests()   submitted forms → a confirmation, a link or nothing → mail
+send_now()          sendable deliveries, or some of them → HTML and text → bytes → the relay → the ledger
+preview()           preferences → a new subscriber's digest, and a hint for each interest that needs one
+interest_hint()     an interest → a hint, if it seems to be misspelt or matches nothing
+backtest()          the digests that interests would have produced over recent days
+preview_due()       the digests that subscribers would get now
+explain()           why a subscriber was sent a paper, or why not
+render_digest()     a digest → the rendered email
+send_test()         a digest → a test email to any address, which is not recorded in the ledger
+read_bounces()      notices in the bounce mailbox and folder → events, scores, suppressions
+apply_bounces()     notices from a webhook → events, scores, suppressions
 """
 
 from __future__ import annotations
@@ -371,7 +371,7 @@ def _recover(app: Application, now: datetime) -> None:
     )
 
 
-def preview_with_hints(
+def preview(
     app: Application, preferences: subscribers.Preferences, now: datetime, *, day: date | None = None
 ) -> tuple[Digest | Skip, list[InterestHint]]:
     """Return the digest of these preferences on `day`, and a hint for each interest that needs one.

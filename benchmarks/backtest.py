@@ -86,10 +86,7 @@ def read_interests(shared: Path) -> Iterator[list[Interest]]:
 def previews(app: Application, interests: list[Interest]) -> list[Digest | Skip]:
     """Return a preview for each day (the baseline). Papers may be repeated on later days."""
     days = (NOW.date() - timedelta(days=back) for back in reversed(range(DAYS)))
-    return [
-        pipeline.preview_with_hints(app, Preferences(interests=tuple(interests)), NOW, day=day)[0]
-        for day in days
-    ]
+    return [pipeline.preview(app, Preferences(interests=tuple(interests)), NOW, day=day)[0] for day in days]
 
 
 def backtest(app: Application, interests: list[Interest]) -> list[Digest | Skip]:

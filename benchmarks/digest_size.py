@@ -57,7 +57,7 @@ def mails(files: Sequence[Path]) -> Iterator[tuple[int, RenderedMail]]:
                 zone="UTC", interests=tuple(map(Interest, interests)), max_papers=count,
                 when_empty=EmptyDigestPolicy.TRENDING, max_trending=count,
             )  # fmt: skip
-            digest = pipeline.preview_with_hints(app, preferences, eight)[0]
+            digest = pipeline.preview(app, preferences, eight)[0]
             if isinstance(digest, Digest):
                 mail = pipeline.render_digest(app, digest, "reader@example.org", eight)
                 yield len(digest.picks), mail

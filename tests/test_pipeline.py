@@ -326,11 +326,11 @@ def test_send_due_sends_and_records_the_run(app: Application, mail_server: MailS
 
 def test_preview_writes_nothing(app: Application) -> None:
     """A preview shows the digest of a day. On the day before there are no papers."""
-    digest = pipeline.preview_with_hints(app, Preferences(interests=(Interest("video"),)), NOW)[0]
+    digest = pipeline.preview(app, Preferences(interests=(Interest("video"),)), NOW)[0]
     assert isinstance(digest, Digest)
     assert [pick.title for pick in digest.picks] == [VIDEO]
     assert not isinstance(
-        pipeline.preview_with_hints(
+        pipeline.preview(
             app, Preferences(interests=(Interest("video"),)), NOW, day=TODAY - timedelta(days=1)
         )[0],
         Digest,
@@ -340,7 +340,7 @@ def test_preview_writes_nothing(app: Application) -> None:
 
 def test_duplicate_interest_is_one_section(app: Application) -> None:
     """A preview with a duplicate interest shows each paper once."""
-    digest = pipeline.preview_with_hints(
+    digest = pipeline.preview(
         app,
         Preferences(
             interests=(

@@ -39,7 +39,7 @@ def preview(
             muted=tuple(mute or ()),
         )
         preferences = subscribers.check(preferences)
-        digest, hints = pipeline.preview_with_hints(app, preferences, now, day=day)
+        digest, hints = pipeline.preview(app, preferences, now, day=day)
         if isinstance(digest, Skip):
             output.require_papers(app)
             if not day:

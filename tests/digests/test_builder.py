@@ -245,9 +245,9 @@ def test_duplicate_interests_count_once(app: Application, now: datetime) -> None
     """A preview deduplicates interests as sign-up does."""
     with app.db.write() as session:
         factories.add_paper(session, factories.add_source(session, now), "Video Agents", now.date(), now)
-    once = pipeline.preview_with_hints(app, Preferences(interests=(Interest("agents"),)), now)[0]
+    once = pipeline.preview(app, Preferences(interests=(Interest("agents"),)), now)[0]
     assert (
-        pipeline.preview_with_hints(
+        pipeline.preview(
             app,
             Preferences(
                 interests=(

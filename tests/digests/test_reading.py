@@ -227,10 +227,10 @@ def test_reason_for_an_empty_digest_names_words_that_no_paper_says(app: Applicat
     with app.db.write() as session:
         factories.add_paper(session, factories.add_source(session, now), "Robot Hands", now.date(), now)
     interests = Preferences(interests=(Interest("langauge beekeeping"),))
-    digest, hints = pipeline.preview_with_hints(app, interests, now)
+    digest, hints = pipeline.preview(app, interests, now)
     assert isinstance(digest, Skip)
     assert "no paper mentions “language”, “beekeeping”" in digest.reason
     assert [hint.did_you_mean for hint in hints] == ["language beekeeping"]
-    before, hints = pipeline.preview_with_hints(app, interests, now - timedelta(days=40))
+    before, hints = pipeline.preview(app, interests, now - timedelta(days=40))
     assert not isinstance(before, Digest)
     assert [hint.missing_words for hint in hints] == [()], "there are no recent papers at all"

@@ -146,9 +146,7 @@ def test_card_names_the_model(app: Application, now: datetime) -> None:
     """The model is named in both parts of the email and on the page of the day."""
     add_papers(app, now, "Bookmark")
     pipeline.summarise(Endpoint().on(app), now)
-    mail = pipeline.render_digest(
-        app, pipeline.preview_with_hints(app, Preferences(), now)[0], "alice@example.org", now
-    )
+    mail = pipeline.render_digest(app, pipeline.preview(app, Preferences(), now)[0], "alice@example.org", now)
     assert f"{SENTENCE} (Summary by {MODEL})" in " ".join(mail.text.split())
     assert f"Summary by {MODEL}" in mail.html
     with TestClient(main.create_app(app), base_url="https://paperboy.test") as visitor:
@@ -230,7 +228,7 @@ def test_unusable_response(app: Application, now: datetime, answer: object, reas
         (reason, "Bookmark")
     ]
     assert run.error == ""
-    assert pipeline.preview_with_hints(app, Preferences(), now)[0].picks[0].summary == GIST
+    assert pipeline.preview(app, Preferences(), now)[0].picks[0].summary == GIST
     assert view(app, number).tldr_by == ""
     waits = [timedelta(minutes=59), timedelta(minutes=60), timedelta(minutes=299), timedelta(minutes=300)]
     requests = []
@@ -266,7 +264,7 @@ def test_endpoint_error_stops_the_run(
     [run] = runs(app)
     assert run.error.startswith("the endpoint: ")
     assert KEY not in run.error
-    assert len(pipeline.preview_with_hints(app, Preferences(), now)[0].picks) == 10
+    assert len(pipeline.preview(app, Preferences(), now)[0].picks) == 10
 
 
 def test_mail_is_sent_while_the_endpoint_is_down(app: Application, now: datetime) -> None:

@@ -143,7 +143,7 @@ def preview(app: Paperboy, _key: CanRead, now: Now, body: PreviewRequest, _slot:
         max_trending=app.settings.default_max_trending if body.max_trending is None else body.max_trending,
         muted=tuple(body.muted),
     )
-    digest, hints = pipeline.preview_with_hints(
+    digest, hints = pipeline.preview(
         app, subscribers.check(chosen, app.settings.max_interests), now, day=body.day
     )
     response = _preview_out(app, digest, (body.day or now.date()).isoformat(), now)
