@@ -95,17 +95,16 @@ def _items_for(ranked: Ranked, text: str, choices: Sequence[SelectedPaper]) -> t
     shared, profile = ranked.pool.items, ranked.profile
     if len(shared) >= MAX_SHARED_ITEMS:
         shared.clear()
-
-    def new(paper: PaperView) -> DigestItem:
-        item = _item(paper, ranked.pool, ranked.reason(text, paper.id))
-        if paper.id not in profile:
-            shared[text, paper.id] = item
-        return item
-
-    papers = [choice.paper for choice in choices]
-    return tuple(
-        [(paper.id not in profile and shared.get((text, paper.id))) or new(paper) for paper in papers]
-    )
+    items = list[DigestItem]()
+    for paper in (choice.paper for choice in choices):
+        is_shared = paper.id not in profile
+        item = shared.get((text, paper.id)) if is_shared else None
+        if item is None:
+            item = _item(paper, ranked.pool, ranked.reason(text, paper.id))
+            if is_shared:
+                shared[text, paper.id] = item
+        items.append(item)
+    return tuple(items)
 
 
 def _item(paper: PaperView, pool: CandidatePool, reason: CardReason) -> DigestItem:
