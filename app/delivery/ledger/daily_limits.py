@@ -53,9 +53,10 @@ def defer_excess(
     if limit is None or not claimed_ids:
         return {}
     columns = select(col(Delivery.id), col(Delivery.kind), col(Subscriber.email))
-    joined = columns.join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id)
-    claimed = joined.where(in_array(session, col(Delivery.id), claimed_ids))
-    rows = {row.id: row for row in session.execute(claimed)}
+    recipients = columns.join(Subscriber, col(Subscriber.id) == Delivery.subscriber_id).where(
+        in_array(session, col(Delivery.id), claimed_ids)
+    )
+    rows = {row.id: row for row in session.execute(recipients)}
     receivers = {number: receiver_of(row.email) for number, row in rows.items()}
     used = _count_used(session, receivers, now)
     tomorrow = _midnight(now) + timedelta(days=1)
@@ -89,19 +90,20 @@ def _sent_today(receivers: Collection[str] | None, now: datetime) -> Select[str 
     return sent.group_by(receiver)
 
 
-def _count_used(session: Session, claimed: Mapping[int, str], now: datetime) -> Counter[str]:
+def _count_used(session: Session, receivers_by_id: Mapping[int, str], now: datetime) -> Counter[str]:
     """Count the emails to each receiver that were sent today or that other claims may still send.
 
-    `claimed` are the receivers of the emails that are being claimed, by id. Other senders record results
-    meanwhile, so one statement counts both. Between two, an email that has just been sent would be lost.
+    `receivers_by_id` are the receivers of the emails that are being claimed. One statement counts both,
+    because other senders record results at the same time. With two statements, neither would count an email
+    that was recorded as sent between them.
     """
-    # A condition on the receiver, or a group by it, would make SQLite read all of today's emails.
+    # A condition on the receiver, or `GROUP BY receiver`, would make SQLite read all of today's emails.
     leased = select(col(Delivery.receiver), literal(1)).where(
-        col(Delivery.state).in_(LEASED_STATES), ~in_array(session, col(Delivery.id), claimed)
+        col(Delivery.state).in_(LEASED_STATES), ~in_array(session, col(Delivery.id), receivers_by_id)
     )
     used: Counter[str] = Counter()
-    both = union_all(_sent_today(set(claimed.values()), now), leased)
-    for receiver, count in session.execute(both):
+    counts = union_all(_sent_today(set(receivers_by_id.values()), now), leased)
+    for receiver, count in session.execute(counts):
         if receiver:
             used[receiver] += count
     return used
