@@ -11,8 +11,8 @@ from app.relevance.query_language import (
     GENERAL_STEMS,
     FilterField,
     Query,
-    filter_value,
     normalize,
+    normalize_filter_value,
     require_well_formed,
     split_into_parts,
 )
@@ -36,7 +36,7 @@ def parse_muted(text: str) -> Query:
             f"A muted word must be plain text of at most {MAX_MUTED_CHARS} characters.", "muted"
         )
     if match := _FILTER.fullmatch(text.lstrip("-")):
-        value = filter_value(match[2].replace('"', " "))
+        value = normalize_filter_value(match[2].replace('"', " "))
         if not WORD.search(value):
             raise _too_general(text)
         return Query(text, excluded={FilterField(match[1].lower()): (value,)})

@@ -34,7 +34,7 @@ FILTER_EXAMPLES = {
     FilterField.ORGANIZATION: "org:NVIDIA",
     FilterField.CATEGORY: "cat:cs.CL",
 }
-FILTER_PATTERN = f"({'|'.join(FilterField)}):"  # a regular expression
+FILTER_PATTERN = f"({'|'.join(FilterField)}):"  # a regular expression with one group: the field
 FilterValues = Mapping[FilterField, tuple[str, ...]]  # in the order of `FilterField`, without empty values
 _NO_VALUES: FilterValues = {}  # shared, because most queries have no filters, and many are cached
 
@@ -147,7 +147,7 @@ class TextPart(NamedTuple):
     @property
     def value(self) -> str:
         """Return the value of a filter as it is in a `Query`."""
-        return filter_value(self.text)
+        return normalize_filter_value(self.text)
 
 
 @dataclass(slots=True)
@@ -247,7 +247,7 @@ def parse(text: str, noun: str = "An interest") -> Query:
     return query
 
 
-def filter_value(text: str) -> str:
+def normalize_filter_value(text: str) -> str:
     """Return the value of a filter in lower case, without accents and punctuation around it."""
     return fold_accents(" ".join(text.split()).strip(_VALUE_PUNCTUATION))
 

@@ -14,8 +14,8 @@ from app.relevance import query_language, query_rewriting
 def test_runs_of_plain_words() -> None:
     """Phrases, exclusions and filters are not part of them."""
     text = 'world models "in quotes" -video agents author:ng for cat:"cs.CL" all'
-    found = [text[start:end] for start, end in query_rewriting.plain_runs(text)]
-    assert found == ["world models", "agents", "for", "all"]
+    runs = [text[start:end] for start, end in query_rewriting.plain_runs(text)]
+    assert runs == ["world models", "agents", "for", "all"]
 
 
 @pytest.mark.parametrize(
