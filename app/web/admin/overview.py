@@ -28,6 +28,7 @@ from app.web.request_bodies import FormRoute
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 DAYS_CHARTED = 30
+DAYS_RECONCILED = 2
 BAR_WIDTH, CHART_HEIGHT = 10, 80  # in SVG units
 
 
@@ -167,11 +168,12 @@ def _page(
 ) -> Response:
     now = clock.utcnow()
     days = [(now - timedelta(days=back)).date().isoformat() for back in range(DAYS_CHARTED)]
+    oldest_first = days[::-1]
     with operator.app.db.read() as session:
-        results = {day: reconciliation.reconcile(session, now, day) for day in days[:2]}
+        results = {day: reconciliation.reconcile(session, now, day) for day in days[:DAYS_RECONCILED]}
         reasons = {day: ledger.commonest_reasons(session, day) for day in results}
         sending_paused = ledger.is_paused(session)
-        digests = _digests_chart(operator.app.edition_totals.count(session, days[::-1], now))
+        digests = _digests_chart(operator.app.edition_totals.count(session, oldest_first, now))
     others = statistics.get_days(operator.app, operator.key, now, DAYS_CHARTED)
     return admin_page(
         request, "admin/overview.html", operator, status=status, message=message, problem=problem,
