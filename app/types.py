@@ -323,6 +323,7 @@ class Section:
 
     @property
     def scored(self) -> list[tuple[DigestItem, float]]:
+        """Return the items with their scores, which are 0.0 if the section has none."""
         return list(zip(self.picks, self.scores or (0.0,) * len(self.picks), strict=True))
 
 

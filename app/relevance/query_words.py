@@ -45,6 +45,7 @@ def prepare(query: Query, abbreviations: Abbreviations) -> QueryWords:
 
 
 def without_phrases(query: Query, phrases: Collection[Sequence[str]]) -> Query:
+    """Return a query without these phrases and names."""
     words = f" {' '.join(query.words)} "
     for name in query.names:
         if name in phrases:

@@ -72,6 +72,7 @@ def span(name: str, attributes: Mapping[str, int | str]) -> Iterator[Any]:
 
 
 def fail(current: Any, reason: str) -> None:
+    """Mark a span as failed. Do nothing if `current` is None."""
     if current is not None:
         current.set_status(trace.Status(trace.StatusCode.ERROR, reason))
 

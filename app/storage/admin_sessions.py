@@ -50,6 +50,7 @@ def touch(session: Session, secret: str, now: datetime) -> None:
 
 
 def close(session: Session, secret: str) -> None:
+    """End an operator's session."""
     session.connection().execute(delete(AdminSession).where(col(AdminSession.token_hash) == _hash(secret)))
 
 

@@ -117,6 +117,7 @@ def all_endpoints(session: Session) -> Sequence[WebhookEndpoint]:
 
 
 def remove(session: Session, row: WebhookEndpoint) -> None:
+    """Remove an endpoint and its events."""
     session.execute(delete(WebhookMessage).where(col(WebhookMessage.endpoint_id) == row.id))
     session.delete(row)
 
@@ -141,6 +142,7 @@ def secrets_of(row: WebhookEndpoint, now: datetime) -> list[str]:
 
 
 def listeners(session: Session, event: WebhookEvent) -> list[WebhookEndpoint]:
+    """Return the enabled endpoints that listen to an event."""
     enabled = select(WebhookEndpoint).where(col(WebhookEndpoint.disabled_at).is_(None))
     return [row for row in session.exec(enabled) if event in row.events]
 

@@ -57,7 +57,7 @@ def set_feedback(session: Session, subscriber_id: int, paper_id: int, liked: boo
     if paper is None:
         raise NotFound("This paper is no longer in the archive.")
     rows = _feedback_rows(session, subscriber_id)
-    _check_room(len(rows) + len(_private_keys(session, subscriber_id)), paper.id not in rows)
+    _check_room(len(rows) + len(_private_title_keys(session, subscriber_id)), paper.id not in rows)
     _store(session, subscriber_id, [paper], liked, now)
 
 
@@ -260,11 +260,11 @@ def _is_usable(record: PaperRecord, model: RelevanceModel) -> bool:
 def like(session: Session, subscriber_id: int, liked: MatchedReferences, now: datetime) -> None:
     """Store likes for these papers. Raise InvalidInput if the subscriber would exceed MAX_FEEDBACK papers."""
     require_not_erased(get_for_update(session, subscriber_id))
-    rows, private_keys = _feedback_rows(session, subscriber_id), _private_keys(session, subscriber_id)
-    new = [record for record in liked.own if _title_key(record.title) not in private_keys]
+    rows, title_keys = _feedback_rows(session, subscriber_id), _private_title_keys(session, subscriber_id)
+    new = [record for record in liked.own if _title_key(record.title) not in title_keys]
     current = canonical_rows.papers(session, [identity for identity, _ in liked.archived]).values()
     papers = {paper.id or 0: paper for paper in current}  # two of them may have been merged since
-    _check_room(len(rows) + len(private_keys), len(new) + len(papers.keys() - rows.keys()))
+    _check_room(len(rows) + len(title_keys), len(new) + len(papers.keys() - rows.keys()))
     _store(session, subscriber_id, list(papers.values()), True, now)
     session.add_all(
         PrivatePaper(
@@ -280,7 +280,7 @@ def like(session: Session, subscriber_id: int, liked: MatchedReferences, now: da
     session.flush()
 
 
-def _private_keys(session: Session, subscriber_id: int) -> set[str]:
+def _private_title_keys(session: Session, subscriber_id: int) -> set[str]:
     return set(
         session.exec(select(PrivatePaper.title_key).where(PrivatePaper.subscriber_id == subscriber_id))
     )

@@ -87,6 +87,7 @@ def _xml_safe(text: str) -> str:
 
 
 def json_feed(feed: Feed) -> bytes:
+    """Serialize a feed as JSON Feed 1.1."""
     items = [
         {
             "id": entry.url,

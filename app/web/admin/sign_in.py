@@ -56,12 +56,12 @@ class SignInNeeded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """The operator who sent a request: their key, and the token that their forms must contain."""
+    """The operator who sent a request, with the application and its capacity for the handlers."""
 
     app: Application
     capacity: Capacity
     key: ApiKeyIdentity
-    form_token: str
+    form_token: str  # the operator's forms must contain it
 
     def may(self, scope: str) -> bool:
         return scope in self.key.scopes
