@@ -97,7 +97,7 @@ def _print_report(report: subscribers.ImportReport, paused_scope: str | None) ->
     if report.ignored_columns:
         names = output.escaped(", ".join(report.ignored_columns))
         output.err().print(
-            f"Unknown columns were ignored: {names}. If one of them says who has left, "
+            f"Unknown columns were ignored: {names}. If one of them says who left the other service, "
             "unsubscribe these people now.",
             soft_wrap=True,
         )

@@ -107,6 +107,7 @@ _EXPECTED = {
 }
 COLUMNS = ("email", "interests", *_PREFERENCES, *_OTHERS)
 EXPORTED = ("id", *COLUMNS, "created_at", "confirmed_at")
+_READ_COLUMNS = frozenset({*COLUMNS, *opt_outs.COLUMNS})
 _LISTS = ("interests", "weights", "quotas", "muted")
 
 
@@ -159,7 +160,7 @@ def survey(file: BinaryIO, name: str = "the file") -> Contents:
     _, columns = next(rows, (0, None))
     if columns is None:
         raise InvalidInput(f"{name} has no subscribers: add a row for each below the names of the columns")
-    read = (*EXPORTED, *opt_outs.COLUMNS, EXTRA_CELLS)
+    read = _READ_COLUMNS | {*EXPORTED, EXTRA_CELLS}
     ignored = tuple(column for column in columns if column and column not in read)
     return Contents(1 + sum(1 for _ in rows), ignored)
 
@@ -212,9 +213,12 @@ def _check_columns(columns: Sequence[str], name: str) -> None:
     for required in ("email", "interests"):
         if required not in columns:
             raise InvalidInput(f"{name} has no column “{required}”: its first line must name the columns")
-    for column in (*COLUMNS, *opt_outs.COLUMNS):
-        if columns.count(column) > 1:
-            raise InvalidInput(f"{name} has several columns “{column}”: remove or rename all but one")
+    for column in columns:
+        if column in _READ_COLUMNS and columns.count(column) > 1:
+            raise InvalidInput(
+                f"{name} has several columns named “{column}” (ignoring case and punctuation): remove or "
+                "rename all but one"
+            )
     if len(columns) > MAX_COLUMNS:
         raise InvalidInput(f"{name} has more than {MAX_COLUMNS} columns: remove those that are not imported")
 
@@ -232,8 +236,9 @@ def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> I
         )
     if column := opt_outs.find_opt_out(row):
         raise InvalidInput(
-            f"{column} is “{row[column].strip()[:40]}”: only people who get mail from the other service are "
-            "imported; if this person does, empty the cell",
+            f"{column} is “{row[column].strip()[:40]}”: this person gets no mail from the other service, so "
+            "they are not imported. If they do, empty the cell. If the column says something else, rename or "
+            "remove it",
             column,
         )
     cells = {name: _unescape((row.get(name) or "").strip()) for name in COLUMNS}

@@ -1111,7 +1111,7 @@ def test_import_names_unknown_columns(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "readers.csv"
     file.write_text("email,interests,colour,id\na@example.org,robots,red,7\n")
     printed = run("subscribers", "import", str(file)).stderr
-    assert "Unknown columns were ignored: colour. If one of them says who has left" in printed
+    assert "Unknown columns were ignored: colour. If one of them says who left the other service" in printed
 
 
 def test_all_muted_queries_are_removed(run: Run) -> None:

@@ -255,6 +255,12 @@ def test_muted_words_of_a_batch(muted: list[str], app: Application, monkeypatch:
     assert stored == [text.split("; ") if text else [] for text in muted]
 
 
+OPTED_OUT = (
+    "unsubscribed", "never", "none", "-", "off", "inactive", "opted out", "nein", "No (bounced)",
+    "unconfirmed", "pending", "0",
+)  # fmt: skip
+
+
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("column", "subscribed", "left"),
@@ -262,13 +268,22 @@ def test_muted_words_of_a_batch(muted: list[str], app: Application, monkeypatch:
         ("status", ("enabled", "Active", "subscribed", "free", ""), ("blocklisted", "inactive", "?")),
         ("subscriber_type", ("regular", "past_due"), ("unsubscribed", "unactivated", "spammy", "removed")),
         ("email_disabled", ("false", ""), ("true",)),
-        ("subscribed_to_emails", ("true", ""), ("false", "FALSE")),
+        ("email_status", ("valid", "Verified", "ok", "Opted In"), ("bounced", "unknown")),
+        ("Subscriber status", ("1", "true", "yes", "opt-in"), ("0", "Opted-out", "PhD student")),
+        ("subscribed_to_emails", ("true", ""), ("false", "FALSE", "none", "NULL")),
+        ("subscribed", ("Y", "active", "2024-01-01 08:00", "12/31/2023"), OPTED_OUT),
+        ("Is confirmed?", ("t", "1.0"), ("unconfirmed", "pending", "0000-00-00 00:00:00")),
+        ("E-mail opt-in", ("yes",), ("never", "-")),
         ("deleted_at", ("",), ("2024-02-12T01:58:29.122Z",)),
         ("UNSUB_TIME", ("",), ("2024-02-12 01:58:29",)),
         ("Unsubscribed", ("", "0"), ("1", "2024-02-12 01:58:29")),
         ("Unsubscribed At", ("",), ("2024-02-12",)),
         ("blacklisted", ("0",), ("1",)),
         ("confirmed", ("1",), ("0",)),
+        ("unsubscribe_date", ("0000-00-00", r"\N", "n/a"), ("2024-02-12", "nein")),
+        ("bounced", ("0", "0.0", "false", "No"), ("2", "hard")),
+        ("is_blocklisted", ("NULL", "none", "-", "never", "off", "0"), ("true",)),
+        ("Opt-out?", ("f",), ("x",)),
     ],
 )
 def test_people_who_left_another_service_are_skipped(
@@ -284,11 +299,25 @@ def test_people_who_left_another_service_are_skipped(
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("header", ["email,interests,EMAIL", "email,interests,interests"])
+def test_other_columns_about_an_opt_out_may_be_combined(app: Application) -> None:
+    """Several columns may say who left. Columns with the time of a subscription are ignored."""
+    header = "email,interests,unsubscribed,unsubscribed_at,subscribed_at"
+    file = csv_file(
+        "alice@example.org,robotics,no,,never", "bob@example.org,robotics,no,2024-02-12,", header=header
+    )
+    report = csv_transfer.import_file(app.db, file, DEFAULTS, NOW)
+    assert (report.added, report.rejected, report.ignored_columns) == (1, 1, ("subscribed_at",))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "header",
+    ["email,interests,EMAIL", "email,interests,interests", "email,interests,Opt-out,is_opt_out"],
+)
 def test_repeated_columns_are_refused(header: str, app: Application) -> None:
     """The last one counted. Columns that are not imported may be repeated."""
-    file = csv_file("alice@example.org,robotics,bob@example.org", header=header)
-    with pytest.raises(InvalidInput, match=r"several columns “(email|interests)”"):
+    file = csv_file("alice@example.org,robotics,,", header=header)
+    with pytest.raises(InvalidInput, match=r"several columns named “(email|interests|opt_out)”"):
         csv_transfer.import_file(app.db, file, DEFAULTS, NOW)
     file = csv_file("alice@example.org,robotics,1,2", header="email,interests,note,note")
     assert csv_transfer.import_file(app.db, file, DEFAULTS, NOW).added == 1

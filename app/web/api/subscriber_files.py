@@ -74,7 +74,8 @@ class ImportOut(BaseModel):
     registered: int = Field(description="Skipped rows with an address that is registered or suppressed.")
     rejections: list[SkippedRowOut] = Field(description="The first 1,000 skipped rows.")
     ignored_columns: list[str] = Field(
-        description="Unknown columns. If one of them says who has left, remove these rows from the file."
+        description="Unknown columns. If one of them says who left the other service, remove the rows of "
+        "these people."
     )
     held: bool = Field(
         description="True if all sending or the first digests of the added subscribers wait for an operator."
