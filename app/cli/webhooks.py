@@ -70,7 +70,7 @@ def add(
 def rotate(number: Number) -> None:
     """Replace the secret of a webhook. For one more day, events are signed with both secrets.
 
-    If you replace it again within that day, the old secret remains the one from before the first time.
+    If you replace it again within that day, the last two old secrets sign for one more day.
     """
     with _changing(number, "rotate") as (session, row, now):
         webhook_endpoints.rotate(session, row, now)

@@ -622,7 +622,8 @@ class WebhookEndpoint(Row, table=True):
     events: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     include_addresses: bool = False
     secret: str = Field(max_length=100)
-    previous_secret: str = Field(default="", max_length=100)  # also signs until `previous_until`
+    # One or two secrets, newest first, that also sign until `previous_until`. Each begins with “whsec_”.
+    previous_secret: str = Field(default="", max_length=100)
     previous_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     created_at: datetime = Field(sa_type=UtcDateTime)
     accepted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # when it last accepted an event

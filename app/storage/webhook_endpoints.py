@@ -18,15 +18,17 @@ from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage, We
 
 MAX_ENDPOINTS = 20
 MAX_URL = 2000  # characters
-OVERLAP = timedelta(days=1)  # the previous secret also signs for this long after a rotation
+OVERLAP = timedelta(days=1)  # previous secrets also sign for this long after a rotation
+MAX_PREVIOUS = 2  # previous secrets that sign
 DISABLED = "the endpoint was disabled"
+_PREFIX = "whsec_"  # defined by Standard Webhooks
 _SECRET_BYTES = 32
-_LOCK = "webhooks"  # the advisory lock of each transaction that adds an endpoint or changes its URL
+_LOCK = "webhooks"  # advisory lock, held by each transaction that adds an endpoint or changes its URL
 
 
 def new_secret() -> str:
     """Return a new secret in the format that Standard Webhooks defines."""
-    return f"whsec_{base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
+    return f"{_PREFIX}{base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
 
 
 def add(
@@ -125,11 +127,10 @@ def remove(session: Session, row: WebhookEndpoint) -> None:
 def rotate(session: Session, row: WebhookEndpoint, now: datetime) -> None:
     """Replace an endpoint's secret. Until OVERLAP has passed, the previous secret also signs each event.
 
-    If the secret is replaced again within that time, the previous secret remains the one that the receiver
-    had before the first rotation: the operator has probably lost the one in between.
+    If the previous rotation is more recent than OVERLAP, the last MAX_PREVIOUS secrets sign: the receiver
+    has the latest one, or an earlier one because the operator lost the latest.
     """
-    if len(secrets_of(row, now)) == 1:
-        row.previous_secret = row.secret
+    row.previous_secret = "".join(secrets_of(row, now)[:MAX_PREVIOUS])
     row.previous_until = now + OVERLAP
     row.secret = new_secret()
     session.add(row)
@@ -137,8 +138,9 @@ def rotate(session: Session, row: WebhookEndpoint, now: datetime) -> None:
 
 def secrets_of(row: WebhookEndpoint, now: datetime) -> list[str]:
     """Return the secrets that sign events at `now`, newest first."""
-    both = row.previous_until is not None and now < row.previous_until
-    return [row.secret, row.previous_secret] if both else [row.secret]
+    if row.previous_until is None or now >= row.previous_until:
+        return [row.secret]
+    return [row.secret, *(_PREFIX + secret for secret in row.previous_secret.split(_PREFIX)[1:])]
 
 
 def listeners(session: Session, event: WebhookEvent) -> list[WebhookEndpoint]:

@@ -169,8 +169,8 @@ def remove_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id, if_ma
 def rotate_secret(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> WebhookWithSecret:
     """Replace the secret. For one more day, events are signed with both the old and the new secret.
 
-    If you replace it again within that day, the old secret remains the one from before the first time. The
-    key must also have the `read` scope.
+    If you replace it again within that day, the last two old secrets sign for one more day. The key must also
+    have the `read` scope.
     """
     with app.db.write() as session:
         row = webhook_endpoints.get_for_update(session, webhook_id)
