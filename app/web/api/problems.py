@@ -80,7 +80,7 @@ def _request_error(request: Request, error: Exception) -> JSONResponse:
         case PaperboyError():
             fields = []
             if isinstance(error, InvalidInput) and error.field:
-                places = {"path": request.path_params, "query": request.query_params}
+                places = {"query": request.query_params, "path": request.path_params}
                 where = next((place for place, names in places.items() if error.field in names), "body")
                 fields = [FieldError(pointer=f"/{where}/" + error.field.replace(".", "/"), detail=str(error))]
             detail, headers = str(error), None

@@ -105,6 +105,12 @@ def test_repeated_parameters_are_errors(call: Call) -> None:
 
 
 @pytest.mark.once
+def test_parameter_named_like_a_part_of_the_path_is_in_the_query(call: Call) -> None:
+    refused = call("GET", "/subscribers/1?subscriber_id=2")
+    assert [error["pointer"] for error in refused.json()["errors"]] == ["/query/subscriber_id"]
+
+
+@pytest.mark.once
 def test_unknown_fields_are_errors(site: FastAPI) -> None:
     """An ignored field, such as the edition of a pause, would make a request change more than was meant."""
     document = admin_api(site).openapi()
