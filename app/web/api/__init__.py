@@ -6,7 +6,7 @@ problems      errors as problem+json
 etags         ETags: omit unchanged responses; refuse changes based on an outdated version
 idempotency   the Idempotency-Key header: carry out a repeated request only once
 values        strict values: days, times, numbers, booleans
-unknown_parameters  refuse requests with unknown or repeated parameters
+query_parameters  refuse requests with unknown or repeated parameters
 audit_log     changes made by operators
 docs          the HTML documentation
 
@@ -38,6 +38,7 @@ from app.web.api import (
     paper_changes,
     papers,
     problems,
+    query_parameters,
     relevance_models,
     report,
     runs,
@@ -47,7 +48,6 @@ from app.web.api import (
     subscriber_files,
     subscribers,
     suppressions,
-    unknown_parameters,
     webhooks,
     workers,
 )
@@ -98,7 +98,7 @@ class Api(FastAPI):
 # Included once for all applications, because FastAPI takes 0.1 s to include a router.
 _ROUTER = APIRouter(responses=problems.responses(401, 403, 422, 429, 500, 503))
 for _resource in RESOURCES:
-    _ROUTER.include_router(_resource.router, prefix="/v1", dependencies=[Depends(unknown_parameters.reject)])
+    _ROUTER.include_router(_resource.router, prefix="/v1", dependencies=[Depends(query_parameters.reject)])
 _ROUTER.include_router(docs.router)
 
 

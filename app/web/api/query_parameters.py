@@ -1,11 +1,13 @@
-"""Refuse requests whose URL has an unknown or repeated parameter, which FastAPI ignores by default."""
+"""Refuse requests with an unknown parameter, which FastAPI ignores, or a repeated one, of which it reads only
+the last value.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, get_args, get_origin
 
 from fastapi import Request
-from fastapi._compat import ModelField, field_annotation_is_sequence
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
@@ -19,17 +21,19 @@ def reject(request: Request) -> None:
     it is given again, the response would lack rows.
     """
     route: APIRoute = request.scope["route"]
-    allowed = {field.alias: field for field in _fields(route.dependant)}
+    allowed = dict(_parameters(route.dependant))
     for name in request.query_params:
         if name not in allowed:
             names = ", ".join(sorted(allowed)) or "none"
             raise InvalidInput(f"there is no parameter “{name[:40]}”: this operation takes {names}", name)
-        is_list = field_annotation_is_sequence(allowed[name].field_info.annotation)
+        is_list = list in {get_origin(part) for part in (allowed[name], *get_args(allowed[name]))}
         if not is_list and len(request.query_params.getlist(name)) > 1:
             raise InvalidInput(f"give the parameter “{name}” only once", name)
 
 
-def _fields(dependant: Dependant) -> Iterator[ModelField]:
-    yield from dependant.query_params
+def _parameters(dependant: Dependant) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the type of each query parameter that an operation takes."""
+    for field in dependant.query_params:
+        yield field.alias, field.field_info.annotation
     for needed in dependant.dependencies:
-        yield from _fields(needed)
+        yield from _parameters(needed)
