@@ -22,7 +22,7 @@ from app.types import SourceKind
 _CATEGORY = re.compile(r"[a-z]+(-[a-z]+)*(\.[A-Za-z]{2}(-[a-z]+)?)?")
 MAX_NAME = 100
 READ_FROM_FILES = "read from files"
-_LOCK = "sources"  # the advisory lock of each transaction that adds a source
+_LOCK = "sources"  # advisory lock, held by each transaction that adds, seeds or restores sources
 # This text must not change, because it is stored while a poll runs and compared with stored errors later.
 UNFINISHED = "the last poll has not ended: it is still running, or its process died"
 
@@ -185,8 +185,11 @@ def resume(session: Session, source: Source, now: datetime) -> None:
 
 def seed(session: Session, categories: Sequence[str], now: datetime) -> None:
     """Add the default sources, unless a source of a polled kind exists or was removed."""
+    polled = select(Source.id).where(col(Source.kind).in_([*source_types.POLLED])).limit(1)
+    if session.exec(polled).first() is not None:
+        return
     advisory_lock(session, _LOCK)
-    if session.exec(select(Source.id).where(col(Source.kind).in_([*source_types.POLLED]))).first() is None:
+    if session.exec(polled).first() is None:  # unless another process has just added it
         add(session, "Hugging Face Daily Papers", SourceKind.HUGGINGFACE, {}, now)
         if categories:
             config = {"categories": list(categories)}

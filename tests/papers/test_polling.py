@@ -298,6 +298,17 @@ def test_sources_are_added_one_after_the_other(app: Application, now: datetime) 
 
 
 @pytest.mark.postgres
+def test_polls_do_not_wait_while_a_source_is_added(app: Application, now: datetime) -> None:
+    with app.db.write() as session:
+        source_registry.add(session, "Days", SourceKind.HUGGINGFACE, {}, now)
+    with app.db.write() as session:
+        source_registry.add(session, "Feed", SourceKind.FEED, {"url": "https://lab.example/feed.xml"}, now)
+        with Session(app.db.engine) as other:
+            other.execute(text("SET LOCAL lock_timeout = '1ms'"))
+            source_registry.seed(other, (), now)
+
+
+@pytest.mark.postgres
 def test_name_is_taken_while_a_source_is_renamed(app: Application, now: datetime) -> None:
     def add_another() -> None:
         with app.db.write() as session:
