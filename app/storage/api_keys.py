@@ -26,7 +26,7 @@ BY_MAIL = ", by mail"  # the suffix of the names of keys that a sign-in link cre
 LINK_NAME = "sign-in link to"
 OVERLAP = timedelta(days=1)  # a key still works this long after it has been replaced
 _SECRET_BYTES = 32
-_LOCK = "API keys"  # the advisory lock of each transaction that creates, replaces or revokes keys
+_LOCK = "API keys"  # advisory lock, held by each transaction that creates, replaces or revokes keys
 _TOUCH_INTERVAL = timedelta(minutes=1)  # `last_used_at` is not written on every request
 
 
@@ -160,8 +160,8 @@ def get(session: Session, key_id: int) -> ApiKey:
     return row
 
 
-def get_for_update(session: Session, key_id: int) -> ApiKey:
-    """Return a key like `get`. Until the transaction ends, no other one creates, replaces or revokes keys."""
+def lock_and_get(session: Session, key_id: int) -> ApiKey:
+    """Return a key as `get` does, and keep other transactions from creating, replacing or revoking keys."""
     advisory_lock(session, _LOCK)
     session.get(ApiKey, key_id, populate_existing=True)
     return get(session, key_id)
@@ -227,7 +227,7 @@ def revoke(session: Session, name: str, now: datetime) -> ApiKey:
 
 def revoke_by_id(session: Session, key_id: int, now: datetime) -> ApiKey:
     """Revoke a key and return its row. Raise NotFound if there is no such key or it is already revoked."""
-    row = get_for_update(session, key_id)
+    row = lock_and_get(session, key_id)
     row.revoked_at = now
     session.add(row)
     return row
@@ -241,7 +241,7 @@ def rotate(
     The new key expires no later than the key of its `creator`, unless a key rotates itself. Return the new
     row and the key itself. Raise NotFound or Conflict if the old key cannot be replaced.
     """
-    old = get_for_update(session, key_id)
+    old = lock_and_get(session, key_id)
     if (newest := active(session, old.name, now)).id != key_id:
         raise Conflict(f"the key {key_id} has expired or has been replaced: rotate key {newest.id} instead")
     if old.name.startswith(LINK_NAME):  # the new key could be redeemed for one with all scopes
