@@ -58,7 +58,10 @@ class Row(SQLModel):
         return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower().removesuffix("_row")
 
     def model_dump(self, **options: Any) -> dict[str, Any]:
-        """Return the values by column, in the order of the columns. SQLAlchemy loads them in any order."""
+        """Return the values by column, in the order of the columns.
+
+        After a load, SQLModel's own order depends on how SQLAlchemy filled the row.
+        """
         values = super().model_dump(**options)
         return {name: values[name] for name in type(self).model_fields if name in values}
 

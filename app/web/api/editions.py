@@ -217,7 +217,10 @@ def _samples(app: Paperboy, session: Session, rows: Sequence[Delivery]) -> list[
 
 @router.post("/editions/{edition}/pause", status_code=204)
 def pause_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, body: PauseRequest) -> None:
-    """Stop sending an edition until it is resumed. It may be one that has not been planned yet."""
+    """Stop sending an edition until it is resumed.
+
+    It may be one that has not been planned yet, from yesterday to 60 days ahead.
+    """
     with app.db.write() as session:
         ledger.pause_edition(session, edition, body.reason, now)
         audit_log.record(session, key.name, audit_log.SENDING_PAUSED, edition, now, reason=body.reason)

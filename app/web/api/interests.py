@@ -87,8 +87,9 @@ def list_interests(
     q: Annotated[str, Param(max_length=300, description="Part of the text.")] = "",
 ) -> Page[InterestCount]:
     """List the distinct interests, newest first, including those that no longer have subscribers."""
-    # Subqueries are evaluated only for the rows of the page. Grouping would count all interests. With a join
-    # instead of the inner subquery, SQLite would read all active subscribers for each interest.
+    # Subqueries are evaluated only for the rows of the page. A GROUP BY would count the subscribers of all
+    # interests. With a join instead of the inner subquery, SQLite would read all active subscribers for each
+    # interest.
     is_active = exists().where(
         col(Subscriber.id) == InterestRow.subscriber_id, col(Subscriber.state) == SubscriberState.ACTIVE
     )
