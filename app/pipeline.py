@@ -220,10 +220,7 @@ def plan_first(app: Application, subscriber_id: int, now: datetime) -> Delivery 
 
 def _end_pauses(app: Application, now: datetime) -> None:
     app.schema.require()
-    ended = True
-    while ended and not app.stopping.is_set():
-        with app.db.write() as session:
-            ended = bool(subscribers.end_expired_pauses(session, now))
+    app.in_batches(lambda session: subscribers.end_expired_pauses(session, now))
 
 
 def _anyone_due(app: Application, now: datetime) -> bool:

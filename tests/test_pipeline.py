@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,14 +14,16 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
-from app import pipeline
+from app import main, pipeline
 from app.application import Application
 from app.digests import planning, reconciliation
 from app.papers import merging
 from app.relevance import matching
 from app.relevance.query_language import Query
+from app.settings import Settings
+from app.storage.database import wait_for_locks
 from app.storage.models import Delivery, DeliveryState, JobRun, Merge, Subscriber, SubscriberState
 from app.subscribers import Preferences
 from app.types import Cadence, Digest, Interest, PaperRecord, ParseResult
@@ -48,6 +52,32 @@ def test_docstring_lists_the_functions_in_order() -> None:
     defined = [each.__name__ for each in functions if each.__module__ == pipeline.__name__]
     public = [name for name in defined if not name.startswith("_")]
     assert re.findall(r"^(\w+)\(\) ", pipeline.__doc__ or "", re.MULTILINE) == public
+
+
+def test_batches_let_other_transactions_in(app: Application, settings: Settings) -> None:
+    """SQLite's lock is free between two batches for longer than another transaction waits to retry."""
+    other, has_begun, enough = main.build(settings), threading.Event(), threading.Event()
+
+    def work(session: Session) -> int:
+        session.connection()  # acquire the lock
+        has_begun.set()
+        time.sleep(0.2)
+        return not enough.is_set()
+
+    def visit() -> None:
+        wait_for_locks(2000)
+        with other.db.write() as session:
+            factories.add_subscriber(session, "bob@example.org", ["robots"], NOW)
+
+    with ThreadPoolExecutor() as threads:
+        batches = threads.submit(app.in_batches, work)
+        has_begun.wait()
+        try:
+            threads.submit(visit).result()
+        finally:
+            enough.set()
+            other.db.dispose()
+        batches.result()
 
 
 def plan(app: Application, now: datetime) -> Counter[str]:

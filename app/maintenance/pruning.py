@@ -60,12 +60,13 @@ def _repeat(
     app: Application, run: job_runs.JobRunRecorder, prune_batch: Callable[[Session], Counter[str]]
 ) -> None:
     """Delete one batch per transaction, until nothing is left or the service stops, and count the rows."""
-    left = True
-    while left and not app.stopping.is_set():
-        with app.db.write() as session:
-            batch = prune_batch(session)
+
+    def prune_and_count(session: Session) -> int:
+        batch = prune_batch(session)
         run.counts.update(batch)
-        left = bool(batch.total())
+        return batch.total()
+
+    app.in_batches(prune_and_count)
 
 
 def _drop_sender_data(app: Application, now: datetime) -> int:
