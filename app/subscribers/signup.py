@@ -3,6 +3,8 @@
 Submitting a form only stores a row, so neither the response nor its timing depends on whether the address
 belongs to a subscriber. `process` then decides what to send: a confirmation, the link to the preferences, or
 nothing.
+
+Acquire locks in this order: mailbox, subscriber, form. In another order, two transactions could deadlock.
 """
 
 from __future__ import annotations
@@ -344,6 +346,8 @@ def invite(
 
     Raise Conflict if the address is registered or suppressed, or if no confirmation may be sent to it now.
     """
+    email = normalize_address(email)
+    advisory_lock(session, f"mailbox {form_submissions.mailbox_hash(email)}")
     subscriber, created = _store_subscriber(session, email, preferences, now)
     if not created:
         raise registered_error(subscriber.email, subscriber.state)

@@ -415,6 +415,21 @@ def test_expired_sign_up_is_repeated_meanwhile(app: Application, now: datetime, 
         assert subscribers.get(session, confirmation.subscriber_id).email == ALICE
 
 
+def test_sign_up_during_an_invitation(app: Application, now: datetime) -> None:
+    """The form waits for the invitation. If it locked the mailbox in between, they would deadlock."""
+    with app.db.write() as session:
+        form = subscribers.request_sign_up(session, SignUp(ALICE, WANTED), "", now)
+
+    def answer() -> None:
+        with app.db.write() as session:
+            subscribers.process(session, form, now, factories.CONFIRMABLE)
+
+    with before_statement(app.db.engine, "INSERT INTO subscriber ", answer), app.db.write() as session:
+        identity = subscribers.invite(session, ALICE, WANTED, now, factories.CONFIRMABLE)
+    with app.db.read() as session:
+        assert subscribers.find(session, ALICE).id == identity
+
+
 def bounce_confirmation(session: Session, identity: int, now: datetime) -> None:
     confirmation = session.exec(select(Delivery.id).where(Delivery.subscriber_id == identity)).one()
     bounces.record_hard(session, confirmation or 0, identity, "550 5.1.1 unknown", now)
