@@ -119,7 +119,9 @@ def _import(
     try:
         with file, capacity.jobs.take():
             maintenance.import_subscribers(app, file, actor, clock.utcnow(), hold=hold, run_id=run_id)
-    except (TooManyRequests, Conflict):  # before the file was read
+    except Conflict as error:  # another import is running
+        job_runs.abort(app.db, run_id, clock.utcnow(), str(error))
+    except TooManyRequests:  # before the file was read
         message = "the file was not imported, because other jobs were running: import it again"
         job_runs.abort(app.db, run_id, clock.utcnow(), message)
     except Exception as error:

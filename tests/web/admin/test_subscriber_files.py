@@ -19,7 +19,7 @@ from app.application import Application
 from app.delivery import ledger
 from app.errors import NotFound
 from app.settings import Settings
-from app.storage import admin_sessions, api_keys, uploads
+from app.storage import admin_sessions, api_keys, locks, uploads
 from app.storage.api_keys import Scope
 from app.storage.models import AuditEntry, JobRun, Subscriber
 from app.web import capacity
@@ -167,6 +167,16 @@ def test_import_without_a_free_slot_changes_nothing(
     text = desk.get(run).text
     assert "the file was not imported, because other jobs were running: import it again" in text
     assert "incomplete" not in text
+
+
+def test_second_import_is_refused(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """The run says why nothing was imported."""
+    desk = sign_in()
+    preview = upload(desk).headers["location"]
+    with locks.hold(app.db, "import", clock.utcnow(), timedelta(days=1)):
+        run = desk.post(preview).headers["location"]
+    assert emails(app) == []
+    assert "another import is running: wait until it has ended" in desk.get(run).text
 
 
 def test_file_belongs_to_one_session(app: Application, sign_in: Callable[..., Desk]) -> None:
