@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -83,8 +84,16 @@ def storing_unique(session: Session, error: Exception) -> Iterator[None]:
     try:
         with session.begin_nested():
             yield
-    except IntegrityError:
-        raise error from None
+    except IntegrityError as violation:
+        if _is_duplicate(violation):
+            raise error from None
+        raise
+
+
+def _is_duplicate(error: IntegrityError) -> bool:
+    codes = sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
+    is_unique_violation = getattr(error.orig, "sqlstate", None) == "23505"
+    return is_unique_violation or getattr(error.orig, "sqlite_errorcode", None) in codes
 
 
 def _insert_all(
