@@ -245,8 +245,9 @@ def apply(
     with context.db.write() as session:
         matched = list(_one_notice_per_delivery(session, context.signer, notices))
         ledger.lock_subscribers(session, [delivery.delivery_id for _, delivery in matched if delivery])
-        # Again under the locks, because an address may have changed while this transaction waited for them.
-        matched = list(_one_notice_per_delivery(session, context.signer, notices))
+        if context.db.locks_rows:
+            # Match again under the locks: an address may have changed while this transaction waited.
+            matched = list(_one_notice_per_delivery(session, context.signer, notices))
         for notice, delivery in matched:
             outcome = _apply_notice(session, notice, delivery, now)
             counts[outcome] += 1
