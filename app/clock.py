@@ -38,10 +38,8 @@ class Timeline:
 
     @property
     def start(self) -> datetime:
-        """Return the time at which the run began.
-
-        Before Python 3.12, `cached_property` would let one slow `skew` block all timelines of the process.
-        """
+        """Return the time at which the run began."""
+        # Not a cached_property: before Python 3.12, it holds one lock per class while it computes a value.
         if self._start is None:
             self._start = self._now + self._skew()
         return self._start

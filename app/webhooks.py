@@ -238,7 +238,7 @@ def report_editions(app: Application, now: datetime) -> None:
     zone is still due.
     """
     now = app.timeline(now).start
-    # In one snapshot: the last digests may be planned between two of these queries.
+    # Use one snapshot, because the last digests may be planned between two of these queries.
     with app.db.read_snapshot() as session:
         listeners = webhook_endpoints.listeners(session, WebhookEvent.EDITION_SENT)
         since = max(now - RECENT, min((each.created_at for each in listeners), default=now))

@@ -23,7 +23,7 @@ from app.storage.database import BUSY_TIMEOUT_MS, Database, wait_for_locks
 from app.text.in_words import count_of
 from app.types import Rejection
 
-LONGEST = timedelta(days=1)  # an import that takes longer no longer prevents others
+LOCK_LIFETIME = timedelta(days=1)  # after this, another import may start
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def import_subscribers(
     """
     wait_for_locks(BUSY_TIMEOUT_MS)
     contents = subscribers.survey(file, name)  # before the run: an unreadable file is not a failed job
-    with _only_import(app.db, now), job_runs.record(app.db, "import", now, run_id) as run:
+    with _import_lock(app.db, now), job_runs.record(app.db, "import", now, run_id) as run:
         with app.db.write() as session:  # pause first, so that nobody gets a digest during a long import
             is_first = not ledger.any_sent(session)
             scope = ledger.ALL_EDITIONS if hold or is_first else ledger.FIRST_DIGESTS
@@ -88,12 +88,12 @@ def import_subscribers(
 
 
 @contextmanager
-def _only_import(db: Database, now: datetime) -> Iterator[None]:
+def _import_lock(db: Database, now: datetime) -> Iterator[None]:
     """Let only one import run at a time, on all machines. Raise Conflict if another one is running.
 
-    Otherwise, the first one to end could not know whether the other one still needs its pause.
+    Two imports would share one pause, so neither could tell whether to end it.
     """
-    with locks.hold(db, "import", now, LONGEST) as has_lock:
+    with locks.hold(db, "import", now, LOCK_LIFETIME) as has_lock:
         if not has_lock:
             raise Conflict("another import is running: wait until it has ended, and import the file again")
         yield

@@ -122,7 +122,7 @@ class Database:
 
     @contextmanager
     def read_snapshot(self) -> Iterator[Session]:
-        """Yield a session like `read`, whose queries all see the database at the same moment."""
+        """Yield a session like `read`, whose queries all see the same snapshot."""
         with self.read() as session:
             if self.url.get_backend_name() == "postgresql":  # on SQLite, this is so in every transaction
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})

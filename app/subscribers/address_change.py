@@ -61,7 +61,7 @@ def request_change_by_operator(session: Session, subscriber_id: int, email: str,
 
     Also raise Conflict if the new address is suppressed, or belongs to another subscriber.
     """
-    _lock_free_address(session, normalize_address(email), subscriber_id, now)
+    _prepare_change(session, normalize_address(email), subscriber_id, now)
     return request_change(session, subscriber_id, email, now)
 
 
@@ -73,7 +73,7 @@ def replace_address(session: Session, subscriber_id: int, email: str, now: datet
     subscription has ended or is not confirmed.
     """
     email = normalize_address(email)
-    holder = _lock_free_address(session, email, subscriber_id, now)
+    holder = _prepare_change(session, email, subscriber_id, now)
     subscriber = get(session, subscriber_id)
     require_not_erased(subscriber)
     if subscriber.state not in (State.ACTIVE, State.PAUSED, State.BOUNCING):
@@ -89,8 +89,8 @@ def replace_address(session: Session, subscriber_id: int, email: str, now: datet
     return subscriber
 
 
-def _lock_free_address(session: Session, email: str, subscriber_id: int, now: datetime) -> Subscriber | None:
-    """Lock the subscriber, end their pending change of address if there is one, and lock the new address.
+def _prepare_change(session: Session, email: str, subscriber_id: int, now: datetime) -> Subscriber | None:
+    """Lock the subscriber and the new address, and end a pending change.
 
     Return the pending sign-up that has the new address, if any. Raise InvalidAddress if it is the
     subscriber's own address, or Conflict if it is suppressed or belongs to another subscriber.

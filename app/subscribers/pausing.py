@@ -13,7 +13,7 @@ from app.subscribers.event_log import record_event
 from app.subscribers.repository import get_for_update, reschedule
 
 LONGEST_PAUSE = timedelta(days=366)
-BATCH_SIZE = 100  # pauses that end in one transaction, each of which takes about 10 ms of SQLite's lock
+BATCH_SIZE = 100  # pauses that one transaction ends
 _NOT_RESUMABLE = {  # shown to subscribers
     State.UNSUBSCRIBED: "This subscription has ended. To get digests again, subscribe again.",
     State.BOUNCING: "We stopped sending because emails to your address bounced. Please contact us.",
@@ -72,8 +72,8 @@ def resume(session: Session, subscriber_id: int, now: datetime) -> Subscriber:
 def end_expired_pauses(session: Session, now: datetime) -> int:
     """End a batch of the pauses whose end date has been reached.
 
-    Leave out rows that another transaction has locked. Return the number of pauses. Call this until it
-    returns 0.
+    Skip rows that another transaction has locked. Return the number of ended pauses; call this again until it
+    is 0.
     """
     expired = select(Subscriber).where(Subscriber.state == State.PAUSED, col(Subscriber.paused_until) <= now)
     subscribers = session.exec(expired.limit(BATCH_SIZE).with_for_update(skip_locked=True)).all()

@@ -48,7 +48,8 @@ CONSENT_TEXT = (
     "subscription at any time with the links in every digest."
 )
 CONSENT_GIVEN_ELSEWHERE = "given to the operator"
-EXPIRY_BATCH = 100  # sign-ups per transaction, each of which takes about 10 ms of SQLite's lock
+# Sign-ups that one transaction ends. SQLite is locked for about half a second.
+EXPIRY_BATCH = 100
 _SUBSCRIBED = (State.ACTIVE, State.PAUSED)
 
 
@@ -86,7 +87,8 @@ def process(session: Session, request_id: int, now: datetime, confirmable: timed
     if unprocessed is None:
         return None
     advisory_lock(session, f"mailbox {unprocessed.mailbox}")
-    # Lock a subscriber whose address changes before the form. An erasure does the same: no deadlock.
+    # Lock the subscriber whose address changes first, and then the form, as an erasure does. In the other
+    # order, the two could deadlock.
     if unprocessed.subscriber_id is not None:
         get_for_update(session, unprocessed.subscriber_id)
     request = form_submissions.take(session, request_id)
@@ -404,8 +406,8 @@ def expire_pending(session: Session, before: datetime, now: datetime) -> int:
     """End a batch of unconfirmed sign-ups from before `before` with no later confirmation email.
 
     This includes addresses whose confirmation bounced, or whose owner complained or unsubscribed. An address
-    to which a subscriber wants to change is kept until the change ends. Leave out rows that another
-    transaction has locked. Return the number of sign-ups. Call this until it returns 0.
+    to which a subscriber wants to change is kept until the change ends. Skip rows that another transaction
+    has locked. Return the number of ended sign-ups; call this again until it is 0.
     """
     mailed_since = exists().where(
         col(Delivery.subscriber_id) == Subscriber.id,

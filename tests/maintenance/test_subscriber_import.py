@@ -97,8 +97,8 @@ def test_import_does_not_end_the_pause_of_others(reason: str, app: Application) 
     assert "sending.pause_ended" not in [action for _, action, _ in audit_entries(app)]
 
 
-def test_imports_run_one_after_the_other(app: Application, settings: Settings) -> None:
-    """With two that add nobody, the one that ended last continued the pause that the other one had begun."""
+def test_second_import_is_refused(app: Application, settings: Settings) -> None:
+    """A second import is refused while one is running, and no pause remains."""
     other, nobody = main.build(settings), "nobody,robotics,,,,,,"
 
     def import_again(_: object) -> None:

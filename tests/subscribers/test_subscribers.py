@@ -397,7 +397,7 @@ def test_sign_ups_expire_in_batches(app: Application, now: datetime, monkeypatch
 @pytest.mark.postgres
 @pytest.mark.parametrize("statement", ["FOR UPDATE", "= ANY"])
 def test_expired_sign_up_is_repeated_meanwhile(app: Application, now: datetime, statement: str) -> None:
-    """Whoever signs up again is not erased, or signs up as a new subscriber."""
+    """A repeated sign-up is kept, or it creates a new subscriber."""
     later = now + 30 * DAY
     with app.db.write() as session:
         factories.sign_up(session, SignUp(ALICE, WANTED), "", now)

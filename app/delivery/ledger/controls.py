@@ -43,7 +43,7 @@ FIRST_DIGESTS = "first digests"
 REQUESTED_WITHIN = timedelta(days=2)  # longer than a local day, during which an edition is composed
 HOLD_AHEAD = timedelta(days=60)  # a later day is probably a mistake
 UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
-# Emails in flight are cancelled, too, because their retries must not be sent. The relay's reply still counts.
+# Emails in flight are cancelled as well, so that they are not retried. The relay's reply is still recorded.
 CANCELLABLE = (*UNSENT, State.COMMITTING)
 
 
