@@ -162,18 +162,18 @@ def _record_others(
         if attempt.result.outcome in UNATTEMPTED:
             if delivery.state in LEASED_STATES:  # otherwise, it was cancelled or held in the meantime
                 _unclaim(session, delivery, subscriber)
-        elif delivery.state in OPEN_STATES:
+        elif delivery.state in OPEN_STATES or delivery.reason == controls.CANCELLED:
             _apply(delivery, _settle_suspected(session, delivery, attempt), now, policy)
             if attempt.message_id:  # its body was sent: a retry must have the same Message-ID
                 delivery.message_id, delivery.subject = attempt.message_id, attempt.subject
             if attempt.result.outcome is SendOutcome.SENDER_REJECTED:
                 # The pause outlives the subscriber's erasure, so its reason must not contain an address.
-                reason = sanitize.redact_addresses(delivery.reason)
+                reason = sanitize.redact_addresses(_text(attempt.result))
                 controls.pause(session, f"the relay refuses us: {reason}", now)
             elif delivery.state is State.FAILED:
                 on_failed(session, attempt, delivery.subscriber_id, now)
         elif attempt.result.outcome is SendOutcome.UNCERTAIN and delivery.state is not State.SENT:
-            # The email was cancelled or given up while it was in flight.
+            # The email was given up while it was in flight.
             transitions.mark_uncertain(delivery, _text(attempt.result), None)
         _postpone(delivery, receiver_backoffs.find(backoffs, subscriber.email))
         states[delivery_id] = delivery.state
@@ -224,6 +224,7 @@ def _postpone(delivery: Delivery, backoff: ReceiverBackoff | None) -> None:
 
 
 def _apply(delivery: Delivery, result: SendResult, now: datetime, policy: UncertainPolicy) -> None:
+    was_cancelled = delivery.reason == controls.CANCELLED
     delivery.smtp_code, delivery.smtp_text = result.code, result.text
     reason, retry_at = _text(result), now + retry_delays.EMAILS.after(delivery.attempts, delivery.id or 0)
     match result.outcome:
@@ -239,6 +240,9 @@ def _apply(delivery: Delivery, result: SendResult, now: datetime, policy: Uncert
             transitions.mark_uncertain(delivery, reason, resend_at)
         case _:
             transitions.set_state(delivery, State.FAILED, reason)
+    if was_cancelled and delivery.state is not State.FAILED:  # it must not be sent again
+        state = State.UNCERTAIN if delivery.possibly_delivered else State.SKIPPED
+        transitions.set_state(delivery, state, controls.CANCELLED)
 
 
 def _text(result: SendResult) -> str:

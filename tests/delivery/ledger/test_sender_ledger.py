@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
-from sqlmodel import Session
+from sqlmodel import Session, select
 
 from app import bounces, subscribers
 from app.application import Application
-from app.delivery import journal, ledger
+from app.delivery import journal, ledger, suppression
 from app.delivery.ledger import SenderLedger, circuit_breaker, sender_ledger, transitions
 from app.delivery.send_result import SendOutcome, SendResult
 from app.errors import Conflict, JournalError
 from app.mail.message import OutgoingMail
 from app.settings import Settings, UncertainPolicy
-from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
+from app.storage.models import Delivery, DeliveryState, SendingPause, Subscriber, SubscriberState
 from tests.delivery.ledger.test_ledger import deliveries_by_name, enqueue_mails, states_by_name
 from tests.delivery.test_journal import LimitedDisk
 
@@ -178,32 +178,51 @@ def test_cancelled_mail_may_become_uncertain(app: Application, now: datetime) ->
 
 
 @pytest.mark.usefixtures("no_background_work")
+@pytest.mark.parametrize("may_have_arrived", [False, True])
+@pytest.mark.parametrize("is_long_in_flight", [False, True])
 @pytest.mark.parametrize(
-    ("result", "state"),
+    ("result", "state", "state_if_it_may_have_arrived"),
     [
-        (ACCEPTED, "sent"),
-        (SendResult(SendOutcome.DEFERRED, 451, "try again later"), "skipped"),
-        (SendResult(SendOutcome.UNCERTAIN, None, "the connection broke"), "uncertain"),
+        (ACCEPTED, "sent", "sent"),
+        (SendResult(SendOutcome.DEFERRED, 451, "try again later"), "skipped", "uncertain"),
+        (SendResult(SendOutcome.THROTTLED, 421, "too many emails"), "skipped", "uncertain"),
+        (SendResult(SendOutcome.UNREACHABLE, None, "no route"), "skipped", "uncertain"),
+        (SendResult(SendOutcome.SENDER_REJECTED, 550, "5.7.26 not signed"), "skipped", "uncertain"),
+        (SendResult(SendOutcome.SENDER_REJECTION_SUSPECTED, 550, "listed"), "skipped", "uncertain"),
+        (SendResult(SendOutcome.UNCERTAIN, None, "the connection broke"), "uncertain", "uncertain"),
+        (SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user"), "failed", "failed"),
     ],
 )
-def test_cancel_long_in_flight(app: Application, now: datetime, result: SendResult, state: str) -> None:
-    """An email whose reply takes seconds is cancelled, too: it is not tried again, whatever the reply is."""
+def test_cancel_in_flight(
+    app: Application, now: datetime, result: SendResult, state: str, state_if_it_may_have_arrived: str,
+    is_long_in_flight: bool, may_have_arrived: bool,
+) -> None:  # fmt: skip
+    """A cancelled email is not tried again, whatever the reply is. A refusal still counts."""
     (alice,) = enqueue_mails(app, now, "alice")
+    with app.db.write() as session:
+        session.get_one(Delivery, alice).possibly_delivered = may_have_arrived
 
     async def run() -> None:
         async with open_ledger(app, now) as sender:
             await sender.claim()
             assert sender.commit(mail(alice))
-            await sender.refresh()
-            await sender.refresh()
-            assert states_by_name(app) == {"alice": "committing"}
+            for _ in range(2 if is_long_in_flight else 0):
+                await sender.refresh()
+            assert states_by_name(app) == {"alice": "committing" if is_long_in_flight else "claimed"}
             with app.db.write() as session:
                 assert ledger.cancel(session, "2026-11-20") == 1
             sender.record(mail(alice), result)
 
     asyncio.run(run())
-    assert states_by_name(app) == {"alice": state}
-    assert deliveries_by_name(app)["alice"].next_attempt_at is None
+    recorded = deliveries_by_name(app)["alice"]
+    assert recorded.state == (state_if_it_may_have_arrived if may_have_arrived else state)
+    assert (recorded.next_attempt_at, recorded.smtp_code) == (None, result.code)
+    assert recorded.message_id
+    with app.db.read() as session:
+        is_suppressed = suppression.is_suppressed(session, "alice@example.org")
+        is_paused = session.exec(select(SendingPause)).first() is not None
+    assert is_suppressed == (result.outcome is SendOutcome.HARD_BOUNCE)
+    assert is_paused == (result.outcome is SendOutcome.SENDER_REJECTED)
 
 
 @pytest.mark.usefixtures("no_background_work")
