@@ -248,7 +248,8 @@ def test_operator_whose_server_defers_mail_gets_it_later(
         assert received[-2:] == [*OPERATORS]
         assert len(received) == 2 * number
     with service.db.read() as session:
-        runs = session.exec(select(JobRun).where(col(JobRun.job).in_(("alert", "report")))).all()
+        of_alerts = select(JobRun).where(col(JobRun.job).in_(("alert", "report")))
+        runs = session.exec(of_alerts.order_by(col(JobRun.id))).all()
     assert [(run.counts, run.error) for run in runs] == [({"mails": n}, "") for n in (1, 0, 1)] * 2
 
 

@@ -102,7 +102,7 @@ def test_metrics_match_the_database(app: Application, client: TestClient, now: d
                 edition="2026-11-20",
                 state=DeliveryState.SENT,
                 due_at=now,
-                created_at=now,
+                created_at=late,
                 sent_at=clock.utcnow(),
             )
         )
