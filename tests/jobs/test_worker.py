@@ -330,7 +330,7 @@ def test_connection_lost_while_an_end_is_recorded(
     real, lost = JobManager.finish_job, list[str]()
 
     async def lose_once(manager: JobManager, job: StoredJob, *arguments: Any, **options: Any) -> None:
-        if not lost:
+        if not lost and job.task_name == "<lambda>":  # not a periodic job that ends at this moment
             lost.append(job.task_name)
             raise ConnectorException from psycopg.OperationalError("the connection is closed")
         await real(manager, job, *arguments, **options)
