@@ -94,6 +94,7 @@ class SenderLedger:
         self._claimed_ids: set[int] = set()  # claimed emails whose results have not been flushed yet
         self._retried_ids: set[int] = set()  # claimed emails that were attempted before
         self._intended_ids: set[int] = set()  # synced to disk by `journal_intent`
+        self._started_ids: set[int] = set()  # emails that may be sent and have no result yet
         self._withdrawn_ids: set[int] = set()  # claimed emails that must no longer be sent
         self._backed_off: dict[str, float] = {}  # receiver → end of a back-off not yet in the database
         self._in_flight_ids: frozenset[int] = frozenset()  # as of the last refresh
@@ -106,7 +107,7 @@ class SenderLedger:
         self._database_was_away = False  # if True, the lock that shows that this sender runs may be lost
         self._pause_reason, self._pause_recorded = "", False
         self._is_suspecting = False  # a refusal may be about us: see suspected_refusals
-        self._awaited_ids: frozenset[int] = frozenset()  # in flight then, because the relay may accept them
+        self._awaited_ids: frozenset[int] = frozenset()  # started before, because the relay may accept them
         self._error: Exception | None = None
         self._closing = False
         self.shutting_down = False  # set at shutdown: do not wait for the database
@@ -215,7 +216,10 @@ class SenderLedger:
         """Return whether an email may be sent now. Emails to a receiver that has just throttled us wait."""
         if self._backed_off and self._backed_off.get(receiver_of(mail.recipient), 0) > monotonic():
             return False
-        return self._may_commit(mail)
+        if not self._may_commit(mail):
+            return False
+        self._started_ids.add(mail.delivery_id)
+        return True
 
     def _may_commit(self, mail: OutgoingMail) -> bool:
         if self._error or self._pause_reason or mail.delivery_id in self._withdrawn_ids:
@@ -254,6 +258,7 @@ class SenderLedger:
         self._record(AttemptResult(delivery_id, result, self._now()))
 
     def _record(self, attempt: AttemptResult) -> None:
+        self._started_ids.discard(attempt.delivery_id)
         if attempt.result.outcome not in (SendOutcome.NOT_ATTEMPTED, SendOutcome.WITHDRAWN):
             try:
                 self._journal.end(attempt)
@@ -264,15 +269,15 @@ class SenderLedger:
             if not (self._pause_reason or (is_suspected and attempt.delivery_id in self._retried_ids)):
                 self._pause_reason = self._breaker.add(attempt.result, len(self._journal.in_flight))
             if is_suspected and not self._is_suspecting:
-                self._is_suspecting, self._awaited_ids = True, frozenset(self._journal.in_flight)
+                self._is_suspecting, self._awaited_ids = True, frozenset(self._started_ids)
         self._results.append(attempt)
         if len(self._results) >= FLUSH_SIZE or (self._is_suspecting and not self._awaits_replies):
             self._flush_due.set()
 
     @property
     def _awaits_replies(self) -> bool:
-        """True if emails that were in flight at the first suspected refusal have no reply yet."""
-        return not self._awaited_ids.isdisjoint(self._journal.in_flight)
+        """True if emails that had been started at the first suspected refusal have no result yet."""
+        return not self._awaited_ids.isdisjoint(self._started_ids)
 
     def _now(self) -> float:
         return self._started_at + monotonic() - self._started_monotonic

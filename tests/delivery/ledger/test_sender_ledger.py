@@ -95,6 +95,30 @@ def test_results_are_flushed_and_unsent_mails_released(app: Application, now: da
 
 
 @pytest.mark.usefixtures("no_background_work")
+def test_suspected_refusals_wait_for_started_emails(app: Application, now: datetime) -> None:
+    """Refusals of envelopes come before the reply to an email that was started earlier."""
+    ids = enqueue_mails(app, now, "alice", "bob", "carol", "dave")
+    refused = SendResult(SendOutcome.SENDER_REJECTION_SUSPECTED, 550, "5.7.1 Sender is on a blacklist")
+
+    async def run() -> None:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert all(sender.may_send(mail(delivery_id)) for delivery_id in ids)
+            for delivery_id in ids[1:]:
+                sender.record(mail(delivery_id), refused)
+            await sender.flush()
+            assert sender.stop_reason == ""
+            assert sender.commit(mail(ids[0]))
+            sender.record(mail(ids[0]), ACCEPTED)
+            await sender.flush()
+            assert sender.stop_reason == ""
+
+    asyncio.run(run())
+    others = dict.fromkeys(("bob", "carol", "dave"), "deferred")
+    assert states_by_name(app) == {"alice": "sent", **others}
+
+
+@pytest.mark.usefixtures("no_background_work")
 def test_mail_is_withdrawn_when_the_reader_unsubscribes(app: Application, now: datetime) -> None:
     """The next refresh withdraws it with the reason."""
     alice, bob = enqueue_mails(app, now, "alice", "bob")
