@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fastapi import Request, Response
+from fastapi import Response
 
-from app.web.admin.sign_in import Operator, admin_page
+from app.web.admin.sign_in import Operator
 
 
 def confirmation_page(
-    request: Request,
     operator: Operator,
     question: str,
     consequences: str,
@@ -25,7 +24,7 @@ def confirmation_page(
     `section` is the path of the section of the admin pages, and `back` the page to which “Go back” leads.
     `facts` describes what the action is about. Code in `consequences` is between backticks.
     """
-    return admin_page(
-        request, "admin/confirmation.html", operator, question=question, consequences=consequences,
-        confirm=confirm, section=section, back=back, facts=facts, action=request.url.path,
+    return operator.page(
+        "admin/confirmation.html", question=question, consequences=consequences, confirm=confirm,
+        section=section, back=back, facts=facts, action=operator.request.url.path,
     )  # fmt: skip

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from typing import Unpack
+
+from fastapi import APIRouter, Response
 from sqlmodel import col
 
 from app import clock, subscribers
@@ -11,7 +13,7 @@ from app.delivery import ledger, suppression
 from app.errors import InvalidAddress, NotFound
 from app.storage.models import Suppression
 from app.web.admin.pagination import Position, page_at
-from app.web.admin.sign_in import Operator, Reader, Sender, Writer, admin_page, back_to
+from app.web.admin.sign_in import FormOutcome, Operator, Reader, Sender, Writer, back_to
 from app.web.api import statistics, suppressions
 from app.web.forms import Text
 from app.web.request_bodies import FormRoute
@@ -30,21 +32,21 @@ MESSAGES = {
 
 
 @router.get(PATH)
-def show_deliverability(request: Request, operator: Reader, email: str = "", done: str = "") -> Response:
+def show_deliverability(operator: Reader, email: str = "", done: str = "") -> Response:
     """Show the bounce and complaint rates of a week. If `email` is given, show whether it is suppressed."""
     if not email:
-        return _page(request, operator, message=MESSAGES.get(done, ""))
+        return _page(operator, message=MESSAGES.get(done, ""))
     try:
         address = subscribers.normalize_address(email)
     except InvalidAddress as error:
-        return _page(request, operator, problem=str(error), status=422)
+        return _page(operator, problem=str(error), status=422)
     with operator.app.db.read() as session:
         row = suppression.get(session, address)
-    return _page(request, operator, email=email, row=row, message=MESSAGES.get(done, ""))
+    return _page(operator, email=email, row=row, message=MESSAGES.get(done, ""))
 
 
 @router.get("/admin/suppressions")
-def list_suppressed(request: Request, operator: Reader, why: str = "", at: Position = "") -> Response:
+def list_suppressed(operator: Reader, why: str = "", at: Position = "") -> Response:
     """List the suppressed addresses whose reason contains `why`.
 
     The list has a page of its own, because finding the addresses reads all subscribers' addresses.
@@ -53,49 +55,39 @@ def list_suppressed(request: Request, operator: Reader, why: str = "", at: Posit
     with operator.app.db.read() as session:
         listed = page_at(session, suppression.with_reason(why), col(Suppression.id), ENTRIES_SHOWN, at)
         suppressed = suppressions.describe(session, listed.rows)
-    return admin_page(
-        request, "admin/suppressions.html", operator, listed=listed, suppressed=suppressed, why=why
-    )
+    return operator.page("admin/suppressions.html", listed=listed, suppressed=suppressed, why=why)
 
 
 @router.post(f"{PATH}/suppress")
-def suppress(request: Request, operator: Writer, email: Text = "", reason: Text = "") -> Response:
+def suppress(operator: Writer, email: Text = "", reason: Text = "") -> Response:
     body = suppressions.NewSuppression(email=email[:320], reason=operator.reason(reason))
     try:
         suppressions.add_suppression(operator.app, operator.key, clock.utcnow(), body)
     except InvalidAddress as error:
-        return _page(request, operator, email=email, problem=str(error), status=422)
+        return _page(operator, email=email, problem=str(error), status=422)
     return back_to(PATH, "suppressed")
 
 
 @router.post(f"{PATH}/lift")
-def lift(request: Request, operator: Sender, email: Text = "", reason: Text = "") -> Response:
+def lift(operator: Sender, email: Text = "", reason: Text = "") -> Response:
     body = suppressions.Lifting(email=email[:320], reason=operator.reason(reason))
     try:
         suppressions.lift_suppression(operator.app, operator.key, clock.utcnow(), body)
     except (InvalidAddress, NotFound) as error:
-        return _page(request, operator, email=email, problem=str(error), status=422)
+        return _page(operator, email=email, problem=str(error), status=422)
     return back_to(PATH, "lifted")
 
 
 def _page(
-    request: Request,
-    operator: Operator,
-    *,
-    email: str = "",
-    row: Suppression | None = None,
-    message: str = "",
-    problem: str = "",
-    status: int = 200,
+    operator: Operator, *, email: str = "", row: Suppression | None = None, **outcome: Unpack[FormOutcome]
 ) -> Response:
     now = clock.utcnow()
     with operator.app.db.read() as session:
         warm_up = ledger.warm_up_status(session, ledger.warm_up_of(operator.app.settings), now)
     notices = statistics.get_notices(operator.app, operator.key, now, days=NOTICE_DAYS)
-    return admin_page(
-        request, "admin/deliverability.html", operator, status=status, email=email, row=row, message=message,
-        problem=problem, warm_up=warm_up,
-        notices=notices.items, receivers_shown=RECEIVERS_SHOWN, warn_percent=rates.WARN_PERCENT,
-        notice_days=NOTICE_DAYS, days=DAYS_SHOWN,
-        rates=statistics.get_rates(operator.app, operator.key, now, days=DAYS_SHOWN),
+    return operator.page(
+        "admin/deliverability.html", email=email, row=row, warm_up=warm_up, notices=notices.items,
+        receivers_shown=RECEIVERS_SHOWN, warn_percent=rates.WARN_PERCENT, notice_days=NOTICE_DAYS,
+        days=DAYS_SHOWN, rates=statistics.get_rates(operator.app, operator.key, now, days=DAYS_SHOWN),
+        **outcome,
     )  # fmt: skip

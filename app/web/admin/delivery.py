@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
 
 from app import clock, subscribers
 from app.errors import NotFound
 from app.types import MailKind
 from app.web import security
-from app.web.admin.sign_in import HEADERS, Reader, Sender, admin_page, back_to
+from app.web.admin.sign_in import HEADERS, Reader, Sender, back_to
 from app.web.api import deliveries
 from app.web.api.auth import DeliveryId
 from app.web.request_bodies import FormRoute
@@ -20,7 +20,7 @@ PATH = "/admin/deliveries/{delivery_id}"
 
 
 @router.get(PATH)
-def show_delivery(request: Request, operator: Reader, delivery_id: DeliveryId) -> Response:
+def show_delivery(operator: Reader, delivery_id: DeliveryId) -> Response:
     """Show an email. If its digest is stored, show the digest in a frame without scripts and forms."""
     row = deliveries.get_delivery(operator.app, operator.key, delivery_id)
     try:
@@ -29,27 +29,26 @@ def show_delivery(request: Request, operator: Reader, delivery_id: DeliveryId) -
         mail = None
     with operator.app.db.read() as session:
         address = subscribers.addresses_of(session, [row.subscriber_id]).get(row.subscriber_id, "")
-    return admin_page(
-        request, "admin/delivery.html", operator, headers=security.FRAMING_PAGE, delivery=row, mail=mail,
-        address=address,
-    )  # fmt: skip
+    return operator.page(
+        "admin/delivery.html", headers=security.FRAMING_PAGE, delivery=row, mail=mail, address=address
+    )
 
 
 @router.get(PATH + "/html")
-def show_html(request: Request, operator: Reader, delivery_id: DeliveryId) -> Response:
+def show_html(operator: Reader, delivery_id: DeliveryId) -> Response:
     """Return the HTML part of a digest for the frame on the email's page."""
     mail = deliveries.render_delivery(operator.app, operator.key, clock.utcnow(), delivery_id)
     return HTMLResponse(mail.html, headers=HEADERS | security.FRAMED_MAIL)
 
 
 @router.post(PATH + "/resend")
-def resend(request: Request, operator: Sender, delivery_id: DeliveryId) -> Response:
+def resend(operator: Sender, delivery_id: DeliveryId) -> Response:
     mail = deliveries.resend_delivery(operator.app, operator.key, clock.utcnow(), delivery_id)
     return back_to(_page_of(mail), "resent")
 
 
 @router.post(PATH + "/confirm-arrival")
-def confirm_arrival(request: Request, operator: Sender, delivery_id: DeliveryId) -> Response:
+def confirm_arrival(operator: Sender, delivery_id: DeliveryId) -> Response:
     mail = deliveries.confirm_arrival(operator.app, operator.key, clock.utcnow(), delivery_id)
     return back_to(_page_of(mail), "confirmed")
 

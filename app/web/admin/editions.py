@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Unpack
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from sqlmodel import col, select
 
 from app import clock, subscribers
@@ -17,7 +17,7 @@ from app.text.in_words import count_of
 from app.types import MailKind
 from app.web.admin import remedies
 from app.web.admin.confirmation import confirmation_page
-from app.web.admin.sign_in import Operator, ProspectiveSender, Reader, Sender, admin_page, back_to
+from app.web.admin.sign_in import FormOutcome, Operator, ProspectiveSender, Reader, Sender, back_to
 from app.web.api import editions
 from app.web.api.pagination import newest_first, window_of
 from app.web.forms import Text
@@ -45,30 +45,23 @@ MESSAGES = {
 
 
 @router.get("/admin/editions")
-def list_editions(request: Request, operator: Reader, cursor: str | None = None, done: str = "") -> Response:
-    return _editions_page(request, operator, cursor, message=MESSAGES.get(done, ""))
+def list_editions(operator: Reader, cursor: str | None = None, done: str = "") -> Response:
+    return _editions_page(operator, cursor, message=MESSAGES.get(done, ""))
 
 
 @router.post("/admin/editions")
-def hold_edition(request: Request, operator: Sender, edition: Text = "") -> Response:
+def hold_edition(operator: Sender, edition: Text = "") -> Response:
     """Hold an upcoming edition until it is approved."""
     name = edition.strip()[:40]
     try:
         editions.hold_edition(operator.app, operator.key, clock.utcnow(), name)
     except (InvalidInput, Conflict) as error:
-        return _editions_page(request, operator, problem=str(error), typed=name, status=422)
+        return _editions_page(operator, problem=str(error), typed=name, status=422)
     return back_to("/admin/editions", "held")
 
 
 def _editions_page(
-    request: Request,
-    operator: Operator,
-    cursor: str | None = None,
-    *,
-    message: str = "",
-    problem: str = "",
-    typed: str = "",
-    status: int = 200,
+    operator: Operator, cursor: str | None = None, *, typed: str = "", **outcome: Unpack[FormOutcome]
 ) -> Response:
     window = window_of(EDITIONS_SHOWN, cursor)
     listed = editions.list_editions(operator.app, operator.key, clock.utcnow(), window)
@@ -78,20 +71,17 @@ def _editions_page(
     with operator.app.db.read() as session:
         coming = paused - ledger.planned_editions(session, paused)
         addresses = subscribers.addresses_of(session, [each.subscriber_id for each in first.sample])
-    return admin_page(
-        request, "admin/editions.html", operator, status=status, editions=listed.items, sending=sending,
-        next_cursor=listed.next_cursor, message=message, problem=problem, typed=typed,
-        approve_all=operator.app.settings.approve_editions, awaits_approval=ledger.AWAITS_APPROVAL,
-        first=first, addresses=addresses,
+    return operator.page(
+        "admin/editions.html", editions=listed.items, sending=sending, next_cursor=listed.next_cursor,
+        typed=typed, approve_all=operator.app.settings.approve_editions,
+        awaits_approval=ledger.AWAITS_APPROVAL, first=first, addresses=addresses,
         holds_first=any(pause.edition == ledger.FIRST_DIGESTS for pause in sending.pauses),
-        coming=[pause for pause in sending.pauses if pause.edition in coming],
+        coming=[pause for pause in sending.pauses if pause.edition in coming], **outcome,
     )  # fmt: skip
 
 
 @router.get("/admin/editions/{edition}")
-def show_edition(
-    request: Request, operator: Reader, edition: editions.Name, done: str = "", reload: str = ""
-) -> Response:
+def show_edition(operator: Reader, edition: editions.Name, done: str = "", reload: str = "") -> Response:
     """Show an edition: its states, the most common reasons, and the emails with problems.
 
     The page reloads while emails are being sent. No input is lost, because the page has no text fields.
@@ -108,9 +98,8 @@ def show_edition(
         ids = [*(mail.subscriber_id for mail in mails), *(digest.subscriber_id for digest in sample)]
         addresses = subscribers.addresses_of(session, ids)
         held = ledger.count_held(session, edition)
-    return admin_page(
-        request, "admin/edition.html", operator, edition=current, mails=mails, sample=sample,
-        addresses=addresses, held=held,
+    return operator.page(
+        "admin/edition.html", edition=current, mails=mails, sample=sample, addresses=addresses, held=held,
         meanings=reconciliation.MEANINGS,
         awaits_approval=current.paused is not None and current.paused.reason == ledger.AWAITS_APPROVAL,
         message=MESSAGES.get(done, ""), reload_after=RELOAD_AFTER if is_sending and not reload else 0,
@@ -119,7 +108,6 @@ def show_edition(
 
 @router.get("/admin/editions/{edition}/readers")
 def list_readers(
-    request: Request,
     operator: Reader,
     edition: editions.Name,
     state: Annotated[list[str] | None, Query()] = None,
@@ -134,22 +122,22 @@ def list_readers(
         window = window_of(MAILS_SHOWN, cursor)
         rows, following = newest_first(session, digests, col(Delivery.id), window)
         addresses = subscribers.addresses_of(session, [row.subscriber_id for row in rows])
-    return admin_page(
-        request, "admin/edition_readers.html", operator, edition=edition, rows=rows, states=states,
-        addresses=addresses, known=list(DeliveryState), meanings=reconciliation.MEANINGS,
-        next_cursor=following, query=urlencode([("state", each.value) for each in states]),
+    return operator.page(
+        "admin/edition_readers.html", edition=edition, rows=rows, states=states, addresses=addresses,
+        known=list(DeliveryState), meanings=reconciliation.MEANINGS, next_cursor=following,
+        query=urlencode([("state", each.value) for each in states]),
     )  # fmt: skip
 
 
 @router.post("/admin/editions/{edition}/pause")
-def pause_edition(request: Request, operator: Sender, edition: editions.Name, reason: Text = "") -> Response:
+def pause_edition(operator: Sender, edition: editions.Name, reason: Text = "") -> Response:
     body = editions.PauseRequest(reason=operator.reason(reason))
     editions.pause_edition(operator.app, operator.key, clock.utcnow(), edition, body)
     return back_to(f"/admin/editions/{edition}", "paused")
 
 
 @router.post("/admin/editions/{edition}/resume")
-def resume_edition(request: Request, operator: Sender, edition: editions.Name) -> Response:
+def resume_edition(operator: Sender, edition: editions.Name) -> Response:
     editions.resume_edition(operator.app, operator.key, clock.utcnow(), edition)
     with operator.app.db.read() as session:
         if not ledger.planned_editions(session, [edition]):  # the edition has no page yet
@@ -158,31 +146,30 @@ def resume_edition(request: Request, operator: Sender, edition: editions.Name) -
 
 
 @router.post("/admin/editions/{edition}/resend-uncertain")
-def resend_uncertain(request: Request, operator: Sender, edition: editions.Name) -> Response:
+def resend_uncertain(operator: Sender, edition: editions.Name) -> Response:
     editions.resend_uncertain(operator.app, operator.key, clock.utcnow(), edition)
     return back_to(f"/admin/editions/{edition}", "all_resent")
 
 
 @router.post("/admin/editions/{edition}/confirm-uncertain")
-def confirm_uncertain(request: Request, operator: Sender, edition: editions.Name) -> Response:
+def confirm_uncertain(operator: Sender, edition: editions.Name) -> Response:
     editions.confirm_uncertain(operator.app, operator.key, clock.utcnow(), edition)
     return back_to(f"/admin/editions/{edition}", "all_confirmed")
 
 
 @router.post("/admin/editions/{edition}/retry-failed")
-def retry_failed(request: Request, operator: Sender, edition: editions.Name) -> Response:
+def retry_failed(operator: Sender, edition: editions.Name) -> Response:
     editions.retry_failed(operator.app, operator.key, clock.utcnow(), edition)
     return back_to(f"/admin/editions/{edition}", "retried")
 
 
 @router.get("/admin/editions/{edition}/cancel")
-def ask_cancellation(request: Request, operator: ProspectiveSender, edition: editions.Name) -> Response:
+def ask_cancellation(operator: ProspectiveSender, edition: editions.Name) -> Response:
     """Ask before the unsent emails of an edition are cancelled."""
     editions.get_edition(operator.app, operator.key, clock.utcnow(), edition)  # raises NotFound
     with operator.app.db.read() as session:
         unsent = ledger.count_cancellable(session, edition)
     return confirmation_page(
-        request,
         operator,
         f"Cancel the unsent emails of {edition}?",
         "Subscribers whose digest of this edition has not been sent get none. The papers may appear in their "
@@ -196,25 +183,25 @@ def ask_cancellation(request: Request, operator: ProspectiveSender, edition: edi
 
 
 @router.post("/admin/editions/{edition}/cancel")
-def cancel_edition(request: Request, operator: Sender, edition: editions.Name) -> Response:
+def cancel_edition(operator: Sender, edition: editions.Name) -> Response:
     editions.cancel_edition(operator.app, operator.key, clock.utcnow(), edition)
     return back_to(f"/admin/editions/{edition}", "cancelled")
 
 
 @router.post("/admin/sending/pause")
-def pause_sending(request: Request, operator: Sender, reason: Text = "") -> Response:
+def pause_sending(operator: Sender, reason: Text = "") -> Response:
     body = editions.PauseRequest(reason=operator.reason(reason))
     editions.pause_sending(operator.app, operator.key, clock.utcnow(), body)
     return back_to("/admin/editions", "all_paused")
 
 
 @router.post("/admin/sending/first-digests/resume")
-def resume_first_digests(request: Request, operator: Sender) -> Response:
+def resume_first_digests(operator: Sender) -> Response:
     editions.resume_first_digests(operator.app, operator.key, clock.utcnow())
     return back_to("/admin/editions", "first")
 
 
 @router.post("/admin/sending/resume")
-def resume_sending(request: Request, operator: Sender) -> Response:
+def resume_sending(operator: Sender) -> Response:
     editions.resume_sending(operator.app, operator.key, clock.utcnow())
     return back_to("/admin/editions", "resumed")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated
+from typing import Annotated, Unpack
 
-from fastapi import APIRouter, Form, Request, Response
+from fastapi import APIRouter, Form, Response
 from pydantic import ValidationError
 
 from app import clock
@@ -13,7 +13,7 @@ from app.errors import Conflict, InvalidInput
 from app.storage import api_keys
 from app.storage.api_keys import Scope
 from app.web.admin.confirmation import confirmation_page
-from app.web.admin.sign_in import Operator, ProspectiveWriter, Reader, Writer, admin_page, back_to
+from app.web.admin.sign_in import FormOutcome, Operator, ProspectiveWriter, Reader, Writer, back_to
 from app.web.api import keys
 from app.web.api.auth import Id
 from app.web.forms import Text
@@ -23,15 +23,15 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 
 @router.get("/admin/keys")
-def list_keys(request: Request, operator: Reader, done: str = "", scope: str = "") -> Response:
+def list_keys(operator: Reader, done: str = "", scope: str = "") -> Response:
     """List the keys. `scope` is selected in the form that creates a key, if the operator can grant it."""
     selected = [scope] if scope in keys.grantable_scopes(operator.key) else [Scope.READ]
-    return _page(request, operator, message="Revoked." if done == "revoked" else "", selected=selected)
+    return _page(operator, message="Revoked." if done == "revoked" else "", selected=selected)
 
 
 @router.post("/admin/keys")
 def create_key(
-    request: Request, operator: Writer, name: Text = "", scope: Annotated[list[str] | None, Form()] = None
+    operator: Writer, name: Text = "", scope: Annotated[list[str] | None, Form()] = None
 ) -> Response:
     """Create and show a key. It expires after a year, or with the operator's own key if that is earlier."""
     try:
@@ -39,29 +39,28 @@ def create_key(
         created = keys.create_key(operator.app, operator.key, clock.utcnow(), body)
     except (ValidationError, ValueError):
         problem = f"A key needs a name of 1 to {api_keys.MAX_NAME} characters and at least one scope."
-        return _page(request, operator, problem=problem, status=422, name=name, selected=scope or ())
+        return _page(operator, problem=problem, status=422, name=name, selected=scope or ())
     except (InvalidInput, Conflict) as error:
-        return _page(request, operator, problem=str(error), status=422, name=name, selected=scope or ())
-    return _page(request, operator, created=created)
+        return _page(operator, problem=str(error), status=422, name=name, selected=scope or ())
+    return _page(operator, created=created)
 
 
 @router.post("/admin/keys/{key_id}/rotate")
-def rotate_key(request: Request, operator: Writer, key_id: Id) -> Response:
+def rotate_key(operator: Writer, key_id: Id) -> Response:
     """Replace a key, and show the new one."""
     try:
         created = keys.rotate_key(operator.app, operator.key, clock.utcnow(), key_id)
     except Conflict as error:
-        return _page(request, operator, problem=str(error), status=409)
-    return _page(request, operator, created=created)
+        return _page(operator, problem=str(error), status=409)
+    return _page(operator, created=created)
 
 
 @router.get("/admin/keys/{key_id}/revoke")
-def ask_revocation(request: Request, operator: ProspectiveWriter, key_id: Id) -> Response:
+def ask_revocation(operator: ProspectiveWriter, key_id: Id) -> Response:
     """Ask before a key is revoked."""
     with operator.app.db.read() as session:
         key = api_keys.get(session, key_id)
     return confirmation_page(
-        request,
         operator,
         f"Revoke the key “{key.name}”?",
         "Whoever uses this key is signed out and loses access at once. A revoked key cannot be restored. To "
@@ -74,25 +73,22 @@ def ask_revocation(request: Request, operator: ProspectiveWriter, key_id: Id) ->
 
 
 @router.post("/admin/keys/{key_id}/revoke")
-def revoke_key(request: Request, operator: Writer, key_id: Id) -> Response:
+def revoke_key(operator: Writer, key_id: Id) -> Response:
     keys.revoke_key(operator.app, operator.key, clock.utcnow(), key_id)
     return back_to("/admin/keys", "revoked")
 
 
 def _page(
-    request: Request,
     operator: Operator,
     *,
-    message: str = "",
-    problem: str = "",
     created: keys.CreatedKey | None = None,
     name: str = "",
     selected: Collection[str] = (Scope.READ,),
-    status: int = 200,
+    **outcome: Unpack[FormOutcome],
 ) -> Response:
     listed = keys.list_keys(operator.app, operator.key)
-    return admin_page(
-        request, "admin/keys.html", operator, status=status, keys=listed.items, now=clock.utcnow(),
-        scopes=[scope for scope in Scope if scope in keys.grantable_scopes(operator.key)],
-        message=message, problem=problem, created=created, name=name, selected=selected,
+    return operator.page(
+        "admin/keys.html", keys=listed.items, now=clock.utcnow(),
+        scopes=[scope for scope in Scope if scope in keys.grantable_scopes(operator.key)], created=created,
+        name=name, selected=selected, **outcome,
     )  # fmt: skip

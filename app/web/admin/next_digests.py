@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from sqlalchemy import func
 from sqlmodel import col, select
 
 from app import clock, pipeline
 from app.storage.models import Subscriber, SubscriberState
-from app.web.admin.sign_in import Reader, admin_page
+from app.web.admin.sign_in import Reader
 from app.web.api.pagination import newest_first, window_of
 from app.web.request_bodies import FormRoute
 
@@ -18,9 +18,7 @@ PREVIEWS_SHOWN = 20  # per page; building a page takes a second
 
 
 @router.get("/admin/subscribers/next")
-def show_next_digests(
-    request: Request, operator: Reader, due: str = "", cursor: str | None = None
-) -> Response:
+def show_next_digests(operator: Reader, due: str = "", cursor: str | None = None) -> Response:
     """Show the digests that all active (or all due) subscribers would get now, newest subscriber first."""
     now = clock.utcnow()
     active = select(Subscriber).where(Subscriber.state == SubscriberState.ACTIVE)
@@ -33,7 +31,6 @@ def show_next_digests(
     with operator.capacity.analyses.take():
         previews = [*pipeline.preview_due(operator.app, now, [row.id or 0 for row in rows])]
     previews.sort(key=lambda preview: preview.subscriber_id, reverse=True)
-    return admin_page(
-        request, "admin/next_digests.html", operator, previews=previews, count=count, due=bool(due),
-        next_cursor=following,
-    )  # fmt: skip
+    return operator.page(
+        "admin/next_digests.html", previews=previews, count=count, due=bool(due), next_cursor=following
+    )

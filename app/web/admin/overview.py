@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
-from fastapi import APIRouter, BackgroundTasks, HTTPException, Request, Response
+from fastapi import APIRouter, BackgroundTasks, HTTPException, Response
 
 from app import clock
 from app.delivery import ledger
@@ -19,7 +19,7 @@ from app.storage import worker_registry as registry
 from app.storage.api_keys import Scope
 from app.storage.models import DeliveryState
 from app.web.admin.remedies import BUTTONS, Button, Click
-from app.web.admin.sign_in import Operator, Reader, Sender, Writer, admin_page, back_to
+from app.web.admin.sign_in import FormOutcome, Operator, Reader, Sender, Writer, back_to
 from app.web.api import sources, statistics, workers
 from app.web.api.keys import CreatedKey
 from app.web.forms import Text
@@ -121,30 +121,26 @@ class Chart:
 
 
 @router.get("/admin")
-def overview(request: Request, operator: Reader, done: str = "") -> Response:
+def overview(operator: Reader, done: str = "") -> Response:
     button = BUTTONS.get(RemedyAction(done)) if done in set(RemedyAction) else None
-    return _page(request, operator, message=button.message if button else "")
+    return _page(operator, message=button.message if button else "")
 
 
 @router.post("/admin/remedies/write")
-def remedy(
-    request: Request, operator: Writer, later: BackgroundTasks, action: Text = "", subject: Text = ""
-) -> Response:
+def remedy(operator: Writer, later: BackgroundTasks, action: Text = "", subject: Text = "") -> Response:
     """Carry out the remedy of a finding whose button needs the `write` scope."""
-    return _press(request, operator, Scope.WRITE, action, subject, later)
+    return _press(operator, Scope.WRITE, action, subject, later)
 
 
 @router.post("/admin/remedies/send")
 def remedy_by_sending(
-    request: Request, operator: Sender, later: BackgroundTasks, action: Text = "", subject: Text = ""
+    operator: Sender, later: BackgroundTasks, action: Text = "", subject: Text = ""
 ) -> Response:
     """Carry out the remedy of a finding whose button needs the `send` scope."""
-    return _press(request, operator, Scope.SEND, action, subject, later)
+    return _press(operator, Scope.SEND, action, subject, later)
 
 
-def _press(
-    request: Request, operator: Operator, scope: Scope, action: str, subject: str, later: BackgroundTasks
-) -> Response:
+def _press(operator: Operator, scope: Scope, action: str, subject: str, later: BackgroundTasks) -> Response:
     button = BUTTONS.get(RemedyAction(action)) if action in set(RemedyAction) else None
     if button is None or button.scope is not scope:
         raise HTTPException(404)
@@ -153,18 +149,12 @@ def _press(
             Click(operator.app, operator.key, clock.utcnow(), subject[:40], later, operator.capacity)
         )
     except (NotFound, Conflict) as error:
-        return _page(request, operator, problem=str(error), status=409)
-    return _page(request, operator, created=created) if created else back_to("/admin", action)
+        return _page(operator, problem=str(error), status=409)
+    return _page(operator, created=created) if created else back_to("/admin", action)
 
 
 def _page(
-    request: Request,
-    operator: Operator,
-    *,
-    message: str = "",
-    problem: str = "",
-    created: CreatedKey | None = None,
-    status: int = 200,
+    operator: Operator, *, created: CreatedKey | None = None, **outcome: Unpack[FormOutcome]
 ) -> Response:
     now = clock.utcnow()
     days = [(now - timedelta(days=back)).date().isoformat() for back in range(DAYS_CHARTED)]
@@ -175,18 +165,15 @@ def _page(
         sending_paused = ledger.is_paused(session)
         digests = _digests_chart(operator.app.edition_totals.count(session, oldest_first, now))
     others = statistics.get_days(operator.app, operator.key, now, DAYS_CHARTED)
-    return admin_page(
-        request, "admin/overview.html", operator, status=status, message=message, problem=problem,
-        created=created, reconciliations=results, reasons=reasons, charts=[digests, *_charts(others)],
-        findings=[
-            _view(each, operator)
-            for each in local_checks.all_findings(operator.app, now)
-            if each.level is not Level.OK
-        ],
+    findings = local_checks.all_findings(operator.app, now)
+    return operator.page(
+        "admin/overview.html", created=created, reconciliations=results, reasons=reasons,
+        charts=[digests, *_charts(others)],
+        findings=[_view(finding, operator) for finding in findings if finding.level is not Level.OK],
         statistics=statistics.get_statistics(operator.app, operator.key, now, days=7),
         sources=sources.list_sources(operator.app, operator.key).items,
         fleet=workers.get_workers(operator.app, operator.key), idle=registry.START_ADVICE,
-        meanings=reconciliation.MEANINGS, sending_paused=sending_paused,
+        meanings=reconciliation.MEANINGS, sending_paused=sending_paused, **outcome,
     )  # fmt: skip
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
-from fastapi import APIRouter, Form, Request, Response
+from fastapi import APIRouter, Form, Response
 
 from app import clock, subscribers
 from app.digests import operator_changes
 from app.digests.operator_changes import Editor
 from app.errors import Conflict, InvalidInput, NotFound
 from app.papers import canonical_rows, merging, pinning
-from app.web.admin.sign_in import Operator, Reader, Writer, admin_page, back_to
+from app.web.admin.sign_in import FormOutcome, Operator, Reader, Writer, back_to
 from app.web.api import paper_changes, papers
 from app.web.api.auth import Id
 from app.web.api.pagination import window_of
@@ -38,9 +38,7 @@ REFUSED = (InvalidInput, NotFound, Conflict)
 
 
 @router.get(PATH)
-def list_papers(
-    request: Request, operator: Reader, q: str = "", state: str = "any", cursor: str | None = None
-) -> Response:
+def list_papers(operator: Reader, q: str = "", state: str = "any", cursor: str | None = None) -> Response:
     """Search papers. If the query is the id, DOI or URL of a paper, go to the paper's page."""
     problem, window = "", window_of(PAPERS_SHOWN, cursor)
     try:
@@ -59,20 +57,19 @@ def list_papers(
         q[:MAX_QUERY],
         **only,  # type: ignore[arg-type]
     )
-    return admin_page(
-        request, "admin/papers.html", operator, papers=listed.items, next_cursor=listed.next_cursor, q=q,
-        state=state, problem=problem, now=clock.utcnow(),
+    return operator.page(
+        "admin/papers.html", papers=listed.items, next_cursor=listed.next_cursor, q=q, state=state,
+        now=clock.utcnow(), problem=problem,
     )  # fmt: skip
 
 
 @router.get(PATH + "/{paper_id}")
-def show_paper(request: Request, operator: Reader, paper_id: Id, done: str = "") -> Response:
-    return _page(request, operator, paper_id, message=MESSAGES.get(done, ""))
+def show_paper(operator: Reader, paper_id: Id, done: str = "") -> Response:
+    return _page(operator, paper_id, message=MESSAGES.get(done, ""))
 
 
 @router.post(PATH + "/{paper_id}")
 def edit_paper(
-    request: Request,
     operator: Writer,
     paper_id: Id,
     title: Text = "",
@@ -109,39 +106,37 @@ def edit_paper(
                 edits["authors"] = [line for line in map(str.strip, authors.splitlines()) if line]
             Editor(session, operator.key.name, clock.utcnow()).edit(paper_id, edits)
     except InvalidInput as error:
-        return _page(
-            request, operator, paper_id, typed=typed, digests=digests, problem=str(error), status=422
-        )
+        return _page(operator, paper_id, typed=typed, digests=digests, problem=str(error), status=422)
     return back_to(f"{PATH}/{paper_id}", "edited")
 
 
 @router.post(PATH + "/{paper_id}/hide")
-def hide_paper(request: Request, operator: Writer, paper_id: Id, reason: Text = "") -> Response:
-    return _change(request, operator, paper_id, "hidden", lambda editor: editor.hide(paper_id, reason[:500]))
+def hide_paper(operator: Writer, paper_id: Id, reason: Text = "") -> Response:
+    return _change(operator, paper_id, "hidden", lambda editor: editor.hide(paper_id, reason[:500]))
 
 
 @router.post(PATH + "/{paper_id}/show")
-def unhide_paper(request: Request, operator: Writer, paper_id: Id) -> Response:
-    return _change(request, operator, paper_id, "shown", lambda editor: editor.show(paper_id))
+def unhide_paper(operator: Writer, paper_id: Id) -> Response:
+    return _change(operator, paper_id, "shown", lambda editor: editor.show(paper_id))
 
 
 @router.post(PATH + "/{paper_id}/reinstate")
-def reinstate_paper(request: Request, operator: Writer, paper_id: Id) -> Response:
-    return _change(request, operator, paper_id, "reinstated", lambda editor: editor.reinstate(paper_id))
+def reinstate_paper(operator: Writer, paper_id: Id) -> Response:
+    return _change(operator, paper_id, "reinstated", lambda editor: editor.reinstate(paper_id))
 
 
 @router.post(PATH + "/{paper_id}/pin")
-def pin_paper(request: Request, operator: Writer, paper_id: Id) -> Response:
-    return _change(request, operator, paper_id, "pinned", lambda editor: editor.pin(paper_id))
+def pin_paper(operator: Writer, paper_id: Id) -> Response:
+    return _change(operator, paper_id, "pinned", lambda editor: editor.pin(paper_id))
 
 
 @router.post(PATH + "/{paper_id}/unpin")
-def unpin_paper(request: Request, operator: Writer, paper_id: Id) -> Response:
-    return _change(request, operator, paper_id, "unpinned", lambda editor: editor.unpin(paper_id))
+def unpin_paper(operator: Writer, paper_id: Id) -> Response:
+    return _change(operator, paper_id, "unpinned", lambda editor: editor.unpin(paper_id))
 
 
 @router.get(PATH + "/{paper_id}/merge")
-def preview_merge(request: Request, operator: Reader, paper_id: Id, other: str = "") -> Response:
+def preview_merge(operator: Reader, paper_id: Id, other: str = "") -> Response:
     """Show both papers, beginning with the one that a merge keeps."""
     try:
         with operator.app.db.read() as session:
@@ -149,57 +144,50 @@ def preview_merge(request: Request, operator: Reader, paper_id: Id, other: str =
             ids = map(merging.id_of, merging.order_distinct(*pair))
             survivor, absorbed = (papers.detail(session, each) for each in ids)
     except REFUSED as error:
-        return _page(request, operator, paper_id, problem=str(error), status=409, other=other)
-    return admin_page(
-        request, "admin/paper_merge.html", operator, survivor=survivor, absorbed=absorbed, paper_id=paper_id
-    )
+        return _page(operator, paper_id, problem=str(error), status=409, other=other)
+    return operator.page("admin/paper_merge.html", survivor=survivor, absorbed=absorbed, paper_id=paper_id)
 
 
 @router.post(PATH + "/{paper_id}/merge")
-def merge_papers(request: Request, operator: Writer, paper_id: Id, other: Text = "") -> Response:
+def merge_papers(operator: Writer, paper_id: Id, other: Text = "") -> Response:
     """Merge the paper with another, and redirect to the surviving paper."""
 
     def merge(editor: Editor) -> Any:
         return editor.merge(paper_id, merging.id_of(operator_changes.find(editor.session, other)))
 
-    return _change(request, operator, paper_id, "merged", merge, other=other)
+    return _change(operator, paper_id, "merged", merge, other=other)
 
 
 @router.post(PATH + "/{paper_id}/split")
 def split_paper(
-    request: Request, operator: Writer, paper_id: Id, row_id: Text = "", doi: Text = "", source_id: Text = ""
+    operator: Writer, paper_id: Id, row_id: Text = "", doi: Text = "", source_id: Text = ""
 ) -> Response:
     """Split off a part of the paper, and redirect to the new paper."""
 
     def split(editor: Editor) -> Any:
         return editor.split(paper_id, row_id=_number(row_id), doi=bool(doi), source_id=_number(source_id))
 
-    return _change(request, operator, paper_id, "split", split)
+    return _change(operator, paper_id, "split", split)
 
 
-def _change(
-    request: Request, operator: Operator, paper_id: int, done: str, change: Any, **values: Any
-) -> Response:
+def _change(operator: Operator, paper_id: int, done: str, change: Any, **values: Any) -> Response:
     """Apply a change, and redirect to the paper that `change` returns. If it is refused, show the reason."""
     try:
         with operator.app.db.write() as session:
             changed = merging.id_of(change(Editor(session, operator.key.name, clock.utcnow())))
     except REFUSED as error:
-        return _page(request, operator, paper_id, problem=str(error), status=409, **values)
+        return _page(operator, paper_id, problem=str(error), status=409, **values)
     return back_to(f"{PATH}/{changed}", done)
 
 
 def _page(
-    request: Request,
     operator: Operator,
     paper_id: int,
     *,
-    message: str = "",
-    problem: str = "",
     typed: dict[str, str] | None = None,
     digests: dict[str, str] | None = None,
     other: str = "",
-    status: int = 200,
+    **outcome: Unpack[FormOutcome],
 ) -> Response:
     paper = papers.get_paper(operator.app, operator.key, paper_id)
     with operator.capacity.analyses.take():
@@ -207,10 +195,10 @@ def _page(
     with operator.app.db.read() as session:
         addresses = subscribers.addresses_of(session, [each.subscriber_id for each in history.newest])
     fields = _fields(paper)
-    return admin_page(
-        request, "admin/paper.html", operator, status=status, paper=paper, history=history, message=message,
-        problem=problem, typed=typed, fields=fields, digests=digests or _digests(fields), other=other,
-        addresses=addresses, now=clock.utcnow(), pin_days=pinning.PIN_DAYS, listings_shown=ROWS_SHOWN,
+    return operator.page(
+        "admin/paper.html", paper=paper, history=history, typed=typed, fields=fields,
+        digests=digests or _digests(fields), other=other, addresses=addresses, now=clock.utcnow(),
+        pin_days=pinning.PIN_DAYS, listings_shown=ROWS_SHOWN, **outcome,
     )  # fmt: skip
 
 

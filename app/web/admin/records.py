@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from sqlmodel import col, select
 
 from app import clock, subscribers
@@ -13,7 +13,7 @@ from app.storage import audit_log
 from app.storage.models import AuditEntry, JobRun
 from app.web.admin import setting_descriptions
 from app.web.admin.pagination import Position, page_at
-from app.web.admin.sign_in import Reader, admin_page
+from app.web.admin.sign_in import Reader
 from app.web.api import runs, settings
 from app.web.api.auth import Id
 from app.web.request_bodies import FormRoute
@@ -26,9 +26,7 @@ LONGEST_RUN = timedelta(days=1)
 
 
 @router.get("/admin/runs")
-def list_runs(
-    request: Request, operator: Reader, at: Position = "", job: str = "", failed: str = ""
-) -> Response:
+def list_runs(operator: Reader, at: Position = "", job: str = "", failed: str = "") -> Response:
     statement = select(JobRun)
     if job:
         statement = statement.where(JobRun.job == job)
@@ -37,25 +35,25 @@ def list_runs(
     with operator.app.db.read() as session:
         listed = page_at(session, statement, col(JobRun.id), ROWS_SHOWN, at)
         jobs = session.exec(select(JobRun.job).distinct().order_by(JobRun.job)).all()
-    return admin_page(request, "admin/runs.html", operator, listed=listed, job=job, jobs=jobs, failed=failed)
+    return operator.page("admin/runs.html", listed=listed, job=job, jobs=jobs, failed=failed)
 
 
 @router.get("/admin/runs/{run_id}")
-def show_run(request: Request, operator: Reader, run_id: Id, reload: str = "") -> Response:
+def show_run(operator: Reader, run_id: Id, reload: str = "") -> Response:
     """Show a run. The page reloads while the run is in progress, but for at most a day."""
     with operator.app.db.read() as session:
         sending_paused = ledger.is_paused(session)
         holds_first = ledger.is_paused(session, ledger.FIRST_DIGESTS)
     run = runs.get_run(operator.app, operator.key, run_id)
     in_progress = run.ended_at is None and clock.utcnow() - run.started_at < LONGEST_RUN
-    return admin_page(
-        request, "admin/run.html", operator, run=run, sending_paused=sending_paused, holds_first=holds_first,
+    return operator.page(
+        "admin/run.html", run=run, sending_paused=sending_paused, holds_first=holds_first,
         reload_after=RELOAD_AFTER if in_progress and not reload else 0,
     )  # fmt: skip
 
 
 @router.get("/admin/changes")
-def list_changes(request: Request, operator: Reader, at: Position = "", actor: str = "") -> Response:
+def list_changes(operator: Reader, at: Position = "", actor: str = "") -> Response:
     statement = select(AuditEntry)
     if actor:
         statement = statement.where(AuditEntry.actor == actor)
@@ -63,8 +61,8 @@ def list_changes(request: Request, operator: Reader, at: Position = "", actor: s
         listed = page_at(session, statement, col(AuditEntry.id), ROWS_SHOWN, at)
         numbers = [int(change.subject) for change in listed.rows if _is_about_subscriber(change)]
         addresses = subscribers.addresses_of(session, numbers)
-    return admin_page(
-        request, "admin/changes.html", operator, listed=listed, actor=actor, describe=audit_log.describe,
+    return operator.page(
+        "admin/changes.html", listed=listed, actor=actor, describe=audit_log.describe,
         describe_details=audit_log.describe_details, all_editions=ledger.ALL_EDITIONS, addresses=addresses,
         is_about_subscriber=_is_about_subscriber,
     )  # fmt: skip
@@ -77,11 +75,10 @@ def _is_about_subscriber(change: AuditEntry) -> bool:
 
 
 @router.get("/admin/settings")
-def show_settings(request: Request, operator: Reader) -> Response:
+def show_settings(operator: Reader) -> Response:
     """Show the settings in effect, without secrets, and explain them."""
     listed = settings.list_settings(operator.app, operator.key)
     settings_by_name = {setting.name: setting for setting in listed.items}
-    return admin_page(
-        request, "admin/settings.html", operator, settings=settings_by_name,
-        groups=setting_descriptions.group(settings_by_name),
-    )  # fmt: skip
+    return operator.page(
+        "admin/settings.html", settings=settings_by_name, groups=setting_descriptions.group(settings_by_name)
+    )

@@ -11,7 +11,7 @@ import hmac
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 from urllib.parse import urlencode
 
 import structlog
@@ -54,10 +54,22 @@ class SignInNeeded(Exception):
     """The request has no session, or the session has ended."""
 
 
+class FormOutcome(TypedDict, total=False):
+    """What a page says about the form that led to it, and the status of the response.
+
+    `message` may contain fields of `Timing`, such as `{timing.polls}`.
+    """
+
+    message: str
+    problem: str
+    status: int
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """The operator who sent a request, with the application and its capacity for the handlers."""
 
+    request: Request
     app: Application
     capacity: Capacity
     key: ApiKeyIdentity
@@ -70,6 +82,10 @@ class Operator:
         """Return the typed reason for a change, or the name of the key if the reason is too short."""
         reason = typed.strip()[:500]
         return reason if len(reason) > 2 else f"by {self.key.name}"
+
+    def page(self, template: str, *, headers: Mapping[str, str] = {}, **values: Any) -> Response:
+        """Render an admin page. `values` may contain a `FormOutcome`."""
+        return admin_page(self.request, template, self, headers=headers, **values)
 
 
 def _operator(request: Request, needed: SecurityScopes) -> Operator:
@@ -95,7 +111,7 @@ def _operator(request: Request, needed: SecurityScopes) -> Operator:
         with app.db.write() as session:
             admin_sessions.touch(session, secret, now)
     auth.note_use(app, key, now)
-    return Operator(app, request.app.state.capacity, key, admin_sessions.form_token(secret))
+    return Operator(request, app, request.app.state.capacity, key, admin_sessions.form_token(secret))
 
 
 async def _admitted(operator: Annotated[Operator, Depends(_operator)]) -> AsyncIterator[Operator]:
@@ -139,10 +155,7 @@ def admin_page(
     request: Request, template: str, operator: Operator | None, *, status: int = 200, problem: str = "",
     message: str = "", headers: Mapping[str, str] = {}, **values: Any,
 ) -> Response:  # fmt: skip
-    """Render an admin page, which browsers must not store.
-
-    `message` may contain fields of `Timing`, such as `{timing.polls}`.
-    """
+    """Render an admin page, which browsers must not store."""
     message = message.format(timing=request.app.state.timing)
     values |= {"operator": operator, "problem": sentence(problem), "message": message}
     return templating.page(request, template, status=status, headers={**HEADERS, **headers}, **values)

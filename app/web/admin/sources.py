@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Unpack
 
-from fastapi import APIRouter, BackgroundTasks, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Response
 from sqlmodel import col, select
 
 from app import clock
@@ -17,7 +17,7 @@ from app.storage import audit_log
 from app.storage.models import JobRun
 from app.types import SourceKind
 from app.web.admin.confirmation import confirmation_page
-from app.web.admin.sign_in import Operator, ProspectiveWriter, Reader, Writer, admin_page, back_to
+from app.web.admin.sign_in import FormOutcome, Operator, ProspectiveWriter, Reader, Writer, back_to
 from app.web.api import sources
 from app.web.api.auth import Id
 from app.web.forms import Text
@@ -52,18 +52,13 @@ class SourceInput:
 
 
 @router.get("/admin/sources")
-def list_sources(request: Request, operator: Reader, done: str = "") -> Response:
-    return _sources_page(request, operator, message=MESSAGES.get(done, ""))
+def list_sources(operator: Reader, done: str = "") -> Response:
+    return _sources_page(operator, message=MESSAGES.get(done, ""))
 
 
 @router.post("/admin/sources")
 def add_source(
-    request: Request,
-    operator: Writer,
-    name: Text = "",
-    kind: Text = "",
-    address: Text = "",
-    action: Text = "",
+    operator: Writer, name: Text = "", kind: Text = "", address: Text = "", action: Text = ""
 ) -> Response:
     """Add a source or, if `action` is `try`, only show its newest papers.
 
@@ -81,11 +76,11 @@ def add_source(
             sources.add_source(operator.app, operator.key, clock.utcnow(), body)
     except (InvalidInput, Conflict) as error:
         problems = {error.field if error.field in ("name", "kind") else "address": str(error)}
-        return _sources_page(request, operator, typed=replace(typed, problems=problems), status=422)
+        return _sources_page(operator, typed=replace(typed, problems=problems), status=422)
     except TooManyRequests as error:
-        return _sources_page(request, operator, typed=typed, problem=str(error), status=422)
+        return _sources_page(operator, typed=typed, problem=str(error), status=422)
     if trial:
-        return _sources_page(request, operator, typed=typed, trial=trial)
+        return _sources_page(operator, typed=typed, trial=trial)
     return back_to(PATH, "added")
 
 
@@ -113,14 +108,13 @@ def _address(config: dict[str, Any]) -> str:
 
 
 @router.get("/admin/sources/{source_id}")
-def show_source(request: Request, operator: Reader, source_id: Id, done: str = "") -> Response:
+def show_source(operator: Reader, source_id: Id, done: str = "") -> Response:
     """Show a source and the results of its last polls."""
-    return _source_page(request, operator, source_id, message=MESSAGES.get(done, ""))
+    return _source_page(operator, source_id, message=MESSAGES.get(done, ""))
 
 
 @router.post("/admin/sources/{source_id}")
 def change_source(
-    request: Request,
     operator: Writer,
     source_id: Id,
     name: Text = "",
@@ -143,24 +137,24 @@ def change_source(
             audit_log.record(session, operator.key.name, "source.change", source.name, now)
     except (InvalidInput, Conflict) as error:
         typed = {"name": name, "address": address}
-        return _source_page(request, operator, source_id, typed=typed, problem=str(error), status=422)
+        return _source_page(operator, source_id, typed=typed, problem=str(error), status=422)
     return back_to(f"{PATH}/{source_id}", "changed")
 
 
 @router.post("/admin/sources/{source_id}/pause")
-def pause_source(request: Request, operator: Writer, source_id: Id) -> Response:
+def pause_source(operator: Writer, source_id: Id) -> Response:
     sources.pause_source(operator.app, operator.key, clock.utcnow(), source_id)
     return back_to("/admin/sources", "paused")
 
 
 @router.post("/admin/sources/{source_id}/resume")
-def resume_source(request: Request, operator: Writer, source_id: Id) -> Response:
+def resume_source(operator: Writer, source_id: Id) -> Response:
     sources.resume_source(operator.app, operator.key, clock.utcnow(), source_id)
     return back_to("/admin/sources", "resumed")
 
 
 @router.get("/admin/sources/{source_id}/remove")
-def ask_removal(request: Request, operator: ProspectiveWriter, source_id: Id) -> Response:
+def ask_removal(operator: ProspectiveWriter, source_id: Id) -> Response:
     """Ask before a source is removed, and show what must be typed to add it again."""
     source = sources.get_source(operator.app, operator.key, source_id)
     options = {
@@ -175,7 +169,6 @@ def ask_removal(request: Request, operator: ProspectiveWriter, source_id: Id) ->
             f"{how}, with the same name and these values. It will be read as if it were new."
         )
     return confirmation_page(
-        request,
         operator,
         f"Remove “{source.name}”?",
         consequences,
@@ -196,50 +189,45 @@ def _form_can_add(source: sources.SourceOut) -> bool:
 
 
 @router.post("/admin/sources/{source_id}/remove")
-def remove_source(request: Request, operator: Writer, source_id: Id) -> Response:
+def remove_source(operator: Writer, source_id: Id) -> Response:
     sources.remove_source(operator.app, operator.key, clock.utcnow(), source_id)
     return back_to("/admin/sources", "removed")
 
 
 @router.post("/admin/sources/{source_id}/poll")
-def poll_source(request: Request, operator: Writer, source_id: Id, later: BackgroundTasks) -> Response:
+def poll_source(operator: Writer, source_id: Id, later: BackgroundTasks) -> Response:
     sources.refresh_source(operator.app, operator.key, clock.utcnow(), source_id, later, operator.capacity)
     return back_to("/admin/sources", "polling")
 
 
 def _source_page(
-    request: Request, operator: Operator, source_id: int, *, typed: dict[str, str] | None = None,
-    message: str = "", problem: str = "", status: int = 200,
-) -> Response:  # fmt: skip
+    operator: Operator, source_id: int, *, typed: dict[str, str] | None = None, **outcome: Unpack[FormOutcome]
+) -> Response:
     source = sources.get_source(operator.app, operator.key, source_id)
     polled = source_types.POLLED.get(source.kind)
-    return admin_page(
-        request, "admin/source.html", operator, source=source, kinds=KIND_LABELS, message=message,
-        typed=typed or {"name": source.name, "address": _address(source.config)}, problem=problem,
-        status=status, shown_address=_address(source.config),
+    return operator.page(
+        "admin/source.html", source=source, kinds=KIND_LABELS,
+        typed=typed or {"name": source.name, "address": _address(source.config)},
+        shown_address=_address(source.config),
         address_label="Query" if source.config.get("query") else polled.address_label if polled else "",
         days=operator.app.settings.run_retention_days,
         polls=sources.list_polls(operator.app, operator.key, source_id).items,
-        from_files=source.state == source_registry.READ_FROM_FILES, now=clock.utcnow(),
+        from_files=source.state == source_registry.READ_FROM_FILES, now=clock.utcnow(), **outcome,
     )  # fmt: skip
 
 
 def _sources_page(
-    request: Request,
     operator: Operator,
     *,
-    message: str = "",
     typed: SourceInput = SourceInput(),
     trial: sources.TrialOut | None = None,
-    problem: str = "",
-    status: int = 200,
+    **outcome: Unpack[FormOutcome],
 ) -> Response:
     polls = select(JobRun).where(JobRun.job == polling.JOB).order_by(col(JobRun.id).desc()).limit(RUNS_SHOWN)
     with operator.app.db.read() as session:
         runs = session.exec(polls).all()
-    return admin_page(
-        request, "admin/sources.html", operator, status=status, message=message, problem=problem, runs=runs,
-        sources=sources.list_sources(operator.app, operator.key).items, polled=source_types.POLLED,
-        typed=typed, trial=trial, address_of=_address, kinds=KIND_LABELS,
-        from_files=source_registry.READ_FROM_FILES, now=clock.utcnow(),
+    return operator.page(
+        "admin/sources.html", runs=runs, sources=sources.list_sources(operator.app, operator.key).items,
+        polled=source_types.POLLED, typed=typed, trial=trial, address_of=_address, kinds=KIND_LABELS,
+        from_files=source_registry.READ_FROM_FILES, now=clock.utcnow(), **outcome,
     )  # fmt: skip

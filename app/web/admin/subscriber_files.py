@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import structlog
-from fastapi import APIRouter, BackgroundTasks, HTTPException, Request, Response
+from fastapi import APIRouter, BackgroundTasks, HTTPException, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from starlette.datastructures import UploadFile
@@ -18,15 +18,7 @@ from app.application import Application
 from app.delivery import ledger
 from app.errors import Conflict, InvalidInput, NotFound, TooManyRequests
 from app.storage import job_runs, uploads
-from app.web.admin.sign_in import (
-    Importer,
-    ImportSubmitter,
-    Operator,
-    Reader,
-    admin_page,
-    back_to,
-    check_form_token,
-)
+from app.web.admin.sign_in import Importer, ImportSubmitter, Operator, Reader, back_to, check_form_token
 from app.web.api import subscriber_files as api
 from app.web.capacity import Capacity
 from app.web.forms import Text
@@ -44,60 +36,57 @@ log = structlog.get_logger(__name__)
 
 
 @router.get(PATH + "/export")
-def export_subscribers(request: Request, _operator: Reader) -> Response:
-    app: Application = request.app.state.paperboy
+def export_subscribers(operator: Reader) -> Response:
     headers = {**NOT_STORED, "Content-Disposition": 'attachment; filename="subscribers.csv"'}
-    return StreamingResponse(api.export_chunks(app), media_type=api.MEDIA_TYPE, headers=headers)
+    return StreamingResponse(api.export_chunks(operator.app), media_type=api.MEDIA_TYPE, headers=headers)
 
 
 @router.get(PATH + "/import")
-def ask_for_file(request: Request, operator: Importer) -> Response:
-    return _upload_page(request, operator)
+def ask_for_file(operator: Importer) -> Response:
+    return _upload_page(operator)
 
 
 @router.post(PATH + "/import")
-async def upload_file(request: Request, operator: Importer) -> Response:
+async def upload_file(operator: Importer) -> Response:
     """Store a file until its import is confirmed. The operator is authenticated before the body is read."""
-    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
-        return _upload_page(request, operator, "Choose a file.")
+    if not operator.request.headers.get("content-type", "").startswith("multipart/form-data"):
+        return _upload_page(operator, "Choose a file.")
     try:
-        async with request.form(max_files=1, max_fields=5) as form:
+        async with operator.request.form(max_files=1, max_fields=5) as form:
             token, file = form.get("form_token"), form.get("file")
             check_form_token(operator, token if isinstance(token, str) else "")
             if not isinstance(file, UploadFile) or not file.filename:
-                return _upload_page(request, operator, "Choose a file.")
+                return _upload_page(operator, "Choose a file.")
             if (file.size or 0) > operator.app.settings.max_import_bytes:
-                return _upload_page(request, operator, TOO_LARGE)
+                return _upload_page(operator, TOO_LARGE)
             name = await run_in_threadpool(
                 uploads.store, _folder(operator), file.file, operator.form_token, clock.utcnow()
             )
     except HTTPException as error:
         if error.status_code != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             raise
-        return _upload_page(request, operator, TOO_LARGE)
+        return _upload_page(operator, TOO_LARGE)
     return back_to(f"{PATH}/import/{name}")
 
 
 @router.get(PATH + "/import/{name}")
-def preview_import(request: Request, operator: Importer, name: str) -> Response:
+def preview_import(operator: Importer, name: str) -> Response:
     """Show the first rows as they will be stored, and the rows that would be skipped."""
     try:
         with uploads.find(_folder(operator), name, operator.form_token, clock.utcnow()).open("rb") as file:
             preview = api.preview_import(operator.app, file, clock.utcnow(), operator.capacity)
     except (InvalidInput, NotFound) as error:
-        return _upload_page(request, operator, str(error))
+        return _upload_page(operator, str(error))
     with operator.app.db.read() as session:
         any_sent = ledger.any_sent(session)
-    return admin_page(
-        request, "admin/import_preview.html", operator, preview=preview, name=name,
-        skipped=preview.rejections[:SKIPPED_SHOWN], any_sent=any_sent,
+    return operator.page(
+        "admin/import_preview.html", preview=preview, name=name, skipped=preview.rejections[:SKIPPED_SHOWN],
+        any_sent=any_sent,
     )  # fmt: skip
 
 
 @router.post(PATH + "/import/{name}")
-def confirm_import(
-    request: Request, operator: ImportSubmitter, name: str, later: BackgroundTasks, hold: Text = ""
-) -> Response:
+def confirm_import(operator: ImportSubmitter, name: str, later: BackgroundTasks, hold: Text = "") -> Response:
     """Import the file after the response. The run's page shows the progress."""
     operator.capacity.jobs.check()
     try:
@@ -107,7 +96,7 @@ def confirm_import(
             subscribers.survey(file)
             on_error.pop_all()
     except (InvalidInput, NotFound) as error:
-        return _upload_page(request, operator, str(error))
+        return _upload_page(operator, str(error))
     run_id = job_runs.begin(operator.app.db, "import", clock.utcnow())
     later.add_task(_import, operator.app, operator.capacity, file, operator.key.name, HOLDS.get(hold), run_id)
     return back_to(f"/admin/runs/{run_id}")
@@ -134,8 +123,8 @@ def _folder(operator: Operator) -> Path:
     return uploads.folder(operator.app.settings.journal_dir)
 
 
-def _upload_page(request: Request, operator: Operator, problem: str = "") -> Response:
-    return admin_page(
-        request, "admin/import.html", operator, status=422 if problem else 200, problem=problem,
-        most_megabytes=operator.app.settings.max_import_bytes // 1_000_000,
+def _upload_page(operator: Operator, problem: str = "") -> Response:
+    return operator.page(
+        "admin/import.html", status=422 if problem else 200,
+        most_megabytes=operator.app.settings.max_import_bytes // 1_000_000, problem=problem,
     )  # fmt: skip

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Response
 
 from app import clock, subscribers
 from app.errors import Conflict
 from app.storage import audit_log
 from app.storage.models import Subscriber, SubscriberState
 from app.web import forms
-from app.web.admin.sign_in import Operator, Reader, Writer, admin_page, back_to
+from app.web.admin.sign_in import Operator, Reader, Writer, back_to
 from app.web.api.auth import Id
 from app.web.forms import PreferencesForm
 from app.web.request_bodies import FormRoute
@@ -23,16 +23,13 @@ PATH = "/admin/subscribers/{subscriber_id}/preferences"
 
 
 @router.get(PATH)
-def show_preferences(request: Request, operator: Reader, subscriber_id: Id) -> Response:
-    return _page(request, operator, subscriber_id)
+def show_preferences(operator: Reader, subscriber_id: Id) -> Response:
+    return _page(operator, subscriber_id)
 
 
 @router.post(PATH)
 def change_preferences(
-    request: Request,
-    operator: Writer,
-    subscriber_id: Id,
-    form: Annotated[PreferencesForm, Depends(forms.preferences_form)],
+    operator: Writer, subscriber_id: Id, form: Annotated[PreferencesForm, Depends(forms.preferences_form)]
 ) -> Response:
     """Replace the preferences. Record the names of those that changed. The subscriber is not notified."""
     now = clock.utcnow()
@@ -47,28 +44,23 @@ def change_preferences(
                 session, operator.key.name, "subscriber.change", subscriber_id, now, changed=changed
             )
     if problems:
-        return _page(request, operator, subscriber_id, replace(form, problems=problems), status=422)
+        return _page(operator, subscriber_id, replace(form, problems=problems), status=422)
     return back_to(f"/admin/subscribers/{subscriber_id}", "preferences")
 
 
 def _page(
-    request: Request,
-    operator: Operator,
-    subscriber_id: int,
-    form: PreferencesForm | None = None,
-    *,
-    status: int = 200,
+    operator: Operator, subscriber_id: int, form: PreferencesForm | None = None, *, status: int = 200
 ) -> Response:
     now = clock.utcnow()
     with operator.app.db.read() as session:
         subscriber = subscribers.get(session, subscriber_id)
         _require_preferences(subscriber)
         stored = subscribers.preferences_of(session, subscriber)
-    return admin_page(
-        request, "admin/subscriber_preferences.html", operator, status=status, subscriber=subscriber,
+    return operator.page(
+        "admin/subscriber_preferences.html", subscriber=subscriber,
         form=form or forms.filled_form(stored, operator.app.settings.max_interests),
         amounts=forms.AMOUNT_OPTIONS, zones=forms.zones(),
-        suggestions=request.app.state.suggestions.matching("", now, 40),
+        suggestions=operator.request.app.state.suggestions.matching("", now, 40), status=status,
     )  # fmt: skip
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from pydantic import ValidationError
 from sqlmodel import col, select
@@ -17,7 +17,7 @@ from app.errors import Conflict, InvalidAddress, InvalidInput, NotFound, TooMany
 from app.storage.models import Delivery, Event, SubscriberState
 from app.web import security
 from app.web.admin.pagination import Position, page_at
-from app.web.admin.sign_in import HEADERS, Operator, Reader, Sender, Writer, admin_page, back_to
+from app.web.admin.sign_in import HEADERS, FormOutcome, Operator, Reader, Sender, Writer, back_to
 from app.web.api import digests, suppressions
 from app.web.api import subscribers as api
 from app.web.api.auth import Id
@@ -57,20 +57,13 @@ class Positions(NamedTuple):
 
 @router.get(PATH)
 def list_subscribers(
-    request: Request,
-    operator: Reader,
-    search: str = "",
-    state: str = "",
-    cursor: str | None = None,
-    done: str = "",
+    operator: Reader, search: str = "", state: str = "", cursor: str | None = None, done: str = ""
 ) -> Response:
-    return _subscribers_page(request, operator, search, state, cursor, message=MESSAGES.get(done, ""))
+    return _subscribers_page(operator, search, state, cursor, message=MESSAGES.get(done, ""))
 
 
 @router.post(PATH)
-def add_subscriber(
-    request: Request, operator: Writer, email: Text = "", interests: Text = "", consent: Text = ""
-) -> Response:
+def add_subscriber(operator: Writer, email: Text = "", interests: Text = "", consent: Text = "") -> Response:
     """Add a subscriber who gave consent elsewhere. Without the `send` scope, ask them to confirm."""
     typed = {"email": email, "interests": interests, "consent": consent}
     try:
@@ -82,12 +75,12 @@ def add_subscriber(
         added = api.add_subscriber(operator.app, operator.key, clock.utcnow(), body)
     except ValidationError:
         problem = "Enter an address, at least one interest, and how the person gave consent."
-        return _subscribers_page(request, operator, typed=typed, problem=problem)
+        return _subscribers_page(operator, typed=typed, problem=problem)
     except (InvalidInput, Conflict) as error:
-        return _subscribers_page(request, operator, typed=typed, problem=str(error))
+        return _subscribers_page(operator, typed=typed, problem=str(error))
     except TooManyRequests as error:
         response = _subscribers_page(
-            request, operator, typed=typed, problem=please_wait(error, "add them again"), status=429
+            operator, typed=typed, problem=please_wait(error, "add them again"), status=429
         )
         return with_retry_after(response, error)
     return back_to(f"{PATH}/{added.id}", "added" if operator.may("send") else "invited")
@@ -98,7 +91,6 @@ def _lines(text: str) -> list[str]:
 
 
 def _subscribers_page(
-    request: Request,
     operator: Operator,
     search: str = "",
     state: str = "",
@@ -112,17 +104,15 @@ def _subscribers_page(
     window = window_of(SUBSCRIBERS_SHOWN, cursor)
     with_state = SubscriberState(state) if state in set(SubscriberState) else None
     listed = api.list_subscribers(operator.app, operator.key, window, with_state, search=search[:320] or None)
-    return admin_page(
-        request, "admin/subscribers.html", operator, status=status if problem else 200,
-        subscribers=listed.items, search=search, state=state, states=SubscriberState,
-        next_cursor=listed.next_cursor, message=message, problem=problem,
-        typed=typed or {"email": "", "interests": "", "consent": ""},
+    return operator.page(
+        "admin/subscribers.html", status=status if problem else 200, subscribers=listed.items, search=search,
+        state=state, states=SubscriberState, next_cursor=listed.next_cursor,
+        typed=typed or {"email": "", "interests": "", "consent": ""}, message=message, problem=problem,
     )  # fmt: skip
 
 
 @router.get(PATH + "/{subscriber_id}")
 def show_subscriber(
-    request: Request,
     operator: Reader,
     subscriber_id: Id,
     paper: str = "",
@@ -144,24 +134,24 @@ def show_subscriber(
         except (InvalidInput, NotFound) as error:
             problem = str(error)
     return _page(
-        request, operator, subscriber_id, message=MESSAGES.get(done, ""), problem=problem or "",
+        operator, subscriber_id, message=MESSAGES.get(done, ""), problem=problem or "",
         paper=paper, explanation=explanation, at=Positions(mails, events),
     )  # fmt: skip
 
 
 @router.get(PATH + "/{subscriber_id}/preview")
-def preview_digest(request: Request, operator: Reader, subscriber_id: Id) -> Response:
+def preview_digest(operator: Reader, subscriber_id: Id) -> Response:
     """Show the digest that the subscriber would get now, or why there would be none."""
     preview = _preview(operator, subscriber_id)
     email = api.get_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id).email
-    return admin_page(
-        request, "admin/subscriber_preview.html", operator, headers=security.FRAMING_PAGE, preview=preview,
+    return operator.page(
+        "admin/subscriber_preview.html", headers=security.FRAMING_PAGE, preview=preview,
         subscriber_id=subscriber_id, email=email,
     )  # fmt: skip
 
 
 @router.get(PATH + "/{subscriber_id}/preview/html")
-def show_preview_html(request: Request, operator: Reader, subscriber_id: Id) -> Response:
+def show_preview_html(operator: Reader, subscriber_id: Id) -> Response:
     """Return the HTML part of the digest, or why there is none, for the frame on the page of the preview."""
     headers = HEADERS | security.FRAMED_MAIL
     try:
@@ -180,44 +170,44 @@ def _preview(operator: Operator, subscriber_id: int) -> digests.PreviewResponse:
 
 
 @router.post(PATH + "/{subscriber_id}/test")
-def send_test(request: Request, operator: Sender, subscriber_id: Id, to: Text = "") -> Response:
+def send_test(operator: Sender, subscriber_id: Id, to: Text = "") -> Response:
     """Send the digest that the subscriber would get now to the given address."""
     try:
         with operator.capacity.analyses.take():
             body = digests.Recipient(to=to[:320])
             outcome = digests.send_test(operator.app, operator.key, clock.utcnow(), subscriber_id, body, None)
     except (InvalidAddress, Conflict) as error:
-        return _page(request, operator, subscriber_id, problem=str(error), to=to[:320], status=422)
+        return _page(operator, subscriber_id, problem=str(error), to=to[:320], status=422)
     except TooManyRequests as error:
         problem = please_wait(error, "send the test again")
-        response = _page(request, operator, subscriber_id, problem=problem, to=to[:320], status=429)
+        response = _page(operator, subscriber_id, problem=problem, to=to[:320], status=429)
         return with_retry_after(response, error)
     if outcome.code is None or outcome.code >= 400:
         problem = f"The relay did not accept the test digest: {outcome.code or ''} {outcome.reply}"
-        return _page(request, operator, subscriber_id, problem=problem, to=to[:320], status=502)
+        return _page(operator, subscriber_id, problem=problem, to=to[:320], status=502)
     return back_to(f"{PATH}/{subscriber_id}", "tested")
 
 
 @router.post(PATH + "/{subscriber_id}/pause")
-def pause(request: Request, operator: Writer, subscriber_id: Id) -> Response:
+def pause(operator: Writer, subscriber_id: Id) -> Response:
     api.pause_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id, api.Pausing())
     return back_to(f"{PATH}/{subscriber_id}", "paused")
 
 
 @router.post(PATH + "/{subscriber_id}/resume")
-def resume(request: Request, operator: Sender, subscriber_id: Id) -> Response:
+def resume(operator: Sender, subscriber_id: Id) -> Response:
     api.resume_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id)
     return back_to(f"{PATH}/{subscriber_id}", "resumed")
 
 
 @router.post(PATH + "/{subscriber_id}/unsubscribe")
-def unsubscribe(request: Request, operator: Writer, subscriber_id: Id) -> Response:
+def unsubscribe(operator: Writer, subscriber_id: Id) -> Response:
     api.unsubscribe_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id)
     return back_to(f"{PATH}/{subscriber_id}", "unsubscribed")
 
 
 @router.post(PATH + "/{subscriber_id}/lift")
-def lift_suppression(request: Request, operator: Sender, subscriber_id: Id) -> Response:
+def lift_suppression(operator: Sender, subscriber_id: Id) -> Response:
     """Lift the suppression of the subscriber's address."""
     now = clock.utcnow()
     email = api.get_subscriber(operator.app, operator.key, now, subscriber_id).email
@@ -225,56 +215,51 @@ def lift_suppression(request: Request, operator: Sender, subscriber_id: Id) -> R
         body = suppressions.Lifting(email=email, reason=operator.reason(""))
         suppressions.lift_suppression(operator.app, operator.key, now, body)
     except (InvalidAddress, NotFound) as error:
-        return _page(request, operator, subscriber_id, problem=str(error), status=409)
+        return _page(operator, subscriber_id, problem=str(error), status=409)
     return back_to(f"{PATH}/{subscriber_id}", "lifted")
 
 
 @router.post(PATH + "/{subscriber_id}/new-links")
-def mail_new_links(request: Request, operator: Sender, subscriber_id: Id) -> Response:
+def mail_new_links(operator: Sender, subscriber_id: Id) -> Response:
     try:
         api.make_new_links(operator.app, operator.key, clock.utcnow(), subscriber_id)
     except Conflict as error:
-        return _page(request, operator, subscriber_id, problem=str(error), status=409)
+        return _page(operator, subscriber_id, problem=str(error), status=409)
     return back_to(f"{PATH}/{subscriber_id}", "links")
 
 
 @router.post(PATH + "/{subscriber_id}/address")
-def change_address(
-    request: Request, operator: Writer, subscriber_id: Id, email: Text = "", confirmed: Text = ""
-) -> Response:
+def change_address(operator: Writer, subscriber_id: Id, email: Text = "", confirmed: Text = "") -> Response:
     """Send links to confirm a new address, or change it at once if it was `confirmed` elsewhere."""
     try:
         body = api.SubscriberPatch(email=email.strip(), email_confirmed=bool(confirmed))
         api.change_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id, body)
     except (InvalidInput, Conflict, ValidationError) as error:
         problem = "This address is too long." if isinstance(error, ValidationError) else str(error)
-        return _page(request, operator, subscriber_id, problem=problem, new_address=email[:320], status=422)
+        return _page(operator, subscriber_id, problem=problem, new_address=email[:320], status=422)
     return back_to(f"{PATH}/{subscriber_id}", "moved" if confirmed else "address")
 
 
 @router.post(PATH + "/{subscriber_id}/erase")
-def erase(request: Request, operator: Writer, subscriber_id: Id, sure: Text = "") -> Response:
+def erase(operator: Writer, subscriber_id: Id, sure: Text = "") -> Response:
     """Erase a subscriber if the confirmation box is checked."""
     if sure != "yes":
         problem = "Check the box to erase this subscriber. This cannot be undone."
-        return _page(request, operator, subscriber_id, problem=problem, status=422)
+        return _page(operator, subscriber_id, problem=problem, status=422)
     api.erase_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id)
     return back_to(PATH, "erased")
 
 
 def _page(
-    request: Request,
     operator: Operator,
     subscriber_id: int,
     *,
-    message: str = "",
-    problem: str = "",
     paper: str = "",
     explanation: Explanation | None = None,
     new_address: str = "",
     to: str = "",
     at: Positions = Positions(),
-    status: int = 200,
+    **outcome: Unpack[FormOutcome],
 ) -> Response:
     subscriber = api.get_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id)
     with operator.app.db.read() as session:
@@ -283,9 +268,8 @@ def _page(
         mails = page_at(session, own, col(Delivery.id), MAILS_SHOWN, at.mails)
         happened = select(Event).where(Event.subscriber_id == subscriber_id)
         events = page_at(session, happened, col(Event.id), EVENTS_SHOWN, at.events)
-    return admin_page(
-        request, "admin/subscriber.html", operator, status=status, subscriber=subscriber, mails=mails,
-        events=events, at=at, suppressed=suppressed, message=message, problem=problem, paper=paper,
-        explanation=explanation, scores=[*list_scores(explanation)] if explanation else [],
-        new_address=new_address, to=to,
+    return operator.page(
+        "admin/subscriber.html", subscriber=subscriber, mails=mails, events=events, at=at,
+        suppressed=suppressed, paper=paper, explanation=explanation,
+        scores=[*list_scores(explanation)] if explanation else [], new_address=new_address, to=to, **outcome,
     )  # fmt: skip

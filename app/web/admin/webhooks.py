@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Unpack
 
-from fastapi import APIRouter, Form, Request, Response
+from fastapi import APIRouter, Form, Response
 from pydantic import ValidationError
 
 from app import clock
@@ -12,7 +12,7 @@ from app.errors import Conflict, InvalidInput
 from app.storage import webhook_endpoints
 from app.storage.models import WebhookEvent, WebhookState
 from app.web.admin.confirmation import confirmation_page
-from app.web.admin.sign_in import Operator, ProspectiveWriter, Reader, Writer, admin_page, back_to
+from app.web.admin.sign_in import FormOutcome, Operator, ProspectiveWriter, Reader, Writer, back_to
 from app.web.api import webhooks
 from app.web.api.auth import Id
 from app.web.api.pagination import PageWindow, window_of
@@ -36,21 +36,19 @@ MESSAGES = {
 
 
 @router.get(PATH)
-def list_webhooks(request: Request, operator: Reader, done: str = "") -> Response:
-    return _webhooks_page(request, operator, message=MESSAGES.get(done, ""))
+def list_webhooks(operator: Reader, done: str = "") -> Response:
+    return _webhooks_page(operator, message=MESSAGES.get(done, ""))
 
 
 @router.post(PATH)
-def add_webhook(
-    request: Request, operator: Writer, url: Text = "", event: Events = None, addresses: Text = ""
-) -> Response:
+def add_webhook(operator: Writer, url: Text = "", event: Events = None, addresses: Text = "") -> Response:
     """Add a webhook, and show its secret."""
     try:
         body = webhooks.NewWebhook(url=url, events=_events(event), include_addresses=bool(addresses))
         created = webhooks.add_webhook(operator.app, operator.key, clock.utcnow(), body)
     except (InvalidInput, Conflict, ValidationError) as error:
-        return _webhooks_page(request, operator, problem=_problem(error), typed=url, status=422)
-    return _webhook_page(request, operator, created.id, secret=created.secret)
+        return _webhooks_page(operator, problem=_problem(error), typed=url, status=422)
+    return _webhook_page(operator, created.id, secret=created.secret)
 
 
 def _events(names: list[str] | None) -> list[WebhookEvent]:
@@ -62,56 +60,52 @@ def _problem(error: Exception) -> str:
 
 
 @router.get(PATH + "/{webhook_id}")
-def show_webhook(
-    request: Request, operator: Reader, webhook_id: Id, done: str = "", cursor: str | None = None
-) -> Response:
+def show_webhook(operator: Reader, webhook_id: Id, done: str = "", cursor: str | None = None) -> Response:
     """Show a webhook and its events."""
     window = window_of(limit=SHOWN, cursor=cursor)
-    return _webhook_page(request, operator, webhook_id, window=window, message=MESSAGES.get(done, ""))
+    return _webhook_page(operator, webhook_id, window=window, message=MESSAGES.get(done, ""))
 
 
 @router.post(PATH + "/{webhook_id}")
 def change_webhook(
-    request: Request, operator: Writer, webhook_id: Id, url: Text = "", event: Events = None,
+    operator: Writer, webhook_id: Id, url: Text = "", event: Events = None,
     addresses: Text = "",
 ) -> Response:  # fmt: skip
     try:
         body = webhooks.WebhookChange(url=url, events=_events(event), include_addresses=bool(addresses))
         webhooks.change_webhook(operator.app, operator.key, clock.utcnow(), webhook_id, body)
     except (InvalidInput, Conflict, ValidationError) as error:
-        return _webhook_page(request, operator, webhook_id, problem=_problem(error), status=422)
+        return _webhook_page(operator, webhook_id, problem=_problem(error), status=422)
     return back_to(f"{PATH}/{webhook_id}", "changed")
 
 
 @router.post(PATH + "/{webhook_id}/test")
-def test_webhook(request: Request, operator: Writer, webhook_id: Id) -> Response:
+def test_webhook(operator: Writer, webhook_id: Id) -> Response:
     """Send a test event, and show whether it was accepted."""
     sent = webhooks.test_webhook(operator.app, operator.key, clock.utcnow(), webhook_id)
     if sent.error:
-        return _webhook_page(
-            request, operator, webhook_id, problem=f"The test event was not accepted: {sent.error}"
-        )
+        return _webhook_page(operator, webhook_id, problem=f"The test event was not accepted: {sent.error}")
     return back_to(f"{PATH}/{webhook_id}", "accepted")
 
 
 @router.post(PATH + "/{webhook_id}/rotate")
-def rotate_secret(request: Request, operator: Writer, webhook_id: Id) -> Response:
+def rotate_secret(operator: Writer, webhook_id: Id) -> Response:
     """Replace the secret, and show the new one."""
     created = webhooks.rotate_secret(operator.app, operator.key, clock.utcnow(), webhook_id)
-    return _webhook_page(request, operator, webhook_id, secret=created.secret)
+    return _webhook_page(operator, webhook_id, secret=created.secret)
 
 
 @router.post(PATH + "/{webhook_id}/enable")
-def enable(request: Request, operator: Writer, webhook_id: Id) -> Response:
-    return _switch(request, operator, webhook_id, enabled=True)
+def enable(operator: Writer, webhook_id: Id) -> Response:
+    return _switch(operator, webhook_id, enabled=True)
 
 
 @router.post(PATH + "/{webhook_id}/disable")
-def disable(request: Request, operator: Writer, webhook_id: Id) -> Response:
-    return _switch(request, operator, webhook_id, enabled=False)
+def disable(operator: Writer, webhook_id: Id) -> Response:
+    return _switch(operator, webhook_id, enabled=False)
 
 
-def _switch(request: Request, operator: Operator, webhook_id: int, *, enabled: bool) -> Response:
+def _switch(operator: Operator, webhook_id: int, *, enabled: bool) -> Response:
     change = webhooks.WebhookChange(enabled=enabled)
     changed = webhooks.change_webhook(operator.app, operator.key, clock.utcnow(), webhook_id, change)
     done = "enabled" if enabled else "disabled"
@@ -121,17 +115,16 @@ def _switch(request: Request, operator: Operator, webhook_id: int, *, enabled: b
 
 
 @router.post(PATH + "/{webhook_id}/resend")
-def resend_failed(request: Request, operator: Writer, webhook_id: Id) -> Response:
+def resend_failed(operator: Writer, webhook_id: Id) -> Response:
     webhooks.resend_failed(operator.app, operator.key, clock.utcnow(), webhook_id)
     return back_to(f"{PATH}/{webhook_id}", "resent")
 
 
 @router.get(PATH + "/{webhook_id}/remove")
-def ask_removal(request: Request, operator: ProspectiveWriter, webhook_id: Id) -> Response:
+def ask_removal(operator: ProspectiveWriter, webhook_id: Id) -> Response:
     """Ask before a webhook is removed."""
     webhook = webhooks.get_webhook(operator.app, operator.key, webhook_id)
     return confirmation_page(
-        request,
         operator,
         f"Remove webhook {webhook_id}?",
         "The URL gets no more events, and the events stored for it are deleted, including those that are "
@@ -145,30 +138,26 @@ def ask_removal(request: Request, operator: ProspectiveWriter, webhook_id: Id) -
 
 
 @router.post(PATH + "/{webhook_id}/remove")
-def remove_webhook(request: Request, operator: Writer, webhook_id: Id) -> Response:
+def remove_webhook(operator: Writer, webhook_id: Id) -> Response:
     webhooks.remove_webhook(operator.app, operator.key, clock.utcnow(), webhook_id)
     return back_to(PATH, "removed")
 
 
-def _webhooks_page(
-    request: Request, operator: Operator, *, message: str = "", problem: str = "", typed: str = "",
-    status: int = 200,
-) -> Response:  # fmt: skip
+def _webhooks_page(operator: Operator, *, typed: str = "", **outcome: Unpack[FormOutcome]) -> Response:
     listed = webhooks.list_webhooks(operator.app, operator.key)
-    return admin_page(
-        request, "admin/webhooks.html", operator, status=status, webhooks=listed.items, message=message,
-        problem=problem, typed=typed, events=list(WebhookEvent), origin=webhook_endpoints.origin,
+    return operator.page(
+        "admin/webhooks.html", webhooks=listed.items, typed=typed, events=list(WebhookEvent),
+        origin=webhook_endpoints.origin, **outcome,
     )  # fmt: skip
 
 
 def _webhook_page(
-    request: Request, operator: Operator, webhook_id: int, *, window: PageWindow | None = None,
-    secret: str = "", message: str = "", problem: str = "", status: int = 200,
+    operator: Operator, webhook_id: int, *, window: PageWindow | None = None,
+    secret: str = "", **outcome: Unpack[FormOutcome],
 ) -> Response:  # fmt: skip
     webhook = webhooks.get_webhook(operator.app, operator.key, webhook_id)
     sent = webhooks.list_messages(operator.app, operator.key, webhook_id, window or PageWindow(SHOWN, None))
-    return admin_page(
-        request, "admin/webhook.html", operator, status=status, webhook=webhook, sent=sent, secret=secret,
-        message=message, problem=problem, events=list(WebhookEvent), origin=webhook_endpoints.origin,
-        days=operator.app.settings.run_retention_days,
+    return operator.page(
+        "admin/webhook.html", webhook=webhook, sent=sent, secret=secret, events=list(WebhookEvent),
+        origin=webhook_endpoints.origin, days=operator.app.settings.run_retention_days, **outcome,
     )  # fmt: skip
