@@ -145,12 +145,12 @@ def _press(operator: Operator, scope: Scope, action: str, subject: str, later: B
     if button is None or button.scope is not scope:
         raise HTTPException(404)
     try:
-        created = button.press(
+        result = button.press(
             Click(operator.app, operator.key, clock.utcnow(), subject[:40], later, operator.capacity)
         )
     except (NotFound, Conflict) as error:
         return _page(operator, problem=str(error), status=409)
-    return _page(operator, created=created) if created else back_to("/admin", action)
+    return _page(operator, created=result) if isinstance(result, CreatedKey) else back_to("/admin", action)
 
 
 def _page(

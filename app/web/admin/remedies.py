@@ -37,55 +37,15 @@ class Click(NamedTuple):
 class Button(NamedTuple):
     """A button: its label, the scope that it needs, the message after it was pressed, and its action.
 
-    `press` returns the key that the action created, if any. `advice` is shown above the button instead of the
-    finding's fix, which names a command with the same effect. If `advice` is None, the fix is shown.
+    If `press` returns a `keys.CreatedKey`, the page shows the key. `advice` is shown above the button instead
+    of the finding's fix, which names a command with the same effect. If `advice` is None, the fix is shown.
     """
 
     label: str
     scope: Scope
     message: str
-    press: Callable[[Click], keys.CreatedKey | None]
+    press: Callable[[Click], object]
     advice: str | None = None
-
-
-def _poll_source(on: Click) -> None:
-    sources.refresh_source(on.app, on.key, on.now, on.number, on.later, on.limits)
-
-
-def _resume_source(on: Click) -> None:
-    sources.resume_source(on.app, on.key, on.now, on.number)
-
-
-def _resume_sending(on: Click) -> None:
-    editions.resume_sending(on.app, on.key, on.now)
-
-
-def _send_first_digests(on: Click) -> None:
-    editions.resume_first_digests(on.app, on.key, on.now)
-
-
-def _resume_edition(on: Click) -> None:
-    editions.resume_edition(on.app, on.key, on.now, on.subject)
-
-
-def _retry_failed(on: Click) -> None:
-    editions.retry_failed(on.app, on.key, on.now, on.subject)
-
-
-def _replace_key(on: Click) -> keys.CreatedKey:
-    return keys.rotate_key(on.app, on.key, on.now, on.number)
-
-
-def _revoke_key(on: Click) -> None:
-    keys.revoke_key(on.app, on.key, on.now, on.number)
-
-
-def _enable_webhook(on: Click) -> None:
-    webhooks.change_webhook(on.app, on.key, on.now, on.number, webhooks.WebhookChange(enabled=True))
-
-
-def _train_model(on: Click) -> None:
-    relevance_models.train(on.app, on.key, on.now, on.later, on.limits)
 
 
 RETRIED = (
@@ -104,56 +64,78 @@ BUTTONS = {
         "Poll it now",
         Scope.WRITE,
         "The source is being polled. Reload the page in a moment to see the result.",
-        _poll_source,
+        lambda on: sources.refresh_source(on.app, on.key, on.now, on.number, on.later, on.limits),
     ),
     RemedyAction.RESUME_SOURCE: Button(
-        "Resume it", Scope.WRITE, "Resumed. The source will be polled {timing.polls}.", _resume_source, ""
+        "Resume it",
+        Scope.WRITE,
+        "Resumed. The source will be polled {timing.polls}.",
+        lambda on: sources.resume_source(on.app, on.key, on.now, on.number),
+        "",
     ),
     RemedyAction.RESUME_SENDING: Button(
-        "Resume all sending", Scope.SEND, "Sending is resumed. " + WAITING, _resume_sending, AFTER_THE_REASON
+        "Resume all sending",
+        Scope.SEND,
+        "Sending is resumed. " + WAITING,
+        lambda on: editions.resume_sending(on.app, on.key, on.now),
+        AFTER_THE_REASON,
     ),
     RemedyAction.SEND_FIRST_DIGESTS: Button(
-        "Stop holding them", Scope.SEND, FIRST_RELEASED, _send_first_digests, "Look at their digests first."
+        "Stop holding them",
+        Scope.SEND,
+        FIRST_RELEASED,
+        lambda on: editions.resume_first_digests(on.app, on.key, on.now),
+        "Look at their digests first.",
     ),
     RemedyAction.RESUME_EDITION: Button(
         "Resume this edition",
         Scope.SEND,
         "The edition is resumed. " + WAITING,
-        _resume_edition,
+        lambda on: editions.resume_edition(on.app, on.key, on.now, on.subject),
         AFTER_THE_REASON,
     ),
     RemedyAction.APPROVE_EDITION: Button(
-        "Approve and send", Scope.SEND, "The edition is approved.", _resume_edition, SAMPLE_FIRST
+        "Approve and send",
+        Scope.SEND,
+        "The edition is approved.",
+        lambda on: editions.resume_edition(on.app, on.key, on.now, on.subject),
+        SAMPLE_FIRST,
     ),
     RemedyAction.RETRY_FAILED: Button(
         "Send them again",
         Scope.SEND,
         RETRIED,
-        _retry_failed,
+        lambda on: editions.retry_failed(on.app, on.key, on.now, on.subject),
         "Look at the reasons on the edition’s page first.",
     ),
     RemedyAction.REPLACE_KEY: Button(
         "Replace it",
         Scope.WRITE,
         "",
-        _replace_key,
+        lambda on: keys.rotate_key(on.app, on.key, on.now, on.number),
         "If the key is no longer used, revoke it on the Keys page.",
     ),
     RemedyAction.REVOKE_KEY: Button(
         "Revoke it",
         Scope.WRITE,
         "The key is revoked.",
-        _revoke_key,
+        lambda on: keys.revoke_key(on.app, on.key, on.now, on.number),
         "If the key is still used, create a new one.",
     ),
     RemedyAction.ENABLE_WEBHOOK: Button(
-        "Enable it", Scope.WRITE, "The webhook is enabled.", _enable_webhook, "First find out why it failed."
+        "Enable it",
+        Scope.WRITE,
+        "The webhook is enabled.",
+        lambda on: webhooks.change_webhook(
+            on.app, on.key, on.now, on.number, webhooks.WebhookChange(enabled=True)
+        ),
+        "First find out why it failed.",
     ),
     RemedyAction.TRAIN_MODEL: Button(
         "Train a model",
         Scope.WRITE,
         "A model is being trained. The Runs page shows the result.",
-        _train_model,
+        lambda on: relevance_models.train(on.app, on.key, on.now, on.later, on.limits),
         "",
     ),
 }
