@@ -394,6 +394,32 @@ def test_changed_hour_moves_a_planned_digest(app: Application, mail_server: Mail
     assert len(mail_server.messages) == 1
 
 
+@pytest.mark.parametrize("change", [{"max_papers": 9}, {"hour": 18}, {"zone": "America/New_York"}, None])
+def test_cancelled_digest_is_not_composed_again(
+    app: Application, mail_server: MailServer, change: dict[str, object] | None
+) -> None:
+    """The subscriber saves other preferences before the hour, or pauses and resumes."""
+    planning.plan(app.digest_context, AHEAD)
+    with app.db.write() as session:
+        assert ledger.cancel(session, f"{HOUR:%Y-%m-%d}") == 1
+    if change:
+        change_preferences(app, AHEAD, interests=(Interest("language agents"),), **change)
+    else:
+        with app.db.write() as session:
+            subscribers.pause(session, 1, None, AHEAD)
+            subscribers.resume(session, 1, AHEAD)
+    for hours in (0, 1, 10, 13):
+        pipeline.plan_and_send(app, HOUR + timedelta(hours=hours))
+    assert [(row.state, row.reason) for row in deliveries(app)] == [
+        (DeliveryState.SKIPPED, "cancelled by an operator")
+    ]
+    with app.db.read() as session:
+        assert reconciliation.reconcile_recent(session, HOUR + DAY / 2).is_consistent
+    pipeline.plan_and_send(app, HOUR + 3 * DAY / 2)
+    assert len(mail_server.messages) == 1
+    assert titles(app)[1] == [AGENTS]
+
+
 def test_a_sent_digest_is_not_composed_again(app: Application, mail_server: MailServer) -> None:
     """Changes after the due time apply to the next digest."""
     pipeline.plan_and_send(app, AHEAD)

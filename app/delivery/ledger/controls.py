@@ -15,7 +15,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from app.delivery.ledger import suspected_refusals
 from app.delivery.ledger.claims import ALL_EDITIONS
-from app.delivery.ledger.entries import UNDELIVERED, is_held, with_digest
+from app.delivery.ledger.entries import CANCELLED, UNDELIVERED, is_held, with_digest
 from app.errors import Conflict, InvalidInput, NotFound
 from app.storage import webhook_outbox
 from app.storage.column_types import UtcDateTime
@@ -35,7 +35,6 @@ from app.types import MailKind
 
 AWAITS_APPROVAL = "it awaits approval"
 MOVED = "this database was moved"
-CANCELLED = "cancelled by an operator"
 ARRIVED = "It arrived, according to an operator."
 IMPORTED = "subscribers were imported, and their digests have not been checked yet"
 # The scope of a pause that holds only the first digests of subscribers who were added or imported.

@@ -31,6 +31,7 @@ _PAPERS, _UPDATES = re.compile(rb'"papers": ?\[([\d, ]*\d)\]'), b'"updates":'
 MAX_ID = 2**63 - 1
 # States in which a digest has not been delivered, unless it may have arrived.
 UNDELIVERED = (State.FAILED, State.SUPPRESSED, State.SKIPPED)
+CANCELLED = "cancelled by an operator"  # a reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +123,11 @@ def enqueue(
 
 
 def withdraw(session: Session, subscriber_id: int, now: datetime) -> None:
-    """Delete a subscriber's planned digests that are not due yet and were never attempted."""
-    not_due = (col(Delivery.due_at) > now, col(Delivery.attempts) == 0)
+    """Delete a subscriber's planned digests that are not due yet and were never attempted.
+
+    Keep cancelled ones. Otherwise, planning would compose and send them again.
+    """
+    not_due = (col(Delivery.due_at) > now, col(Delivery.attempts) == 0, col(Delivery.reason) != CANCELLED)
     digests = (col(Delivery.subscriber_id) == subscriber_id, col(Delivery.kind) == MailKind.DIGEST)
     session.execute(delete(Delivery).where(*digests, *not_due))
 

@@ -20,6 +20,7 @@ from app.delivery.ledger import (
     transitions,
 )
 from app.delivery.ledger.claims import LEASE, LEASED_STATES, skip_reason
+from app.delivery.ledger.entries import CANCELLED
 from app.delivery.send_result import SendOutcome, SendResult
 from app.settings import UncertainPolicy
 from app.storage.column_types import sqlite_timestamp
@@ -162,7 +163,7 @@ def _record_others(
         if attempt.result.outcome in UNATTEMPTED:
             if delivery.state in LEASED_STATES:  # otherwise, it was cancelled or held in the meantime
                 _unclaim(session, delivery, subscriber)
-        elif delivery.state in OPEN_STATES or delivery.reason == controls.CANCELLED:
+        elif delivery.state in OPEN_STATES or delivery.reason == CANCELLED:
             _apply(delivery, _settle_suspected(session, delivery, attempt), now, policy)
             if attempt.message_id:  # its body was sent: a retry must have the same Message-ID
                 delivery.message_id, delivery.subject = attempt.message_id, attempt.subject
@@ -224,7 +225,7 @@ def _postpone(delivery: Delivery, backoff: ReceiverBackoff | None) -> None:
 
 
 def _apply(delivery: Delivery, result: SendResult, now: datetime, policy: UncertainPolicy) -> None:
-    was_cancelled = delivery.reason == controls.CANCELLED
+    was_cancelled = delivery.reason == CANCELLED
     delivery.smtp_code, delivery.smtp_text = result.code, result.text
     reason, retry_at = _text(result), now + retry_delays.EMAILS.after(delivery.attempts, delivery.id or 0)
     match result.outcome:
@@ -242,7 +243,7 @@ def _apply(delivery: Delivery, result: SendResult, now: datetime, policy: Uncert
             transitions.set_state(delivery, State.FAILED, reason)
     if was_cancelled and delivery.state is not State.FAILED:  # it must not be sent again
         state = State.UNCERTAIN if delivery.possibly_delivered else State.SKIPPED
-        transitions.set_state(delivery, state, controls.CANCELLED)
+        transitions.set_state(delivery, state, CANCELLED)
 
 
 def _text(result: SendResult) -> str:
