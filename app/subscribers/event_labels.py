@@ -16,6 +16,7 @@ EVENTS = {
     "link_refused": "link refused",
     "first_asked": "first digest requested",
     "changed": "preferences changed",
+    "digest_withdrawn": "digest withdrawn",
     "paused": "paused",
     "resumed": "resumed",
     "unsubscribed": "unsubscribed",

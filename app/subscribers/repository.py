@@ -18,6 +18,7 @@ from app.storage.database import contains, in_array
 from app.storage.models import Delivery, DeliveryState, Event, Subscriber, SubscriberState
 from app.subscribers import mailbox_limits, schedule
 from app.subscribers.address import ascii_domain, normalize_address
+from app.subscribers.event_log import record_event
 from app.subscribers.preferences import Preferences
 from app.subscribers.stored_interests import interests_of, store
 from app.types import MailKind
@@ -106,7 +107,8 @@ def reschedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
     A digest composed ahead of its due time is withdrawn and will be composed again when it is next planned.
     An earlier digest that has not been sent yet is given up when the next one is composed.
     """
-    ledger.withdraw(session, subscriber.id or 0, now)
+    for edition in ledger.withdraw(session, subscriber.id or 0, now):
+        record_event(session, "digest_withdrawn", subscriber, now, edition)
     subscriber.plan_after = None  # the preferences may have been why planning failed
     if subscriber.state is not SubscriberState.ACTIVE:
         subscriber.next_due_at, subscriber.due_since = None, now

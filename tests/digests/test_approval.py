@@ -59,6 +59,39 @@ def test_edition_waits_for_approval(service: Application, mail_server: MailServe
         assert [each.edition for each in ledger.pauses(session)] == ["2026-11-21"]
 
 
+def test_approval_covers_a_digest_that_is_composed_again(
+    service: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """The only digest composed so far is withdrawn, because its subscriber chooses a later hour."""
+    app = replace(service, settings=service.settings.model_copy(update={"compose_ahead_minutes": 60}))
+    early = now.replace(hour=8, minute=30)
+
+    def change(hour: int, at: datetime) -> None:
+        with app.db.write() as session:
+            interests = (Interest("language agents"),)
+            subscribers.change(session, 1, subscribers.Preferences(interests=interests, hour=hour), at)
+
+    pipeline.plan(app, early)
+    change(10, early + timedelta(minutes=1))
+    with app.db.write() as session:
+        assert ledger.planned_editions(session, ["2026-11-20"]) == set()
+        assert [pause.edition for pause in ledger.pauses(session)] == ["2026-11-20"]
+    pipeline.plan(app, early + HOUR)
+    with app.db.write() as session:
+        ledger.resume(session, "2026-11-20")
+    change(11, early + HOUR)
+    with app.db.read() as session:
+        assert ledger.planned_editions(session, ["2026-11-20"]) == set()
+        events = [(event.kind, event.detail) for event in subscribers.events(session, 1, 9)]
+    assert events.count(("digest_withdrawn", "2026-11-20")) == 2
+    for hours in (2, 4):
+        pipeline.plan_and_send(app, now.replace(minute=0) + hours * HOUR)
+    assert recipients(mail_server) == ["alice", "bob"]
+    pipeline.plan(app, early + 26 * HOUR)
+    with app.db.read() as session:
+        assert [pause.edition for pause in ledger.pauses(session)] == ["2026-11-21"]
+
+
 def test_approval_of_a_requested_first_digest_covers_nothing_else(
     service: Application, mail_server: MailServer, now: datetime
 ) -> None:

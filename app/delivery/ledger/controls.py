@@ -39,7 +39,7 @@ ARRIVED = "It arrived, according to an operator."
 IMPORTED = "subscribers were imported, and their digests have not been checked yet"
 # The scope of a pause that holds only the first digests of subscribers who were added or imported.
 FIRST_DIGESTS = "first digests"
-REQUESTED_WITHIN = timedelta(days=2)  # longer than a local day, during which an edition is composed
+COMPOSED_WITHIN = timedelta(days=3)  # longer than an edition's day lasts in all time zones together
 HOLD_AHEAD = timedelta(days=60)  # a later day is probably a mistake
 UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
 # Emails in flight are cancelled as well, so that they are not retried. The relay's reply is still recorded.
@@ -97,22 +97,26 @@ def _release_first_digests(session: Session) -> None:
 
 
 def hold_new(session: Session, editions: Collection[str], now: datetime) -> None:
-    """Pause the editions that have no scheduled digests yet, until an operator resumes (approves) them.
+    """Pause the editions that have had no scheduled digests yet, until an operator resumes (approves) them.
 
-    Requested first digests do not count, because whoever approves them has not seen the scheduled ones. Call
-    this in the transaction that adds the digests of these editions, before adding them.
+    Requested first digests do not count, because whoever approves them has not seen the scheduled ones.
+    Withdrawn digests count, because an approval also covers the digests that replace them. Call this in the
+    transaction that adds the digests of these editions, before adding them.
     """
     for edition in sorted(set(editions)):
         is_requested = exists().where(
             col(Event.subscriber_id) == Delivery.subscriber_id,
             col(Event.kind) == "first_asked",
             col(Event.at) == Delivery.due_at,  # a requested digest is due at once
-            col(Event.at) > now - REQUESTED_WITHIN,
+            col(Event.at) > now - COMPOSED_WITHIN,
         )
         # A sorted range, because PostgreSQL reads the whole table for the first row of a large edition.
         in_edition = col(Delivery.edition).between(edition, edition)
         scheduled = select(Delivery.id).where(in_edition, ~is_requested).order_by(Delivery.edition)
-        if session.exec(scheduled.limit(1)).first() is None:
+        withdrawn = select(Event.id).where(
+            Event.kind == "digest_withdrawn", Event.at > now - COMPOSED_WITHIN, Event.detail == edition
+        )
+        if all(session.exec(digests.limit(1)).first() is None for digests in (scheduled, withdrawn)):
             pause(session, AWAITS_APPROVAL, now, edition)
 
 

@@ -122,14 +122,15 @@ def enqueue(
     )[0]
 
 
-def withdraw(session: Session, subscriber_id: int, now: datetime) -> None:
+def withdraw(session: Session, subscriber_id: int, now: datetime) -> list[str]:
     """Delete a subscriber's planned digests that are not due yet and were never attempted.
 
-    Keep cancelled ones. Otherwise, planning would compose and send them again.
+    Keep cancelled ones. Otherwise, planning would compose and send them again. Return the editions of the
+    deleted ones.
     """
     not_due = (col(Delivery.due_at) > now, col(Delivery.attempts) == 0, col(Delivery.reason) != CANCELLED)
     digests = (col(Delivery.subscriber_id) == subscriber_id, col(Delivery.kind) == MailKind.DIGEST)
-    session.execute(delete(Delivery).where(*digests, *not_due))
+    return list(session.scalars(delete(Delivery).where(*digests, *not_due).returning(col(Delivery.edition))))
 
 
 def with_digest(session: Session, subscriber_ids: Collection[int]) -> set[int]:
