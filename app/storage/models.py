@@ -374,7 +374,7 @@ class AddressChange(Row, table=True):
 
     subscriber_id: int = Field(primary_key=True, foreign_key="subscriber.id", ondelete="CASCADE")
     email: str = Field(index=True, max_length=320)  # the new address, normalised
-    requested_at: datetime = Field(sa_type=UtcDateTime)
+    requested_at: datetime = Field(sa_type=UtcDateTime)  # when the latest link to confirm it was requested
     approved_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # from the old address
     delivery_id: int | None = Field(default=None, sa_type=BigId)  # the email to the new address
 

@@ -161,7 +161,7 @@ def confirm_change(
     if change.subscriber_id == subscriber_id:
         if change.approved_at is not None:
             return None
-        change.approved_at = now
+        change.approved_at = change.requested_at = now
         session.add(change)
         return form_submissions.store(
             session, RequestKind.ADDRESS, email, visitor, now, subscriber_id=subscriber_id

@@ -160,7 +160,7 @@ def _answer_link(session: Session, request: FormSubmission, now: datetime, confi
     record_event(session, "link_asked", subscriber, now, request.visitor)
     if change is None:
         return delivery_id, subscriber.id
-    change.delivery_id = delivery_id
+    change.delivery_id, change.requested_at = delivery_id, now
     session.add(change)
     return delivery_id, None
 
@@ -190,6 +190,7 @@ def _answer_address(session: Session, request: FormSubmission, now: datetime) ->
     lifetime = LIFETIMES[Purpose.ADDRESS]
     suffix = f"-{token_hex(4)}"
     change.delivery_id = enqueue_mail(session, holder, MailKind.ADDRESS, now, lifetime, suffix)
+    change.requested_at = now
     session.add(change)
     return change.delivery_id
 

@@ -345,6 +345,24 @@ def test_requested_link_confirms_the_change_again(app: Application, alice: int, 
         assert subscribers.get(session, pending).state is SubscriberState.ERASED
 
 
+def test_each_link_of_a_change_works_for_two_days(app: Application, alice: int, now: datetime) -> None:
+    """Each step is taken an hour before its link expires, also with a requested link."""
+    step = timedelta(hours=47)
+    ask(app, alice, now)
+    confirm(app, alice, now + step)
+    maintenance.prune(app, now + 3 * step / 2)
+    pending = find_id(app, NEW)
+    assert request_link(app, now + 2 * step) is not None
+    maintenance.prune(app, now + 5 * step / 2)
+    with app.db.read() as session:
+        assert subscribers.new_address(session, alice, now + 5 * step / 2) == NEW
+    with pytest.raises(Conflict):
+        confirm(app, pending, now + 2 * step + timedelta(days=2))
+    confirm(app, pending, now + 3 * step)
+    with app.db.read() as session:
+        assert subscribers.get(session, alice).email == NEW
+
+
 def test_requested_links_of_a_change_are_limited(app: Application, alice: int, now: datetime) -> None:
     """All emails that were requested to the new address count."""
     ask(app, alice, now)
