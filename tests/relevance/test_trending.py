@@ -46,6 +46,18 @@ def test_momentum_text(now: datetime, series: list[tuple[int, int]], words: str,
     assert (trend.words, trend.note) == (words, note)
 
 
+@pytest.mark.parametrize("time", ["19T23:50", "20T00:10", "20T00:50", "20T02:50", "20T07:50", "20T18:00"])
+@pytest.mark.parametrize("first", ["17T01:50", "19T11:50"])
+def test_gain_covers_a_day_at_every_hour(time: str, first: str) -> None:
+    """The paper gains six votes an hour. If it was first listed yesterday, all of them count."""
+    now, listed = (datetime.fromisoformat(f"2026-11-{each}Z") for each in (time, first))
+    hours = (now - listed) // timedelta(hours=1)
+    votes = tuple(VoteSample(listed + timedelta(hours=hour), 6 * hour) for hour in range(hours + 1))
+    [trend] = trending.trends([PaperView(1, "Paper", upvotes=6 * hours, votes=votes)], now).values()
+    listed_today = listed.date() == now.date()
+    assert trend.note == ("" if listed_today else f"+{6 * min(hours, 24)} since yesterday")
+
+
 @pytest.mark.parametrize(
     ("upvotes", "words", "note"),
     [(130, "130 votes", ""), (142, "130 → 142 votes since yesterday", "+12 since yesterday")],
