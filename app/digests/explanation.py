@@ -102,6 +102,7 @@ def _subscriber(session: Session, row: Subscriber, at: datetime) -> SubscriberNo
         id=row.id or 0,
         email=row.email,
         state=state,
+        zone=row.zone,
         paused_until=row.paused_until if state is row.state else None,
         suppression_reason=listed.reason if listed and listed.since <= at else "",
         next_due_at=row.next_due_at,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime
+from zoneinfo import ZoneInfo
 
 from app.delivery import ledger
 from app.digests import ranking
@@ -25,9 +26,13 @@ NEAR_DUPLICATE = 0.5  # at this similarity or above, two papers are described as
 
 
 def summarize(facts: Explanation) -> str:
-    """Return one sentence that explains why the paper was sent, will be sent, or is not sent."""
-    delivery = explained_delivery(facts.deliveries, facts.at)
-    if sentence := _delivery_sentence(delivery) if delivery else _subscriber_sentence(facts.subscriber):
+    """Return one sentence that explains why the paper was sent, will be sent, or is not sent.
+
+    Dates without a time are in the subscriber's time zone, as the names of editions are.
+    """
+    if delivery := explained_delivery(facts.deliveries, facts.at):
+        return _delivery_sentence(delivery, ZoneInfo(facts.subscriber.zone))
+    if sentence := _subscriber_sentence(facts.subscriber):
         return sentence
     if facts.ineligible_reason:
         return f"Not sent: {facts.ineligible_reason}."
@@ -104,12 +109,12 @@ def list_scores(facts: Explanation) -> Iterator[tuple[str, str]]:
             yield "similarity", f"{similarity} to “{rank.similar_to}”, which is selected earlier"
 
 
-def _delivery_sentence(delivery: PastDelivery) -> str:
+def _delivery_sentence(delivery: PastDelivery, zone: ZoneInfo) -> str:
     """Return a sentence on a digest with the paper that was delivered, may have been, or will be."""
     digest = f"the digest {delivery.edition}"
     if delivery.state is DeliveryState.SENT:
         under = f", under “{delivery.interest}”" if delivery.interest else ""
-        sent_on = (delivery.sent_at or delivery.created_at).date()
+        sent_on = (delivery.sent_at or delivery.created_at).astimezone(zone).date()
         return f"Sent on {sent_on} in {digest}{under}: {delivery.reason}."
     if delivery.state is DeliveryState.UNCERTAIN or delivery.possibly_delivered:
         return f"It may have been sent in {digest}: {delivery.state_reason or 'the relay’s reply was lost'}."
@@ -124,7 +129,8 @@ def _delivery_sentence(delivery: PastDelivery) -> str:
 
 def _subscriber_sentence(subscriber: SubscriberNow) -> str:
     """Return a sentence on why no mail is sent to this subscriber, or "" if digests may be sent."""
-    until = f" until {subscriber.paused_until.date()}" if subscriber.paused_until else ""
+    end = subscriber.paused_until and subscriber.paused_until.astimezone(ZoneInfo(subscriber.zone))
+    until = f" until {end.date()}" if end else ""
     reason = {
         None: "the subscriber had not signed up yet",
         SubscriberState.PENDING: "the subscriber has not confirmed the address yet",

@@ -20,6 +20,7 @@ class SubscriberNow:
     id: int
     email: str
     state: SubscriberState | None  # at the time of the explanation; None: not signed up yet
+    zone: str
     paused_until: datetime | None
     suppression_reason: str  # why the address is suppressed; empty if it is not
     next_due_at: datetime | None  # also None if the explanation is for a time other than now

@@ -320,6 +320,10 @@ def test_sent_paper_is_explained_from_the_ledger(app: Application, papers: dict[
     assert explanation.verdict.startswith(
         "Sent on 2026-11-20 in the digest 2026-11-20, under “language agents -markets”: “Language Agents”"
     )
+    update_alice(app, zone="America/Los_Angeles")
+    with app.db.write() as session:
+        deliveries(session)[0].sent_at = NOW - timedelta(hours=2)  # half past eleven on the evening before
+    assert explain(app, number).verdict.startswith("Sent on 2026-11-19 in")
     (delivery,) = explanation.deliveries
     assert before.card
     assert (delivery.delivery_id, delivery.score, delivery.reason) == (
@@ -380,6 +384,10 @@ def test_paper_of_an_undelivered_weekly_digest(
         (
             {"state": SubscriberState.PAUSED, "paused_until": NOW + timedelta(days=3)},
             "Not sent: the subscriber has paused until 2026-11-23.",
+        ),
+        (
+            {"state": SubscriberState.PAUSED, "paused_until": NOW.replace(hour=15), "zone": "Asia/Tokyo"},
+            "Not sent: the subscriber has paused until 2026-11-21.",
         ),
         ({"state": SubscriberState.UNSUBSCRIBED}, "Not sent: the subscriber has unsubscribed."),
         ({"state": SubscriberState.BOUNCING}, "Not sent: mail to the address bounces."),
