@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC
 from functools import partial
+from threading import Thread
 
 import structlog
 from apscheduler.jobstores.base import JobLookupError
@@ -19,6 +20,8 @@ from app import clock, pipeline
 from app.application import Application
 from app.jobs import schedule
 from app.jobs.schedule import Job
+
+CLOCK_CHECK_SECONDS = 30.0
 
 log = structlog.get_logger(__name__)
 
@@ -41,13 +44,36 @@ def running(app: Application) -> Iterator[BackgroundScheduler]:
             misfire_grace_time=None,  # run late rather than not at all, e.g. after a laptop was asleep
         )
     scheduler.start()
+    watcher = Thread(target=_watch_clock, args=(app, scheduler), name="clock", daemon=True)
+    watcher.start()
     app.on_batch_planned.append(partial(_send_soon, app, scheduler))
     try:
         yield scheduler
     finally:
         app.stopping.set()
         app.on_batch_planned.clear()
+        watcher.join()
         scheduler.shutdown(wait=True)
+
+
+def _watch_clock(app: Application, scheduler: BackgroundScheduler) -> None:
+    while not app.stopping.wait(CLOCK_CHECK_SECONDS):
+        reschedule_if_set_back(scheduler)
+
+
+def reschedule_if_set_back(scheduler: BackgroundScheduler) -> None:
+    """Move the next run of each job forward if the clock has been set back.
+
+    Otherwise, a job would not run until the clock has caught up with the job's next run.
+    """
+    next_runs = [(job, job.next_run_time) for job in scheduler.get_jobs()]
+    now = clock.system_time()  # read last, in case a job runs in the meantime
+    for job, at in next_runs:
+        following = job.trigger.get_next_fire_time(None, now)
+        if at > following:
+            log.warning("the clock was set back; rescheduling a job", job=job.id, next_run=following)
+            with suppress(JobLookupError):
+                job.modify(next_run_time=following)
 
 
 def _send_soon(app: Application, scheduler: BackgroundScheduler) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from cmd import Cmd
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from threading import Thread
@@ -30,8 +30,9 @@ from procrastinate.job_context import JobContext
 from procrastinate.jobs import DeleteJobCondition, Status
 from procrastinate.jobs import Job as StoredJob
 from procrastinate.manager import JobManager
+from procrastinate.periodic import PeriodicDeferrer, TaskAtTime
 from procrastinate.shell import ProcrastinateShell
-from procrastinate.worker import Worker as LaneWorker
+from procrastinate.worker import Worker as JobWorker
 from psycopg import Error as PostgresError
 from psycopg import InterfaceError, OperationalError
 from sqlalchemy.engine import URL
@@ -71,6 +72,28 @@ def running(app: Application) -> Iterator[Worker]:
         yield worker
     finally:
         worker.stop()
+
+
+class Deferrer(PeriodicDeferrer):
+    """procrastinate's deferrer of jobs at their scheduled times, made independent of jumps of the clock.
+
+    procrastinate defers a job once for each of its times since the last one. If the clock were set back, it
+    would defer none until the clock has caught up. After a jump ahead, for example because the machine was
+    suspended, it would defer one job after another for every minute in between.
+    """
+
+    def get_previous_tasks(self, at: float) -> Iterable[TaskAtTime]:
+        """Forget last times in the future or more than `max_delay` ago: only the latest time counts then."""
+        earliest = at - self.max_delay
+        self.last_defers = {key: last for key, last in self.last_defers.items() if earliest <= last <= at}
+        return super().get_previous_tasks(at)
+
+
+class LaneWorker(JobWorker):
+    """procrastinate's worker, with our `Deferrer`."""
+
+    async def _periodic_deferrer(self) -> None:
+        await Deferrer(self.app.periodic_registry, **self.app.periodic_defaults).worker()
 
 
 class Worker:
@@ -280,7 +303,7 @@ class Worker:
                 await asyncio.sleep(RESTART_SECONDS)
 
     async def _note_running(
-        self, work: Callable[[], Awaitable[Any]], context: JobContext, _lane: LaneWorker
+        self, work: Callable[[], Awaitable[Any]], context: JobContext, _lane: JobWorker
     ) -> Any:
         """Run a job, and record its id while it runs, because procrastinate does not list running jobs."""
         self._running_jobs.add(context.job.id)

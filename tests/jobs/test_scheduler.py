@@ -107,6 +107,28 @@ def test_stop_waits_for_running_jobs(app: Application, monkeypatch: pytest.Monke
     assert ended.is_set()
 
 
+def test_jobs_after_the_clock_was_set_back(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run at once again, although their next runs lie hours ahead."""
+    ran = threading.Event()
+    monkeypatch.setattr(schedule, "JOBS", (Job(lambda *_: ran.set(), minute="0", hour="0"),))
+    monkeypatch.setattr(scheduler, "CLOCK_CHECK_SECONDS", 0.01)
+    ahead, minute = timedelta(hours=3), CronTrigger(second="*", timezone=UTC)
+    with scheduler.running(app) as background:
+        background.get_jobs()[0].modify(trigger=minute, next_run_time=datetime.now(UTC) + ahead)
+        assert ran.wait(timeout=30)
+
+
+def test_clock_that_was_not_set_back_changes_no_job(app: Application) -> None:
+    """A job that is overdue, because the machine was suspended, stays due."""
+    with scheduler.running(app) as background:
+        background.pause()
+        overdue = datetime.now(UTC) - timedelta(hours=3)
+        background.modify_job("plan", next_run_time=overdue)
+        before = {job.id: job.next_run_time for job in background.get_jobs()}
+        scheduler.reschedule_if_set_back(background)
+        assert {job.id: job.next_run_time for job in background.get_jobs()} == before
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 def test_web_app_runs_jobs_if_enabled(
     enabled: bool, settings: Settings, monkeypatch: pytest.MonkeyPatch

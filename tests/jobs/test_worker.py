@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
 import structlog
-from procrastinate import PsycopgConnector
+from procrastinate import PsycopgConnector, periodic
 from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import Job as StoredJob
 from procrastinate.manager import JobManager
@@ -116,6 +117,27 @@ def test_periodic_job_runs_once_for_the_fleet(
 def count_deferred(app: Application) -> int:
     with app.db.read() as session:
         return session.execute(text("SELECT count(*) FROM procrastinate_periodic_defers")).scalar_one()
+
+
+@pytest.mark.parametrize("jump", [-3 * 3600, 21 * 86400], ids=["set back", "suspended"])
+def test_jobs_after_a_jump_of_the_clock(
+    build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch, jump: int
+) -> None:
+    """Jobs run on, and those of the minutes in between are not repeated one by one."""
+    calls, readings = list[int](), list[float]()
+
+    def tick(_app: Application, _now: datetime) -> None:
+        calls.append(1)
+
+    def read_clock() -> float:  # a moment before the end of a minute, at which the jobs are due
+        readings.append(1_795_000_079.9 + 60 * len(readings) + jump * (len(readings) > 1))
+        return readings[-1]
+
+    monkeypatch.setattr(periodic, "time", SimpleNamespace(time=read_clock))
+    monkeypatch.setattr(schedule, "JOBS", (Job(tick, "*"),))
+    with worker.running(build()):
+        wait_until(lambda: len(calls) > 2 and len(readings) > 4)
+    assert len(calls) <= len(readings)
 
 
 def register(app: Application, count: int) -> None:
