@@ -187,10 +187,13 @@ def plan(app: Application, now: datetime) -> Counter[str]:
 
     `send` can send each batch as soon as it is planned. Safe to call repeatedly and in several processes at
     once. No job run is recorded if nobody is due.
+
+    After a downtime, poll the sources first, so that the digests contain the papers listed in the meantime.
+    The next run then plans the digests.
     """
     time = app.timeline(now)
     _end_pauses(app, time.start)
-    if not _anyone_due(app, time.start):
+    if not _anyone_due(app, time.start) or polling.poll_missed(app.poll_context, time.start):
         return Counter()
     with job_runs.record(app.db, "plan", time.start) as run:
         _plan(app, time, run)

@@ -20,7 +20,7 @@ from app.digests import clock_check, planning, reconciliation
 from app.doctor.findings import Finding, Remedy, RemedyAction, error, ok, warning
 from app.effective_settings import hide_credentials
 from app.errors import ClockError
-from app.papers import picture_fetching, polling, silent_sources, source_registry
+from app.papers import picture_fetching, poll_schedule, polling, silent_sources, source_registry
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage import api_keys, job_runs, schema, webhook_endpoints, worker_registry
@@ -254,7 +254,12 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
             yield ok(f"job {run.job}", f"it last ran at {when}")
 
     late = planning.lateness(session, now)
-    if late > LATE:
+    if late > LATE and poll_schedule.missed_sources(session, now):
+        message = (
+            f"a digest has been due for {_format_span(late)}; after a downtime, sources are polled first"
+        )
+        yield warning("schedule", message, "wait for up to half an hour: the digest is planned afterwards")
+    elif late > LATE:
         message = f"a digest has been due for {_format_span(late)}, so the schedule is probably not running"
         fix = "run `paperboy serve` (with PAPERBOY_SCHEDULER on) or `paperboy worker`"
         yield error("schedule", message, fix)

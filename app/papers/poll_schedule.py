@@ -19,6 +19,7 @@ from app.types import SourceKind
 
 CONTINUE_AFTER = timedelta(minutes=1)  # between polls of a long list, so that other arXiv sources get a turn
 MAX_DELAY = timedelta(days=2)  # longer than every interval and every wait that a server may ask for
+MISSED_AFTER = timedelta(minutes=15)  # longer than the times between runs and most polls take together
 BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 240))
 
 
@@ -32,12 +33,31 @@ def sources_to_poll(session: Session, now: datetime, source_id: int | None = Non
         if source.kind not in source_types.POLLED:
             raise Conflict(f"“{source.name}” is read from files, not polled: use `paperboy ingest FILE`")
         return [source]
+    return [source for source in _active_sources(session) if is_due(source, now)]
+
+
+def missed_sources(session: Session, now: datetime) -> Sequence[Source]:
+    """Return the sources that were due while no process was running, and have not been polled since then.
+
+    Sources that failed or have never been polled are left out, so that nothing waits for them.
+    """
+    return [source for source in _active_sources(session) if _is_missed(source, now)]
+
+
+def _active_sources(session: Session) -> Sequence[Source]:
     active = select(Source).where(
         col(Source.paused).is_(False),
         col(Source.removed_at).is_(None),
         col(Source.kind).in_([*source_types.POLLED]),
     )
-    return [source for source in session.exec(active.order_by(col(Source.id))) if is_due(source, now)]
+    return session.exec(active.order_by(col(Source.id))).all()
+
+
+def _is_missed(source: Source, now: datetime) -> bool:
+    if source.polled_at is None or source.failures:
+        return False
+    is_late = now - source.polled_at > source_types.POLLED[source.kind].every + MISSED_AFTER
+    return is_late and (is_due(source, now) or source_registry.is_unfinished(source))
 
 
 def is_due(source: Source, now: datetime) -> bool:

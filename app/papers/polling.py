@@ -98,6 +98,25 @@ def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResu
             group.end()
 
 
+def poll_missed(context: PollContext, now: datetime) -> bool:
+    """Poll the sources that were due while no process was running. Return whether to wait for their papers.
+
+    The caller should then call this again a minute later. A source that fails is not waited for, nor is one
+    that another process has been polling for more than five minutes, because it is then due again.
+    """
+    with context.db.read() as session:
+        missed = poll_schedule.missed_sources(session, now)
+    if not any(poll_schedule.is_due(source, now) for source in missed):
+        return bool(missed)  # they are being polled
+    names = [source.name for source in missed]
+    log.info("polling sources that were not polled for some time before digests are planned", sources=names)
+    try:
+        return bool(poll(context, now, None).polled)
+    except Exception:
+        log.exception("polling failed; digests are planned without new papers")
+        return False
+
+
 @dataclass(frozen=True)
 class _LeaseGroup:
     """Sources that are polled under one lease, which is renewed whenever a batch is stored."""

@@ -27,7 +27,7 @@ from app.papers.sources.http_client import HttpTransport
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage import database, job_runs
-from app.storage.models import Subscriber, TrainedModel
+from app.storage.models import Source, Subscriber, TrainedModel
 from app.types import SourceKind
 from tests.support import factories
 from tests.support.dns_server import NameServer
@@ -246,6 +246,20 @@ def test_unmigrated_database(app: Application, now: datetime) -> None:
     assert findings["database"].level is Level.ERROR
     assert "paperboy migrate" in findings["database"].fix
     assert "schedule" not in findings
+
+
+def test_late_digest_while_sources_are_polled_after_a_downtime(app: Application, now: datetime) -> None:
+    """The schedule is running, and the digest waits for the papers of the downtime."""
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        source.polled_at, source.next_poll_at = now - timedelta(days=3), now
+        reader = factories.add_subscriber(session, "alice@example.org", ["agents"], now)
+        session.get_one(Subscriber, reader).next_due_at = now - timedelta(minutes=30)
+    late = check_database(app, now)["schedule"]
+    assert (late.level, late.urgent) == (Level.WARNING, False)
+    with app.db.write() as session:
+        session.exec(select(Source)).one().polled_at = now
+    assert check_database(app, now)["schedule"].level is Level.ERROR
 
 
 def test_failing_paused_and_outdated_sources(app: Application, now: datetime) -> None:

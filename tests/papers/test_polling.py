@@ -22,12 +22,14 @@ from app.errors import Conflict
 from app.papers import poll_history, poll_schedule, searchable_papers, source_registry
 from app.papers.sources.http_client import HttpTransport
 from app.storage import locks
-from app.storage.models import JobRun, Listing, Paper, Source, VoteCount
+from app.storage.models import Delivery, JobRun, Listing, Paper, Source, Subscriber, VoteCount
 from app.types import SourceKind
 from tests.papers.sources import responses
+from tests.support import factories
 from tests.support.interleaving import before_statement
 
 TODAY = date(2026, 11, 20)  # a Friday
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 Handler = Callable[[httpx.Request], httpx.Response]
 
 
@@ -111,6 +113,86 @@ def live(app: Application, upstreams: FakeUpstreams) -> Application:
 def get_source(app: Application, kind: SourceKind) -> Source:
     with app.db.read() as session:
         return session.exec(select(Source).where(Source.kind == kind)).one()
+
+
+def stop_for_three_days(app: Application, now: datetime) -> None:
+    """Poll all sources for the last time three days ago, and add a reader who has been due since today."""
+    pipeline.refresh(app, now - timedelta(days=3))
+    with app.db.write() as session:
+        reader = factories.add_subscriber(session, "alice@example.org", ["paper"], now - timedelta(days=3))
+        session.get_one(Subscriber, reader).next_due_at = now
+
+
+def listing_days_of_digest(app: Application) -> set[date | None]:
+    """Return the days on which the papers of the only digest were first listed."""
+    with app.db.read() as session:
+        digest = factories.load_digest(app, session.exec(select(Delivery)).one())
+        return {session.get_one(Paper, pick.paper_id).first_listed_on for pick in digest.picks}
+
+
+def test_missed_polls_precede_planning(live: Application, now: datetime) -> None:
+    """The first digest after a downtime contains the papers that were listed during the downtime."""
+    stop_for_three_days(live, now)
+    assert pipeline.plan(live, now) == {}
+    assert get_source(live, SourceKind.HUGGINGFACE).polled_at == now
+    assert pipeline.plan(live, now + MINUTE) == {"planned": 1}
+    assert max(filter(None, listing_days_of_digest(live))) == TODAY
+
+
+@pytest.mark.parametrize("fault", [httpx.Response(503), httpx.ConnectError("refused")])
+def test_planning_does_not_wait_for_a_broken_source(
+    live: Application, upstreams: FakeUpstreams, now: datetime, fault: Any
+) -> None:
+    stop_for_three_days(live, now)
+    upstreams.broken = dict.fromkeys(("huggingface.co", "rss.arxiv.org", "export.arxiv.org"), fault)
+    assert pipeline.plan(live, now) == {}
+    assert pipeline.plan(live, now + MINUTE) == {"planned": 1}
+
+
+def test_planning_does_not_wait_if_polling_fails(
+    live: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example, because of an error in the table of sources."""
+    stop_for_three_days(live, now)
+    monkeypatch.delattr(source_registry, "seed")
+    assert pipeline.plan(live, now) == {"planned": 1}
+
+
+def test_planning_waits_for_a_running_poll(live: Application, now: datetime) -> None:
+    """It waits for five minutes at most, even if the lease of the poll is held longer."""
+    stop_for_three_days(live, now)
+    with live.db.write() as session:
+        for source in session.exec(select(Source)):
+            assert locks.acquire(session, poll_schedule.lease_of(source), "other:1:a", now, DAY)
+            poll_schedule.begin(source, now)
+    waits = [pipeline.plan(live, now + minutes * MINUTE) == {} for minutes in range(6)]
+    assert waits == [True] * 5 + [False]
+
+
+@pytest.mark.parametrize(
+    ("polled_at", "failures", "paused", "is_missed"),
+    [
+        (timedelta(hours=1, minutes=16), 0, False, True),
+        (timedelta(hours=1, minutes=14), 0, False, False),
+        (timedelta(days=3), 1, False, False),
+        (timedelta(days=3), 0, True, False),
+        (None, 0, False, False),
+    ],
+)
+def test_missed_sources(
+    app: Application,
+    now: datetime,
+    polled_at: timedelta | None,
+    failures: int,
+    paused: bool,
+    is_missed: bool,
+) -> None:
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        source.polled_at, source.next_poll_at = now - polled_at if polled_at else None, now
+        source.failures, source.paused = failures, paused
+    with app.db.read() as session:
+        assert bool(poll_schedule.missed_sources(session, now)) is is_missed
 
 
 def test_first_refresh_adds_sources_and_backfills(
