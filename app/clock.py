@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+# A stored time that lies further ahead was stored while the clock was wrong.
+MAX_AHEAD = timedelta(days=1)
 _ahead = timedelta()
 
 

@@ -34,6 +34,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +193,7 @@ def plan(app: Application, now: datetime) -> Counter[str]:
     The next run then plans the digests.
     """
     time = app.timeline(now)
-    _end_pauses(app, time.start)
+    _update_due_times(app, time.start)
     if not _anyone_due(app, time.start) or polling.poll_missed(app.poll_context, time.start):
         return Counter()
     with job_runs.record(app.db, "plan", time.start) as run:
@@ -221,9 +222,11 @@ def plan_first(app: Application, subscriber_id: int, now: datetime) -> Delivery 
         return subscribers.first_digest(session, subscribers.get(session, subscriber_id), now)
 
 
-def _end_pauses(app: Application, now: datetime) -> None:
+def _update_due_times(app: Application, now: datetime) -> None:
+    """End expired pauses, and reschedule digests that a clock that was ahead has scheduled."""
     app.schema.require()
-    app.in_batches(lambda session: subscribers.end_expired_pauses(session, now))
+    for change in (subscribers.end_expired_pauses, subscribers.reschedule_far_ahead):
+        app.in_batches(partial(change, now=now))
 
 
 def _anyone_due(app: Application, now: datetime) -> bool:
@@ -303,7 +306,7 @@ def has_more_to_sign(app: Application, now: datetime) -> bool:
 def plan_and_send(app: Application, now: datetime) -> Counter[str]:
     """Plan the digests that are due, send sendable emails and sign digests ahead, as one job run."""
     time = app.timeline(now)
-    _end_pauses(app, time.start)
+    _update_due_times(app, time.start)
     if not (_anyone_due(app, time.start) or _anything_to_send(app, time.start)):
         return Counter()
     with job_runs.record(app.db, "send", time.start) as run:

@@ -15,6 +15,7 @@ import structlog
 from sqlalchemy import func
 from sqlmodel import Session, col, delete, select
 
+from app import clock
 from app.errors import PaperboyError
 from app.runtime import tracing
 from app.storage.database import Database, execute_and_count
@@ -103,7 +104,8 @@ def is_backing_off(session: Session, job: str, now: datetime, first: timedelta, 
 
     The wait begins with `first` and doubles with each further failure, up to `longest`.
     """
-    newest = select(JobRun).where(JobRun.job == job).order_by(col(JobRun.id).desc()).limit(10)
+    is_dated_right = col(JobRun.started_at) <= now + clock.MAX_AHEAD
+    newest = select(JobRun).where(JobRun.job == job, is_dated_right).order_by(col(JobRun.id).desc()).limit(10)
     failed = list(takewhile(lambda run: run.error or run.ended_at is None, session.exec(newest).all()))
     return bool(failed) and now < failed[0].started_at + min(first * 2.0 ** (len(failed) - 1), longest)
 

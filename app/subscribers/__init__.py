@@ -98,6 +98,7 @@ from app.subscribers.repository import (
     preferences_of,
     query_by_address,
     require_not_suppressed,
+    reschedule_far_ahead,
 )
 from app.subscribers.signup import (
     CONSENT_GIVEN_ELSEWHERE,

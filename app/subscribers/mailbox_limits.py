@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, func, select
 
+from app import clock
 from app.storage.models import Delivery, Event, FormSubmission, Subscriber
 from app.subscribers.event_log import ADDRESS_CHANGED, LINKS_REPLACED
 from app.types import MailKind
@@ -31,7 +32,10 @@ def may_mail(session: Session, mailbox: str, now: datetime, kind: MailKind | Non
     requested = (
         select(FormSubmission.processed_at)
         .join(Delivery, col(Delivery.id) == FormSubmission.delivery_id)
-        .where(col(FormSubmission.mailbox) == mailbox, col(FormSubmission.processed_at) > now - HISTORY)
+        .where(
+            FormSubmission.mailbox == mailbox,
+            col(FormSubmission.processed_at).between(now - HISTORY, now + clock.MAX_AHEAD),
+        )
     )
     if kind:
         requested = requested.where(Delivery.kind == kind)
@@ -48,6 +52,7 @@ def was_mailed_recently(session: Session, subscriber: Subscriber, kind: MailKind
         Delivery.subscriber_id == subscriber.id,
         Delivery.kind == kind,
         col(Delivery.created_at) > now - BETWEEN_MAILS,
+        col(Delivery.created_at) <= now + clock.MAX_AHEAD,
     )
     if kind is not MailKind.NEW_LINKS:
         # A change of address replaces all links, too.

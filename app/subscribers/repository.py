@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from sqlmodel import Session, case, col, func, or_, select
 from sqlmodel.sql.expression import SelectOfScalar
 
+from app import clock
 from app.delivery import ledger, suppression
 from app.errors import AddressSuppressed, Conflict, NotFound
 from app.storage.database import contains, in_array
@@ -25,6 +26,9 @@ from app.types import MailKind
 
 # Only digests due since this time before the next one can fall on its local day, even in another time zone.
 LOOK_BACK = timedelta(days=3)
+# A week after a digest that is due up to a day ahead, and a reserve for changes of clocks and time zones.
+MAX_DUE_AHEAD = timedelta(days=10)
+BATCH_SIZE = 100  # digests that one transaction reschedules
 # Sign-ups that ended before they were confirmed are not listed or counted. Their rows are kept for the emails
 # that were sent to them, so that the links in these emails never open the pages of another subscriber.
 _IS_LISTED = or_(col(Subscriber.state) != SubscriberState.ERASED, col(Subscriber.confirmed_at).is_not(None))
@@ -123,7 +127,8 @@ def reschedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
         or_(col(Delivery.due_at) > due - LOOK_BACK, col(Delivery.give_up_at) > now),
     )
     recent = session.exec(digests).all()
-    while _has_digest_on_day(subscriber, recent, due):
+    dated_right = [row for row in recent if row.due_at <= now + clock.MAX_AHEAD]
+    while _has_digest_on_day(subscriber, dated_right, due):
         due = schedule.next_due(*cadence, after=due)
     subscriber.next_due_at = due
     # A digest that stays due may be due at an hour or on a day to which the cadence no longer applies.
@@ -132,6 +137,22 @@ def reschedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
     for row in unsent:
         if row.give_up_at and row.give_up_at > now:
             row.give_up_at = due
+
+
+def reschedule_far_ahead(session: Session, now: datetime) -> int:
+    """Reschedule a batch of digests that are due later than any schedule allows.
+
+    The clock was ahead when they were scheduled. Skip rows that another transaction has locked. Return the
+    number of digests; call this again until it is 0.
+    """
+    far = select(Subscriber).where(
+        Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) > now + MAX_DUE_AHEAD
+    )
+    subscribers = session.exec(far.limit(BATCH_SIZE).with_for_update(skip_locked=True)).all()
+    for subscriber in subscribers:
+        reschedule(session, subscriber, now)
+        session.add(subscriber)
+    return len(subscribers)
 
 
 def _has_digest_on_day(subscriber: Subscriber, recent: Sequence[Delivery], due: datetime) -> bool:

@@ -146,3 +146,13 @@ def test_another_sender_stops_as_well(app: Application, now: datetime) -> None:
 
 
 __all__ = ["still_clock"]
+
+
+def test_backoff_by_a_clock_that_was_ahead_ends(app: Application, now: datetime) -> None:
+    """It would last until that date."""
+    with app.db.write() as session:
+        receiver_backoffs.begin(session, "a@gmail.com", "421 slow down", now + timedelta(days=30))
+        assert ledger.backoffs(session, now) == {}
+        receiver_backoffs.begin(session, "a@gmail.com", "421 slow down", now)
+        (backoff,) = ledger.backoffs(session, now).values()
+        assert backoff.until == now + 20 * MINUTE

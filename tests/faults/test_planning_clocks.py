@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlmodel import Session, select
@@ -10,6 +10,7 @@ from sqlmodel import Session, select
 from app import clock, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger
+from app.storage import job_runs
 from app.storage.models import Delivery, JobRun, Subscriber
 from app.subscribers import Preferences
 from app.types import Interest, MailKind
@@ -18,6 +19,7 @@ from tests.faults.sender_process import Starter
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 WRONG = 25 * MINUTE
+DUE = datetime(2026, 11, 21, 8, tzinfo=UTC)  # the first due time after the fixture `now`
 
 
 @pytest.fixture
@@ -68,6 +70,27 @@ def test_clock_set_back(app: Application, now: datetime) -> None:
     with app.db.read() as session:
         assert "nothing is planned until it is right" in session.exec(select(JobRun.error)).one()
     assert pipeline.plan(app, now + 30 * DAY) == {"skipped": 1}
+
+
+def test_clock_that_was_ahead(app: Application, now: datetime) -> None:
+    """Digests are due at their usual time again, and are planned when the clock has run for a day."""
+    with app.db.write() as session:
+        add_due_readers(session, now, "alice", "bob")
+    assert pipeline.plan(app, now + 30 * DAY) == {"skipped": 2}
+    with app.db.write() as session:
+        session.get_one(Delivery, 1).attempts = 1  # sent: bob's is not, and is withdrawn
+    with job_runs.record(app.db, "refresh", now):
+        pass
+    assert pipeline.plan(app, now) == {}
+    with app.db.read() as session:
+        assert {*session.exec(select(Subscriber.next_due_at))} == {DUE}
+    assert pipeline.plan(app, DUE) == {}
+    with app.db.read() as session:
+        errors = [run.error for run in session.exec(select(JobRun)) if run.error]
+    assert ["planning continues after a day" in error for error in errors] == [True]
+    assert pipeline.plan(app, now + DAY) == {"skipped": 2}
+    day = f"{DUE:%Y-%m-%d}"
+    assert editions(app) == [(1, f"{now + 30 * DAY:%Y-%m-%d}"), (1, day), (2, day)]
 
 
 @pytest.mark.postgres

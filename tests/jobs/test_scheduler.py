@@ -196,6 +196,20 @@ def test_failing_nightly_job_has_three_attempts_a_day(app: Application, now: dat
     assert {min(at.hour for at in attempts if at.date() == day) for day in days} == {3}
 
 
+def test_failure_by_a_clock_that_was_ahead_delays_no_job(app: Application, now: datetime) -> None:
+    attempts: list[datetime] = []
+
+    def prune(app: Application, at: datetime) -> None:
+        attempts.append(at)
+        with job_runs.record(app.db, "prune", at):
+            raise ConnectionError("the database is away")
+
+    for at in (now + timedelta(days=30), now):
+        with suppress(ConnectionError):
+            schedule.run(app, Job(prune, minute="17", once_a_day=True), at)
+    assert attempts == [now + timedelta(days=30), now]
+
+
 def test_only_nightly_jobs_are_limited_to_once_a_day() -> None:
     """They begin at night, but also run on a machine that is on only from 12:00 to 13:00 UTC."""
     for job in schedule.JOBS:

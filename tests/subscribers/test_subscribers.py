@@ -492,6 +492,17 @@ def test_link_is_mailed_to_known_readers(
         assert subscribers.send_link(session, BOB, "", now, factories.CONFIRMABLE) is None
 
 
+def test_links_sent_by_a_clock_that_was_ahead_do_not_count(app: Application, now: datetime) -> None:
+    """They prevented others until that date."""
+    with app.db.write() as session:
+        subscribers.add(session, ALICE, WANTED, now)
+        for hours in (0, 2, 4):
+            at = now + 30 * DAY + hours * HOUR
+            assert subscribers.send_link(session, ALICE, "", at, factories.CONFIRMABLE) is not None
+        assert subscribers.send_link(session, ALICE, "", now, factories.CONFIRMABLE) is not None
+        assert subscribers.send_link(session, ALICE, "", now, factories.CONFIRMABLE) is None
+
+
 def test_sign_ups_do_not_prevent_a_link(app: Application, now: datetime) -> None:
     """Two sign-ups within an hour, even by a stranger, blocked it. The history says why no link was sent."""
     with app.db.write() as session:

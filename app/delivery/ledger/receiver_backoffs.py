@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, delete, select
 
+from app import clock
 from app.delivery.receivers import receiver_of
 from app.storage.inserts import insert_or_ignore
 from app.storage.models import ReceiverBackoff
@@ -24,7 +25,7 @@ def begin(session: Session, recipient: str, reply: str, now: datetime) -> None:
     receiver = receiver_of(recipient)
     session.execute(delete(ReceiverBackoff).where(col(ReceiverBackoff.until) < now - MEMORY))
     row = session.get(ReceiverBackoff, receiver, with_for_update=True)
-    if row and row.until > now:
+    if row and now < row.until <= now + clock.MAX_AHEAD:
         return
     count = row.count + 1 if row else 1
     reason = f"{receiver} asked us to send less: {sanitize.redact_addresses(reply)}"
@@ -38,7 +39,8 @@ def begin(session: Session, recipient: str, reply: str, now: datetime) -> None:
 
 def active(session: Session, now: datetime) -> Mapping[str, ReceiverBackoff]:
     """Return the current back-offs by receiver."""
-    rows = session.exec(select(ReceiverBackoff).where(col(ReceiverBackoff.until) > now))
+    until = col(ReceiverBackoff.until)
+    rows = session.exec(select(ReceiverBackoff).where(until > now, until <= now + clock.MAX_AHEAD))
     return {row.receiver: row for row in rows}
 
 
