@@ -111,7 +111,8 @@ def poll_missed(context: PollContext, now: datetime) -> bool:
     names = [source.name for source in missed]
     log.info("polling sources that were not polled for some time before digests are planned", sources=names)
     try:
-        return bool(poll(context, now, None).polled)
+        result = poll(context, now, None)
+        return bool(set(result.polled) - result.failed.keys())
     except Exception:
         log.exception("polling failed; digests are planned without new papers")
         return False
