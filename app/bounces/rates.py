@@ -18,7 +18,7 @@ from app.storage.models import Delivery, Event, Subscriber, SubscriberState
 from app.text.in_words import count_of
 
 WINDOW = timedelta(days=7)  # for pausing and warnings
-MIN_COMPLAINTS = 3  # so that one or two complaints on a short list do not stop all mail
+MIN_COMPLAINTS = 3  # so that one or two subscribers on a short list cannot stop all mail
 WARN_PERCENT = 0.1  # Gmail and Yahoo ask senders to stay below this, and refuse mail at 0.3% or more
 OTHERS = "others"
 _MAX_QUEUED = timedelta(days=7)  # longest time between the creation and the sending of an email
@@ -26,7 +26,11 @@ _MAX_QUEUED = timedelta(days=7)  # longest time between the creation and the sen
 
 @dataclass(frozen=True, slots=True)
 class ReceiverRate:
-    """The numbers of emails, bounces and complaints of a receiver, such as `google`, on or since `day`."""
+    """The numbers of emails, bounces and complaints of a receiver, such as `google`, on or since `day`.
+
+    All complaints of one subscriber count as one: a single person must not be able to pause sending by
+    reporting several old digests.
+    """
 
     day: date
     receiver: str
@@ -88,14 +92,18 @@ def between(
     sent = select(domain, func.count()).join(Delivery, col(Delivery.subscriber_id) == Subscriber.id)
     # The condition on `created_at` makes the query fast, because that column is indexed.
     sent = sent.where(col(Delivery.created_at) >= since - _MAX_QUEUED, sent_at >= since, sent_at < until)
-    notices = select(domain, func.count(func.distinct(Event.delivery_id)))
-    notices = notices.join(Event, col(Event.subscriber_id) == Subscriber.id)
-    notices = notices.where(col(Event.at) >= since, col(Event.at) < until).group_by(domain)
+
+    def notices(number: Any) -> Any:
+        counts = select(domain, func.count(func.distinct(number)))
+        counts = counts.join(Event, col(Event.subscriber_id) == Subscriber.id)
+        return counts.where(col(Event.at) >= since, col(Event.at) < until).group_by(domain)
+
+    complaints = notices(Event.subscriber_id).where(col(Event.kind) == COMPLAINT)
     columns = []
     for statement in (
         sent.group_by(domain),
-        notices.where(col(Event.kind).in_((HARD, SOFT))),
-        notices.where(col(Event.kind) == COMPLAINT, col(Event.at) >= (complaints_since or since)),
+        notices(Event.delivery_id).where(col(Event.kind).in_((HARD, SOFT))),
+        complaints.where(col(Event.at) >= (complaints_since or since)),
     ):
         counts: Counter[str] = Counter()
         for name, number in session.exec(statement):

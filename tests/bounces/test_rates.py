@@ -76,6 +76,24 @@ def test_rates_by_day_and_receiver(app: Application) -> None:
     assert found[0].complaint_percent == pytest.approx(100 / 3)
 
 
+def test_subscriber_who_complains_again_counts_once(app: Application) -> None:
+    """Somebody who reports several old digests, or forges reports of their own, cannot pause sending."""
+    with app.db.write() as session:
+        first, other = add_mails(session, "gmail.com", 2)
+        row = session.get_one(Delivery, first)
+        older = [Delivery(**row.model_dump(exclude={"id", "edition"}), edition=f"day {n}") for n in range(3)]
+        session.add_all(older)
+        session.flush()
+        first_ids = [first, *(each.id or 0 for each in older)]
+    complain(app, *first_ids[:2], now=NOW - DAY)
+    complain(app, *first_ids[2:])
+    complain(app, other)
+    with app.db.read() as session:
+        assert ledger.pauses(session) == []
+        assert [each.complaints for each in rates.of_last_week(session, NOW)] == [2]
+        assert [each.complaints for each in rates.by_day(session, NOW, 7)] == [2, 1], "once a day"
+
+
 def test_notices_name_no_erased_subscriber(app: Application) -> None:
     """Their row has a placeholder instead of an address."""
     with app.db.write() as session:

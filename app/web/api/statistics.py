@@ -106,7 +106,7 @@ class MailRate(BaseModel):
     receiver: str = Field(description="A provider with many domains, or `others`.", examples=["google"])
     sent: int
     bounces: int
-    complaints: int
+    complaints: int = Field(description="Subscribers who complained, each counted once.")
     complaint_percent: float
 
 
