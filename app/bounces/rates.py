@@ -14,6 +14,7 @@ from app.bounces.recording import COMPLAINT, HARD, SOFT
 from app.delivery import ledger
 from app.delivery.receivers import LARGE_RECEIVERS, receiver_of
 from app.storage import audit_log
+from app.storage.database import utc_day
 from app.storage.models import Delivery, Event, Subscriber, SubscriberState
 from app.text.in_words import count_of
 
@@ -73,8 +74,9 @@ class RecordedNotice:
 def by_day(session: Session, now: datetime, days: int) -> list[ReceiverRate]:
     """Return a row per day and receiver with emails or notices for the last `days` UTC days, newest first."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    starts = [midnight - timedelta(days=n) for n in range(days)]
-    return [rate for start in starts for rate in between(session, start, start + timedelta(days=1))]
+    since, until = midnight - timedelta(days=days - 1), midnight + timedelta(days=1)
+    rates = _count(session, since, until, since, per_day=True)
+    return sorted(rates, key=lambda rate: rate.day, reverse=True)
 
 
 def between(
@@ -84,34 +86,41 @@ def between(
 
     Leave out complaints before `complaints_since`.
     """
+    return _count(session, since, until, complaints_since or since, per_day=False)
+
+
+def _count(
+    session: Session, since: datetime, until: datetime, complaints_since: datetime, *, per_day: bool
+) -> list[ReceiverRate]:
+    """Return a row per receiver with emails or notices, and per UTC day if `per_day`, sorted by receiver."""
     is_sqlite = session.get_bind().dialect.name == "sqlite"
     email = col(Subscriber.email)
     start = (func.instr if is_sqlite else func.strpos)(email, "@") + 1
     domain: Any = func.substr(email, start)
-    sent_at = col(Delivery.sent_at)
-    sent = select(domain, func.count()).join(Delivery, col(Delivery.subscriber_id) == Subscriber.id)
+
+    def grouped(number: Any, model: type[Delivery | Event], at: Any) -> Any:
+        keys = [domain, utc_day(session, at)] if per_day else [domain]
+        counts = select(number, *keys).select_from(Subscriber)
+        counts = counts.join(model, col(model.subscriber_id) == Subscriber.id)
+        return counts.where(at >= since, at < until).group_by(*keys)
+
+    kind, at = col(Event.kind), col(Event.at)
     # The condition on `created_at` makes the query fast, because that column is indexed.
-    sent = sent.where(col(Delivery.created_at) >= since - _MAX_QUEUED, sent_at >= since, sent_at < until)
-
-    def notices(number: Any) -> Any:
-        counts = select(domain, func.count(func.distinct(number)))
-        counts = counts.join(Event, col(Event.subscriber_id) == Subscriber.id)
-        return counts.where(col(Event.at) >= since, col(Event.at) < until).group_by(domain)
-
-    complaints = notices(Event.subscriber_id).where(col(Event.kind) == COMPLAINT)
+    sent = grouped(func.count(), Delivery, col(Delivery.sent_at))
+    sent = sent.where(col(Delivery.created_at) >= since - _MAX_QUEUED)
+    bounces = grouped(func.count(func.distinct(Event.delivery_id)), Event, at).where(kind.in_((HARD, SOFT)))
+    complaints = grouped(func.count(func.distinct(Event.subscriber_id)), Event, at)
+    complaints = complaints.where(kind == COMPLAINT, at >= complaints_since)
     columns = []
-    for statement in (
-        sent.group_by(domain),
-        notices(Event.delivery_id).where(col(Event.kind).in_((HARD, SOFT))),
-        complaints.where(col(Event.at) >= (complaints_since or since)),
-    ):
-        counts: Counter[str] = Counter()
-        for name, number in session.exec(statement):
+    for statement in (sent, bounces, complaints):
+        counts: Counter[tuple[str, date]] = Counter()
+        for number, name, *days in session.execute(statement):
             receiver = receiver_of(f"@{name}")
-            counts[receiver if receiver in LARGE_RECEIVERS else OTHERS] += number
+            day = date.fromisoformat(str(days[0])) if days else since.date()
+            counts[receiver if receiver in LARGE_RECEIVERS else OTHERS, day] += number
         columns.append(counts)
-    receivers = sorted(set().union(*columns))
-    return [ReceiverRate(since.date(), name, *(counts[name] for counts in columns)) for name in receivers]
+    keys = sorted(set().union(*columns))
+    return [ReceiverRate(day, name, *(counts[name, day] for counts in columns)) for name, day in keys]
 
 
 def newest_notices(session: Session, now: datetime, days: int, limit: int) -> list[RecordedNotice]:

@@ -210,6 +210,12 @@ def in_array(session: Session, column: Any, values: Iterable[Any]) -> ColumnElem
     return column.in_(select(array.c.value))  # type: ignore[no-any-return]
 
 
+def utc_day(session: Session, moment: Any) -> Any:
+    """Return the UTC day of a column with times: a date in PostgreSQL, and its ISO text in SQLite."""
+    is_sqlite = session.get_bind().dialect.name == "sqlite"
+    return func.date(moment if is_sqlite else func.timezone("UTC", moment))
+
+
 def contains(column: Any, part: str) -> ColumnElement[bool]:
     """Return the condition that a column contains a text, ignoring case.
 

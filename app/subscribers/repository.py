@@ -15,7 +15,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 from app import clock
 from app.delivery import ledger, suppression
 from app.errors import AddressSuppressed, Conflict, NotFound
-from app.storage.database import contains, in_array
+from app.storage.database import contains, in_array, utc_day
 from app.storage.models import Delivery, DeliveryState, Event, Subscriber, SubscriberState
 from app.subscribers import mailbox_limits, schedule
 from app.subscribers.address import ascii_domain, normalize_address
@@ -242,9 +242,8 @@ def count_by_day(
 
     `groups` maps a name to kinds of events. A subscriber counts once per day and group.
     """
-    is_sqlite = session.get_bind().dialect.name == "sqlite"
     at = col(Event.at)
-    day = func.date(at if is_sqlite else func.timezone("UTC", at))
+    day = utc_day(session, at)
     group = case(*((col(Event.kind).in_(kinds), name) for name, kinds in groups.items()))
     kinds = [kind for kinds in groups.values() for kind in kinds]
     events = select(day, group, func.count(func.distinct(Event.subscriber_id)))
