@@ -24,6 +24,8 @@ DAYS, MAX_DAYS = 365, 3650  # the default and the maximum number of days until a
 COMMANDS = "cli"  # the name of the command line in the audit log
 BY_MAIL = ", by mail"  # the suffix of the names of keys that a sign-in link created
 LINK_NAME = "sign-in link to"
+LINK_LIFETIME = timedelta(minutes=15)  # if no earlier link of the last day is unused
+LINK_MARGIN = timedelta(minutes=5)  # a link that expires sooner may be too late for its operator
 OVERLAP = timedelta(days=1)  # a key still works this long after it has been replaced
 _SECRET_BYTES = 32
 _LOCK = "API keys"  # advisory lock, held by each transaction that creates, replaces or revokes keys
@@ -167,13 +169,24 @@ def lock_and_get(session: Session, key_id: int) -> ApiKey:
     return get(session, key_id)
 
 
-def create_link(session: Session, email: str, now: datetime, expires_at: datetime) -> str:
-    """Return the token of a link that signs an operator in once.
+def create_link(session: Session, email: str, now: datetime) -> tuple[ApiKey, str] | None:
+    """Create a link that signs an operator in once. Return its row and its token, a key that can only read.
 
-    The token is a key with the `read` scope.
+    Return None while an unused link works for more than LINK_MARGIN: it is in the mailbox already. Anyone can
+    request links, so each unused one of the last day doubles the lifetime of the next. A mailbox therefore
+    gets at most seven links a day that nobody uses, and always has one that works.
     """
     name = f"{LINK_NAME} {email}"[:MAX_NAME]
-    return _add(session, name, [Scope.READ], now, expires_at)[1]
+    advisory_lock(session, _LOCK)
+    unused = select(ApiKey).where(
+        ApiKey.name == name,
+        col(ApiKey.revoked_at).is_(None),
+        col(ApiKey.created_at) > now - timedelta(days=1),
+    )
+    links = session.exec(unused).all()
+    if any(link.expires_at and link.expires_at > now + LINK_MARGIN for link in links):
+        return None
+    return _add(session, name, [Scope.READ], now, now + LINK_LIFETIME * 2 ** len(links))
 
 
 def redeem_link(session: Session, token: str, now: datetime, expires_at: datetime) -> ApiKeyIdentity | None:

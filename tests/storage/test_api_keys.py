@@ -108,11 +108,32 @@ def test_a_key_does_not_outlive_its_creator(app: Application, now: datetime) -> 
 def test_a_key_of_a_mailed_link_is_not_rotated(app: Application, now: datetime) -> None:
     """Its day ends: the operator asks for another link."""
     with app.db.write() as session:
-        link = api_keys.create_link(session, "ada@example.org", now, now + timedelta(hours=1))
-        operator = api_keys.redeem_link(session, link, now, now + timedelta(days=1))
+        link = api_keys.create_link(session, "ada@example.org", now)
+        assert link is not None
+        operator = api_keys.redeem_link(session, link[1], now, now + timedelta(days=1))
         assert operator is not None
         with pytest.raises(Conflict, match="sign-in link"):
             api_keys.rotate(session, operator.id, now, timedelta(days=1), operator)
+
+
+def test_strangers_neither_flood_nor_lock_out_an_operator(app: Application, now: datetime) -> None:
+    """Whenever they request links, the mailbox gets few of them, and always has one that works."""
+    ada, sent, token = "ada@example.org", list[datetime](), ""
+    for minute in range(0, 3 * 24 * 60, 5):
+        at = now + timedelta(minutes=minute)
+        with app.db.write() as session:
+            if link := api_keys.create_link(session, ada, at):
+                sent.append(at)
+                token = link[1]
+            assert api_keys.authenticate(session, token, at)
+    for span, most in ((timedelta(hours=1), 3), (timedelta(days=1), 7)):
+        assert max(sum(at - span < other <= at for other in sent) for at in sent) == most
+    with app.db.write() as session:
+        assert api_keys.create_link(session, "bob@example.org", at), "other operators get theirs"
+        assert api_keys.redeem_link(session, token, at, at + timedelta(days=1))
+        link = api_keys.create_link(session, ada, at)
+        assert link, "a link that was used delays no other"
+        assert link[0].expires_at == at + api_keys.LINK_LIFETIME
 
 
 @pytest.mark.postgres

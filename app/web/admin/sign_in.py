@@ -23,8 +23,8 @@ from fastapi.security import SecurityScopes
 from app import clock
 from app.application import Application
 from app.doctor import operator_mail
-from app.errors import PaperboyError, TooManyRequests
-from app.storage import admin_sessions, api_keys, audit_log, hit_counters
+from app.errors import DeliveryError, PaperboyError, TooManyRequests
+from app.storage import admin_sessions, api_keys, audit_log
 from app.storage.api_keys import ApiKeyIdentity, Scope
 from app.text.in_words import sentence
 from app.types import OperatorReport, ReportSection
@@ -41,8 +41,6 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 COOKIE = "paperboy_admin"
 HOME = "/admin"
-LINKS_AN_HOUR, HOUR = 5, timedelta(hours=1)  # sign-in links sent to one operator
-LINK_LIFETIME = timedelta(minutes=15)
 KEY_LIFETIME = timedelta(days=1)  # lifetime of the key that a sign-in link creates
 HEADERS = {**NOT_STORED, **PUBLIC_REFERRER, "X-Robots-Tag": "noindex, nofollow"}
 
@@ -225,7 +223,10 @@ def mail_link(request: Request, later: BackgroundTasks, email: Text = "") -> Res
     )
     if address:
         later.add_task(_mail_link, app, limits, address)
-    message = "If this is an operator’s address, a link is on its way. It works for 15 minutes."
+    message = (
+        "If this is an operator’s address, a link is on its way, unless the last one was not used and still "
+        "works: then use that one. The email says until when it works."
+    )
     return _sign_in_page(request, HOME, message=message)
 
 
@@ -240,15 +241,24 @@ def _mail_link(app: Application, limits: Capacity, address: str) -> None:
 
 def _send_link(app: Application, address: str, now: datetime) -> None:
     with app.db.write() as session:
-        hit_counters.limit(session, f"sign-in links to {address}", LINKS_AN_HOUR, now, HOUR)
-        token = api_keys.create_link(session, address, now, now + LINK_LIFETIME)
-    minutes = LINK_LIFETIME.seconds // 60
-    text = f"This link works once, within {minutes} minutes. If you did not ask for it, ignore this email."
+        link = api_keys.create_link(session, address, now)
+    if link is None:
+        return
+    row, token = link
+    text = (
+        f"This link works once, until {row.expires_at:%Y-%m-%d %H:%M} UTC. If you did not ask for it, ignore "
+        "this email."
+    )
     section = ReportSection("Sign in", (text,))
     report = OperatorReport(
         f"Sign in to {app.settings.site_name}", (section,), f"{HOME}/sign-in/{token}", "Sign in"
     )
-    operator_mail.send(app, [operator_mail.OperatorEmail(address, report)], now)
+    try:
+        operator_mail.send(app, [operator_mail.OperatorEmail(address, report)], now)
+    except DeliveryError:
+        with app.db.write() as session:  # otherwise, no other link would be sent while this one works
+            api_keys.revoke_by_id(session, row.id or 0, now)
+        raise
 
 
 @router.get("/admin/sign-in/{token}")
