@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, func, select
@@ -11,36 +12,37 @@ from app.storage.models import Delivery, Event, FormSubmission, Subscriber
 from app.subscribers.event_log import ADDRESS_CHANGED, LINKS_REPLACED
 from app.types import MailKind
 
-# Limits on requested emails to one mailbox: time span and maximum number. Anyone can request such emails.
+# Limits on all requested emails to one mailbox: time span and maximum number. Anyone can request such emails.
 MAX_MAILS = (
     (timedelta(hours=1), 2),
     (timedelta(days=1), 3),
     (timedelta(days=7), 5),
     (timedelta(days=30), 8),
 )
+# The same limits, if the next email is the link to a subscriber's preferences. They are higher, so that other
+# emails that strangers requested do not prevent a subscriber from getting the link.
+MAX_MAILS_WITH_LINK = (
+    (timedelta(hours=1), 3),
+    (timedelta(days=1), 5),
+    (timedelta(days=7), 8),
+    (timedelta(days=30), 12),
+)
 HISTORY = max(span for span, _ in MAX_MAILS)
 # The minimum time between two requested emails of the same kind to one subscriber.
 BETWEEN_MAILS = timedelta(hours=1)
 
 
-def may_mail(session: Session, mailbox: str, now: datetime, kind: MailKind | None = None) -> bool:
-    """Return True if one more requested email may be sent to the mailbox.
-
-    If `kind` is given, only emails of this kind count. So confirmations that strangers requested do not
-    prevent a subscriber from getting their link.
-    """
-    requested = (
-        select(FormSubmission.processed_at)
-        .join(Delivery, col(Delivery.id) == FormSubmission.delivery_id)
-        .where(
-            FormSubmission.mailbox == mailbox,
-            col(FormSubmission.processed_at).between(now - HISTORY, now + clock.MAX_AHEAD),
-        )
+def may_mail(
+    session: Session, mailbox: str, now: datetime, limits: Sequence[tuple[timedelta, int]] = MAX_MAILS
+) -> bool:
+    """Return True if one more requested email may be sent to the mailbox. Emails of all kinds count."""
+    requested = select(FormSubmission.processed_at).where(
+        FormSubmission.mailbox == mailbox,
+        col(FormSubmission.processed_at).between(now - HISTORY, now + clock.MAX_AHEAD),
+        col(FormSubmission.delivery_id).is_not(None),
     )
-    if kind:
-        requested = requested.where(Delivery.kind == kind)
     times = [at for at in session.exec(requested) if at is not None]
-    return all(sum(at > now - span for at in times) < most for span, most in MAX_MAILS)
+    return all(sum(at > now - span for at in times) < most for span, most in limits)
 
 
 def was_mailed_recently(session: Session, subscriber: Subscriber, kind: MailKind, now: datetime) -> bool:

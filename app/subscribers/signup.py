@@ -212,8 +212,9 @@ def _send_manage_link(
 ) -> _Answer:
     if suppression.is_suppressed(session, request.email):
         return _refuse_link(session, subscriber, "the address is suppressed", now)
-    counted = MailKind.MANAGE if subscriber.state in _SUBSCRIBED else None
-    if not mailbox_limits.may_mail(session, request.mailbox, now, counted):
+    is_subscribed = subscriber.state in _SUBSCRIBED
+    limits = mailbox_limits.MAX_MAILS_WITH_LINK if is_subscribed else mailbox_limits.MAX_MAILS
+    if not mailbox_limits.may_mail(session, request.mailbox, now, limits):
         return _refuse_link(session, subscriber, "too many emails were requested", now)
     delivery_id = enqueue_requested_mail(session, subscriber, MailKind.MANAGE, now)
     if delivery_id is None:
