@@ -20,7 +20,7 @@ from app.storage.database import advisory_lock
 from app.storage.inserts import storing_unique
 from app.storage.models import AddressChange, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
-from app.subscribers import form_submissions
+from app.subscribers import form_submissions, mailbox_limits
 from app.subscribers.address import normalize_address
 from app.subscribers.event_log import ADDRESS_CHANGED, record_event, state_before_bounces
 from app.subscribers.privacy import anonymize, anonymize_new_address
@@ -56,13 +56,26 @@ def request_change(session: Session, subscriber_id: int, email: str, now: dateti
     return enqueue_requested_mail(session, subscriber, MailKind.ADDRESS, now, lifetime=LIFETIME)
 
 
-def request_change_by_operator(session: Session, subscriber_id: int, email: str, now: datetime) -> int | None:
+def request_change_by_operator(
+    session: Session, subscriber_id: int, email: str, now: datetime, *, limited: bool = False
+) -> int | None:
     """Request a change on behalf of an operator, who may know which addresses are registered.
 
-    Also raise Conflict if the new address is suppressed, or belongs to another subscriber.
+    Also raise Conflict if the new address is suppressed, or belongs to another subscriber. If `limited`, the
+    email to the old address counts against the limits on requested emails to its mailbox, and Conflict is
+    raised if they are exceeded.
     """
     _prepare_change(session, normalize_address(email), subscriber_id, now)
-    return request_change(session, subscriber_id, email, now)
+    delivery_id = request_change(session, subscriber_id, email, now)
+    if limited and delivery_id is not None:
+        address = get(session, subscriber_id).email
+        if not mailbox_limits.may_mail(session, form_submissions.mailbox_hash(address), now):
+            raise Conflict(
+                "Nothing was changed, because too many emails to the subscriber's mailbox were requested. "
+                "Try again later."
+            )
+        form_submissions.store_mail(session, address, now, delivery_id)
+    return delivery_id
 
 
 def replace_address(session: Session, subscriber_id: int, email: str, now: datetime) -> Subscriber:

@@ -85,6 +85,12 @@ def store(
     return row.id or 0
 
 
+def store_mail(session: Session, email: str, now: datetime, delivery_id: int) -> None:
+    """Store an email about a new address that no form requested, so that it counts against the limits."""
+    row = session.get_one(FormSubmission, store(session, RequestKind.ADDRESS, email, "", now))
+    finish(row, now, delivery_id, None)
+
+
 def unprocessed(session: Session, now: datetime) -> list[int]:
     """Return the ids of rows that are still to be processed, oldest first."""
     left = select(FormSubmission.id).where(

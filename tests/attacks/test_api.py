@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
@@ -13,11 +14,12 @@ from app import subscribers
 from app.application import Application
 from app.storage import api_keys
 from app.storage.api_keys import Scope
-from app.storage.models import ApiKey, RateLimit, Subscriber
+from app.storage.models import ApiKey, Delivery, RateLimit, Subscriber
+from app.subscribers import mailbox_limits
 from app.types import MailKind
 from app.web import capacity
 from tests.conftest import NOW
-from tests.web.api.conftest import Call
+from tests.web.api.conftest import Call, admin_api
 
 MALLORY = {"email": "mallory@example.org", "consent": "none whatever", "interests": [{"text": "agents"}]}
 READ = {"interests": [{"text": "agents"}]}
@@ -56,6 +58,37 @@ def test_invitations_are_rate_limited(app: Application, call: Call) -> None:
     assert (refused.status_code, "Retry-After" in refused.headers) == (429, True)
     both = call("POST", "/subscribers", json=MALLORY, scope=(Scope.SEND, Scope.WRITE))
     assert both.json()["state"] == "active"
+
+
+def test_changes_of_address_count_as_invitations(app: Application, call: Call, alice: int) -> None:
+    """A key with `write` alone can have mail sent to each subscriber. Its number per hour is limited."""
+    change = {"email": "mallory@example.com"}
+    assert call("PATCH", f"/subscribers/{alice}", json=change).status_code == 200
+    with app.db.write() as session:
+        session.exec(select(RateLimit)).one().hits = app.settings.invitations_per_hour
+    refused = call("PATCH", f"/subscribers/{alice}", json=change)
+    assert (refused.status_code, "Retry-After" in refused.headers) == (429, True)
+    both = call("PATCH", f"/subscribers/{alice}", json=change, scope=(Scope.SEND, Scope.WRITE))
+    assert both.status_code == 200
+
+
+def test_changes_of_address_do_not_flood_a_mailbox(
+    app: Application, site: FastAPI, call: Call, alice: int
+) -> None:
+    """Those by a key with `write` alone count against the limits on requested emails."""
+    answers = []
+    for hours in range(48):
+        admin_api(site).state.clock = lambda hours=hours: NOW + timedelta(hours=hours)
+        change = {"email": f"mallory{hours}@example.com"}
+        answers.append(call("PATCH", f"/subscribers/{alice}", json=change))
+    refused = next(answer for answer in answers if answer.status_code == 409)
+    assert "too many emails to the subscriber's mailbox" in refused.json()["detail"]
+    with app.db.read() as session:
+        mails = session.exec(select(Delivery.kind).where(Delivery.subscriber_id == alice)).all()
+        assert subscribers.new_address(session, alice, NOW) == "mallory25@example.com"
+    assert mails == [MailKind.ADDRESS] * dict(mailbox_limits.MAX_MAILS)[timedelta(days=7)]
+    both = call("PATCH", f"/subscribers/{alice}", json=change, scope=(Scope.SEND, Scope.WRITE))
+    assert both.status_code == 200, "whoever may send mail to everybody is trusted"
 
 
 def test_keys_expire(app: Application, client: TestClient) -> None:

@@ -237,6 +237,10 @@ def change_address(operator: Writer, subscriber_id: Id, email: Text = "", confir
     except (InvalidInput, Conflict, ValidationError) as error:
         problem = "This address is too long." if isinstance(error, ValidationError) else str(error)
         return _page(operator, subscriber_id, problem=problem, new_address=email[:320], status=422)
+    except TooManyRequests as error:
+        problem = please_wait(error, "change the address again")
+        response = _page(operator, subscriber_id, problem=problem, new_address=email[:320], status=429)
+        return with_retry_after(response, error)
     return back_to(f"{PATH}/{subscriber_id}", "moved" if confirmed else "address")
 
 

@@ -220,9 +220,7 @@ def add_subscriber(app: Paperboy, key: CanWrite, now: Now, body: NewSubscriber) 
     """
     is_trusted = Scope.SEND in key.scopes
     with app.db.write() as session:
-        if not is_trusted:
-            most = app.settings.invitations_per_hour
-            hit_counters.limit(session, f"invitations of key {key.id}", most, now, HOUR)
+        _limit_invitations(app, session, key, now)
         chosen = body.applied_to(subscribers.default_preferences(app.settings))
         preferences = subscribers.check(chosen, app.settings.max_interests)
         if is_trusted:
@@ -232,6 +230,16 @@ def add_subscriber(app: Paperboy, key: CanWrite, now: Now, body: NewSubscriber) 
             number = subscribers.invite(session, body.email, preferences, now, confirmable)
         audit_log.record(session, key.name, "subscriber.add", number, now, consent=body.consent)
         return _to_out(session, [subscribers.get(session, number)])[0]
+
+
+def _limit_invitations(app: Paperboy, session: Session, key: ApiKeyIdentity, now: datetime) -> None:
+    """Count an email that asks for a confirmation, unless the key has the `send` scope.
+
+    Raise TooManyRequests if the key has caused too many of them in an hour.
+    """
+    if Scope.SEND not in key.scopes:
+        most = app.settings.invitations_per_hour
+        hit_counters.limit(session, f"invitations of key {key.id}", most, now, HOUR)
 
 
 @router.get("/{subscriber_id:int}", responses=problems.responses(404))
@@ -247,7 +255,8 @@ def change_subscriber(
 ) -> SubscriberDetail:
     """Change a subscriber's preferences or address. `interests` and `muted` replace the whole lists.
 
-    A new address takes effect when it is confirmed. Until then, it is in `new_address`.
+    A new address takes effect when it is confirmed. Until then, it is in `new_address`. If the key lacks the
+    `send` scope, such changes of address count as invitations, whose number per hour is limited.
     """
     with app.db.write() as session:
         subscriber = subscribers.get_for_update(session, subscriber_id)
@@ -259,6 +268,8 @@ def change_subscriber(
             subscribers.change(session, subscriber_id, subscribers.check(after, most, before), now)
             audit_log.record(session, key.name, "subscriber.change", subscriber_id, now)
         if body.email is not None:
+            if not body.email_confirmed:
+                _limit_invitations(app, session, key, now)
             change_address(session, key, subscriber_id, body.email, now, confirmed=body.email_confirmed)
         session.flush()
         return _to_detail(session, subscriber_id, now)
@@ -271,11 +282,12 @@ def change_address(
 
     Raise HTTPException (403) if it is `confirmed` but the key lacks the `send` scope.
     """
+    is_trusted = Scope.SEND in key.scopes
     if not confirmed:
-        subscribers.request_change_by_operator(session, subscriber_id, email, now)
+        subscribers.request_change_by_operator(session, subscriber_id, email, now, limited=not is_trusted)
         audit_log.record(session, key.name, "subscriber.request_address", subscriber_id, now)
         return
-    if Scope.SEND not in key.scopes:
+    if not is_trusted:
         raise HTTPException(
             403,
             "this key lacks the “send” scope, which is needed to set an address as confirmed: use a key that "

@@ -1242,11 +1242,13 @@ def test_limited_forms_keep_what_was_typed(
     none = app.settings.model_copy(update={"invitations_per_hour": 0})
     factory.browser.app.state.paperboy = replace(app, settings=none)  # type: ignore[attr-defined]
     limited = factory.post("/admin/subscribers", **new)
+    unmoved = factory.post(f"/admin/subscribers/{people[0]}/address", email="alice@new.example")
     desk = sign_in()
     desk.browser.app.state.capacity.analyses = WorkSlots(0)  # type: ignore[attr-defined]
     busy = desk.post(path, to="ada@example.org")
     for answer, typed, then in (
         (limited, "carol@example.org", "60 minutes, then add them again"),
+        (unmoved, "alice@new.example", "60 minutes, then change the address again"),
         (busy, "ada@example.org", "2 seconds, then send the test again"),
     ):
         assert answer.status_code == 429, answer.text
