@@ -21,7 +21,8 @@ AUTHORS_KEPT = 100  # names; the total number is stored as well
 WORDS_KEPT = 40  # keywords, categories
 LARGEST = 2_000_000_000  # fits an INTEGER column
 
-_ABSOLUTE_URL = re.compile(r"https?://[^/]", re.IGNORECASE)
+# Without a user name: https://arxiv.org@evil.example/ looks as if it led to arXiv.
+_ABSOLUTE_URL = re.compile(r"https?://[^/?#@]+(?:[/?#]|$)", re.IGNORECASE)
 # The part of an address before the @. It may contain an apostrophe, but one at the beginning is a quote.
 LOCAL_PART = r"(?:\"[^\"\s]{1,64}\"|[^\s<>()\[\],;:\\\"@|='][^\s<>()\[\],;:\\\"@|=]{0,63})"
 EMAIL_ADDRESS = re.compile(LOCAL_PART + r"@[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}\.){1,9}[A-Za-z0-9-]{1,62}")

@@ -113,6 +113,17 @@ def test_unsafe_urls_are_dropped(value: str) -> None:
     assert sanitize.url(value) == ""
 
 
+@pytest.mark.parametrize("value", ["https://arxiv.org@a.test/abs/1", "HTTP://u:p@a.test", "//u@a.test/x"])
+def test_urls_with_a_user_name_are_dropped(value: str) -> None:
+    """They look as if they led to another host."""
+    assert sanitize.url(value) == sanitize.url(value, "https://b.test/feed") == ""
+
+
+@pytest.mark.parametrize("value", ["https://a.test", "https://a.test/@alice", "http://a.test:80?to=b@c.test"])
+def test_urls_may_contain_an_at_sign_after_the_host(value: str) -> None:
+    assert sanitize.url(value) == value
+
+
 @pytest.mark.parametrize(
     ("text", "address"),
     [
