@@ -55,8 +55,8 @@ def restore(
     previous: Annotated[
         str | None,
         typer.Option(
-            help="The URL of the old database, if it can still be read. The outcomes of emails since the "
-            "backup are copied from it, so that emails sent since then are not sent again.",
+            help="The URL of the old database, if it can still be read. What it has sent is not sent again. "
+            "Departures, pauses and revoked links and keys since the backup are repeated.",
             callback=database_url,
         ),
     ] = None,
@@ -120,10 +120,11 @@ def print_report(report: RestoreReport, origin: str, *, with_previous: bool) -> 
         )
     else:
         console.print(
-            "Anyone who unsubscribed or was erased after the backup is active again, and keys revoked after "
-            "the backup work again. If the old database is still readable, do not resume sending: move the "
-            "new database and its journals away, and restore again with --previous and the URL of the old "
-            "database, such as sqlite:///var/old/paperboy.db.",
+            "Anyone who unsubscribed, paused or was erased after the backup is active again. Keys and links "
+            "that were revoked after the backup work again, and changes of address are undone. If the old "
+            "database is still readable, do not resume sending: move the new database and its journals away, "
+            "and restore again with --previous and the URL of the old database, such as "
+            "sqlite:///var/old/paperboy.db.",
             soft_wrap=True,
         )
     if report.webhooks:

@@ -1702,7 +1702,7 @@ def test_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert parse_output(run("deliveries", "--json"))[0]["state"] == "sent"
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{tmp_path}/alone.db")
     restored = run("restore", str(file)).stdout
-    assert "Anyone who unsubscribed or was erased after the backup is active" in restored
+    assert "Anyone who unsubscribed, paused or was erased after the backup is active" in restored
     assert "These webhooks are disabled: 1 (https://a.test)." in restored
 
 

@@ -32,6 +32,7 @@ from app.storage.models import (
     Delivery,
     DeliveryState,
     DigestContent,
+    Event,
     Listing,
     Merge,
     Paper,
@@ -246,6 +247,56 @@ def test_erasures_since_the_backup_are_repeated(
         assert subscribers.get(session, unconfirmed).state is SubscriberState.ERASED
         erased = subscribers.count_changes(session, now + DAY, now + 2 * DAY)["erased"]
         assert erased == 2, "a declined sign-up is none"
+
+
+def test_revoked_links_and_pauses_since_the_backup_are_repeated(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, restored_services: list[Application]
+) -> None:
+    """Replaced links stay invalid, and no digests go to old addresses or to readers who paused."""
+    later = now + timedelta(minutes=5)
+    maintenance.back_up(service, tmp_path / "backup.zip", now)
+    with service.db.write() as session:
+        ids = [subscribers.find(session, f"r{number}@example.org").id or 0 for number in range(READERS)]
+        subscribers.new_links(session, ids[0], later)
+        subscribers.pause(session, ids[1], None, later)
+        subscribers.pause(session, ids[2], now + 9 * DAY, later)
+        subscribers.replace_address(session, ids[3], "new@example.org", later)
+        subscribers.replace_address(session, ids[4], "r3@example.org", later)
+        subscribers.replace_address(session, ids[3], "r4@example.org", later)  # both have swapped addresses
+        subscribers.replace_address(session, ids[5], "moved@example.org", later)
+        subscribers.erase(session, ids[5], later)
+    fields = ("id", "email", "state", "paused_until", "next_due_at", "due_since", "link_epoch")
+    restored, _ = restore(service, tmp_path / "backup.zip", empty_url, now + timedelta(minutes=9), service.db)
+    restored_services.append(restored)
+    rows, events = list[Any](), list[Any]()
+    for each in (service, restored):
+        with each.db.read() as session:
+            people = session.exec(select(Subscriber).order_by(col(Subscriber.id))).all()
+            rows.append([tuple(getattr(person, name) for name in fields) for person in people])
+            history = select(Event.subscriber_id, Event.kind, Event.at).where(Event.subscriber_id != ids[5])
+            kinds = col(Event.kind).in_(("new_links", "address_changed", "paused"))
+            events.append(set(session.exec(history.where(kinds)).all()))
+    assert rows[0] == rows[1]
+    assert events[0] == events[1]
+    assert len(events[0]) == 5, "two of the three changes have the same subscriber and time"
+
+
+def test_reused_id_of_another_subscriber(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, restored_services: list[Application]
+) -> None:
+    """The previous database came from an older backup, and gave the id to somebody else, who has left."""
+    with service.db.write() as session:
+        last = subscribers.find(session, f"r{READERS - 1}@example.org").id or 0
+    maintenance.back_up(service, tmp_path / "backup.zip", now)
+    with service.db.write() as session:
+        other = session.get_one(Subscriber, last)
+        other.email, other.created_at = "other@example.org", now + timedelta(minutes=1)
+        other.link_epoch, other.state = 1, SubscriberState.UNSUBSCRIBED
+    restored, _ = restore(service, tmp_path / "backup.zip", empty_url, now + timedelta(minutes=9), service.db)
+    restored_services.append(restored)
+    with restored.db.read() as session:
+        subscriber = subscribers.get(session, last)
+    assert (subscriber.email, subscriber.state) == (f"r{READERS - 1}@example.org", SubscriberState.ACTIVE)
 
 
 Step = Callable[[Session, datetime], object]
