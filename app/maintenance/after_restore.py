@@ -78,6 +78,8 @@ def settle(
                 _repeat_revocations(session, source, now)
         ledger.skip_ids(session)  # must run before any row is added
         report.waiting = ledger.hold_waiting(session, now)
+        while subscribers.end_expired_pauses(session, now):  # digests due since may have been sent, too
+            pass
         report.due_since = _hold_due(session, now)
         everything = col(SendingPause.edition) == ledger.ALL_EDITIONS
         session.execute(update(SendingPause).where(everything).values(reason=PAUSE_REASON))

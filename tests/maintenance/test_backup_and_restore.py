@@ -299,6 +299,29 @@ def test_reused_id_of_another_subscriber(
     assert (subscriber.email, subscriber.state) == (f"r{READERS - 1}@example.org", SubscriberState.ACTIVE)
 
 
+@pytest.mark.parametrize("with_previous", [False, True])
+def test_digests_due_after_a_pause_that_ended_since_the_backup(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, with_previous: bool,
+    restored_services: list[Application],
+) -> None:  # fmt: skip
+    """They may have been sent, like those of subscribers who were active."""
+    with service.db.write() as session:
+        paused = subscribers.find(session, "r0@example.org").id or 0
+        subscribers.pause(session, paused, now + DAY, now)
+    maintenance.back_up(service, tmp_path / "backup.zip", now)
+    later = now + 3 * DAY
+    previous = service.db if with_previous else None
+    restored, report = restore(service, tmp_path / "backup.zip", empty_url, later, previous)
+    restored_services.append(restored)
+    with restored.db.read() as session:
+        own = select(Delivery.edition, Delivery.state).where(Delivery.subscriber_id == paused)
+        assert session.exec(own.order_by(col(Delivery.id))).all() == [
+            ("2026-11-21", DeliveryState.UNCERTAIN),
+            ("2026-11-22", DeliveryState.UNCERTAIN),
+        ]
+    assert report.due_since == {"2026-11-20": READERS - 1, "2026-11-21": READERS, "2026-11-22": READERS}
+
+
 Step = Callable[[Session, datetime], object]
 
 
