@@ -275,6 +275,7 @@ def _make_engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
         url = url.set(query={"connect_timeout": CONNECT_SECONDS, **url.query})
         engine = create_engine(url, **_OPTIONS, pool_pre_ping=True, pool_size=10, max_overflow=20)
+        event.listen(engine, "connect", _configure_postgresql)
         event.listen(engine, "begin", _begin_postgresql)
         return engine
     if (path := sqlite_file(url)) and "mode" not in url.query:
@@ -310,6 +311,13 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
     for pragma in ("journal_mode=WAL", "foreign_keys=ON", "synchronous=NORMAL", timeout):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _configure_postgresql(connection: Any, _record: object) -> None:
+    """Let the session use UTC. West of it, the driver could not read a stored time at the start of year 1."""
+    connection.autocommit = True
+    connection.execute("SET TIME ZONE 'UTC'")
+    connection.autocommit = False
 
 
 def _begin_sqlite(connection: Connection) -> None:
