@@ -28,6 +28,8 @@ SEPARATOR = ";"  # between interests, and between muted queries
 MAX_COLUMNS = 200
 MAX_ROW_CHARS = 1_000_000  # a longer row means an unclosed quotation mark, or a file that is not CSV
 EXTRA_CELLS = "\0"  # the key for cells beyond the last named column
+# Other services export a time in the year 1, 1900 or 1970 if they know none.
+EARLIEST_CONSENT = datetime(1990, 1, 1, tzinfo=UTC)
 # Subscribers in any other state have left or have never confirmed.
 IMPORTED_STATES = (SubscriberState.ACTIVE, SubscriberState.PAUSED)
 
@@ -265,6 +267,10 @@ def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> I
     consent_at = others.get("consent_at")
     if consent_at and consent_at > now:
         raise InvalidInput("consent_at is in the future", "consent_at")
+    if consent_at and consent_at < EARLIEST_CONSENT:
+        raise InvalidInput(
+            "consent_at is before 1990: if you do not know the time, empty the cell", "consent_at"
+        )
     consent_version = others.get("consent_version", "")[:100]
     return ImportedSubscriber(email, preferences, state, consent_at, consent_version, paused_until)
 

@@ -997,6 +997,10 @@ def test_exported_subscribers_can_be_imported(run: Run, app: Application, tmp_pa
         ("a@example.org,robots,,gone,", "state must be"),
         ("a@example.org,robots,,,next year", "consent_at must be a time"),
         ("a@example.org,robots,,,2999-01-01", "in the future"),
+        (
+            "a@example.org,robots,,,0001-01-01T00:00:00",
+            "before 1990: if you do not know the time, empty the cell",
+        ),
         ("a@example.org,robots,,,,surplus", "more cells"),
     ],
 )

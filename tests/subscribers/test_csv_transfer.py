@@ -207,8 +207,10 @@ def test_times_that_utc_cannot_express_are_skipped(app: Application) -> None:
 
 def test_values_that_cannot_be_bound_are_skipped(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver is not asked: SQLAlchemy raises an error of its own."""
+    first = datetime.fromisoformat("0001-01-01T00:00+14:00")
     monkeypatch.setattr(csv_format, "_OTHERS", {"consent_at": datetime.fromisoformat})
-    lines = ["alice@example.org,robotics,,,,,,0001-01-01T00:00+14:00", "bob@example.org,robotics,,,,,,"]
+    monkeypatch.setattr(csv_format, "EARLIEST_CONSENT", first)
+    lines = [f"alice@example.org,robotics,,,,,,{first}", "bob@example.org,robotics,,,,,,"]
     report = csv_transfer.import_file(app.db, csv_file(*lines), DEFAULTS, NOW)
     assert (report.added, [(item.row, item.reason) for item in report.rejections]) == (
         1,
