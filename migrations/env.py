@@ -28,6 +28,13 @@ def run() -> None:
     """Migrate in one transaction."""
     url = context.config.get_main_option("sqlalchemy.url") or Settings().database_url
     database = Database(url)
+    try:
+        _migrate(database)
+    finally:
+        database.dispose()
+
+
+def _migrate(database: Database) -> None:
     with database.engine.execution_options(paperboy_write=True).connect() as connection:
         if connection.dialect.name == "sqlite":
             # SQLite changes a table by replacing it while other tables refer to it. Use the driver's cursor,
@@ -51,7 +58,6 @@ def run() -> None:
                 if broken:
                     raise RuntimeError(f"the migration would break foreign keys: {broken[:5]}")
         connection.commit()
-    database.dispose()
 
 
 run()

@@ -16,7 +16,7 @@ from app.clock import Timeline
 from app.delivery import ledger
 from app.effective_settings import hide_credentials
 from app.errors import Conflict
-from app.storage import backup_file, job_runs, live_processes, webhook_endpoints
+from app.storage import backup_file, job_runs, live_processes, schema, webhook_endpoints
 from app.storage.backup_file import Manifest
 from app.storage.database import Database
 from app.storage.models import Lock, SendingPause
@@ -34,16 +34,16 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
     """Copy everything into another, empty database, compare all tables, and pause the old database for good.
 
     `file` is the backup from which the copy is made. It is deleted if the move fails. No process may send
-    mail in the meantime. An interrupted move can be repeated. If it fails before the target is changed, the
-    pause is undone. Raise Conflict if another process is still running, if the database was already moved to
-    this target, if the target is the same database or has other rows, or if the copy differs. Raise
-    InvalidInput if `file` exists.
+    mail in the meantime. An interrupted move can be repeated. If it fails before rows are copied, the pause
+    is undone. Raise Conflict if another process is still running, if the database was already moved to this
+    target, if the target is the same database or has other rows, or if the copy differs. Raise SchemaError if
+    the target belongs to a newer release, and InvalidInput if `file` exists.
     """
     target = Database(target_url)
     time = Timeline(now, target.skew)
     try:
         live_processes.refuse_others(app.db.engine)
-        is_empty = backup_file.is_empty(target)  # first, because the target may be unreachable
+        is_empty = prepare_target(target, target_url)  # first, because the target may be unreachable
         refuse_same(app.db, target, now)
         backup_file.check_target(file)
         earlier = pause_old(app.db, target, now, is_empty=is_empty)
@@ -75,6 +75,20 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
     finally:
         target.dispose()
     return Move(manifest, paused_before)
+
+
+def prepare_target(target: Database, target_url: str) -> bool:
+    """Create the tables of an empty database. Return whether it is empty.
+
+    Raise Conflict if it has rows that no interrupted move has copied, because its tables are of another
+    release or program.
+    """
+    if backup_file.is_empty(target):
+        schema.migrate(target_url)
+        return True
+    if schema.revision_fault(target):
+        raise Conflict("the target is not empty: empty it, or name another database")
+    return False
 
 
 def refuse_same(old: Database, target: Database, now: datetime) -> None:

@@ -194,17 +194,22 @@ def pause_reason(db: Database) -> str | None:
 
 
 def differing_tables(db: Database, source: Path, manifest: Manifest) -> list[str]:
-    """Return the tables whose rows differ from a backup's. Ignore the pauses of sending.
+    """Return the tables that are missing or whose rows differ from a backup's. Ignore the pauses of sending.
 
     The order of rows and columns does not matter: databases sort text differently.
     """
     with zipfile.ZipFile(source) as archive, _snapshot(db) as connection:
+        tables = {table.name: table for table in _tables(connection)}
         return [
-            table.name
-            for table in _tables(connection)
-            if table.name in manifest.tables and table.name != "sending_pause"
-            and _fingerprint(_stored_rows(archive, table)) != _fingerprint(_own_rows(connection, table))
-        ]  # fmt: skip
+            name
+            for name in manifest.tables
+            if name != "sending_pause"
+            and (
+                name not in tables
+                or _fingerprint(_stored_rows(archive, name))
+                != _fingerprint(_own_rows(connection, tables[name]))
+            )
+        ]
 
 
 def restore_journals(source: Path, manifest: Manifest, folder: Path) -> None:
@@ -265,8 +270,8 @@ def _write_table(archive: zipfile.ZipFile, connection: Connection, table: Table)
     return TableEntry(count - 1, digest.hexdigest())
 
 
-def _stored_rows(archive: zipfile.ZipFile, table: Table) -> Iterator[dict[str, Any]]:
-    with archive.open(_member(table.name)) as file:
+def _stored_rows(archive: zipfile.ZipFile, name: str) -> Iterator[dict[str, Any]]:
+    with archive.open(_member(name)) as file:
         columns = json.loads(file.readline())
         for line in file:
             yield dict(zip(columns, json.loads(line), strict=True))

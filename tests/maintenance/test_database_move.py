@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url, text, update
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlmodel import col, func, select
 
 from app import maintenance, pipeline
 from app.application import Application
 from app.delivery import ledger
 from app.doctor import daily_report
-from app.errors import Conflict, InvalidInput
+from app.errors import Conflict, InvalidInput, SchemaError
 from app.maintenance import database_move
 from app.storage import backup_file, schema, webhook_endpoints
 from app.storage.database import Database
@@ -133,6 +133,55 @@ def test_refused_move_leaves_the_pause_as_it_was(
         assert [(pause.reason, pause.since) for pause in ledger.pauses(session)] == before
         assert session.exec(select(WebhookMessage)).all() == []
     assert (tmp_path / "1.zip").exists() is (failure == "the backup exists")
+
+
+@pytest.mark.parametrize(
+    ("revision", "has_rows", "error", "message"),
+    [
+        (None, True, Conflict, "is not empty"),
+        ("abc123", False, SchemaError, "at revision abc123 of a newer"),
+        ("abc123", True, Conflict, "is not empty"),
+        (schema.known_revisions()[0], True, Conflict, "differs from this database in "),
+    ],
+)
+def test_database_of_another_program_is_refused(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, revision: str | None, has_rows: bool,
+    error: type[Exception], message: str,
+) -> None:  # fmt: skip
+    """The old database stayed paused, so that nothing was sent any more."""
+    target = Database(empty_url)
+    with target.write() as session:
+        session.execute(text("CREATE TABLE note (id INTEGER)"))
+        if has_rows:
+            session.execute(text("INSERT INTO note VALUES (1)"))
+        if revision:
+            session.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32))"))
+            session.execute(text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": revision})
+    target.dispose()
+    with pytest.raises(error, match=message):
+        maintenance.move(service, empty_url, tmp_path / "1.zip", now)
+    with service.db.read() as session:
+        assert not ledger.pauses(session)
+
+
+@pytest.mark.postgres
+def test_target_without_the_right_to_create_tables_is_refused(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime
+) -> None:
+    """Since PostgreSQL 15, only the owner of a database has it. The old database stayed paused."""
+    target = Database(empty_url)
+    with target.write() as session:
+        session.execute(text("CREATE ROLE clerk LOGIN"))
+    target.dispose()
+    try:
+        with pytest.raises(DBAPIError, match="permission denied for schema public"):
+            maintenance.move(service, str(make_url(empty_url).set(username="clerk")), tmp_path / "1.zip", now)
+    finally:
+        with target.write() as session:
+            session.execute(text("DROP ROLE clerk"))
+        target.dispose()
+    with service.db.read() as session:
+        assert not ledger.pauses(session)
 
 
 def test_move_that_fails_while_copying_stays_paused(
