@@ -41,11 +41,24 @@ def backup(
     size = target.stat().st_size
     if as_json:
         output.print_json(
-            {"file": str(target), "bytes": size, "rows": manifest.rows, "revision": manifest.revision}
-        )
+            {
+                "file": str(target), "bytes": size, "rows": manifest.rows, "revision": manifest.revision,
+                "foreign_tables": manifest.foreign_tables,
+            }
+        )  # fmt: skip
     else:
         output.out().print(
             f"Wrote {output.escaped(str(target))}: {count_of(manifest.rows, 'row')}, {size / 1000:,.0f} kB.",
+            soft_wrap=True,
+        )
+        print_foreign_tables(manifest)
+
+
+def print_foreign_tables(manifest: backup_file.Manifest) -> None:
+    """Print the tables that a backup or a move has left out."""
+    if names := manifest.foreign_tables:
+        output.out().print(
+            f"Tables that are not Paperboy's were left out: {output.escaped(', '.join(names))}.",
             soft_wrap=True,
         )
 

@@ -1,6 +1,7 @@
 """Back up the tables and journals to one file, which can be restored to SQLite or PostgreSQL.
 
-Sessions, rate limits, workers and jobs are left out. A backup is a ZIP archive with these members:
+Sessions, rate limits, workers, jobs and tables that an operator added are left out. A backup is a ZIP archive
+with these members:
 
     manifest.json          the release, schema revision and time, rows and SHA-256 of each table, and last ids
     tables/NAME.jsonl      the rows of a table: a JSON array of the column names, then one array per row
@@ -27,6 +28,7 @@ from typing import IO, Any
 from sqlalchemy import MetaData, Table, bindparam, delete, func, insert, inspect, select, text, update
 from sqlalchemy import types as column_types
 from sqlalchemy.engine import Connection
+from sqlmodel import SQLModel
 
 from app.errors import InvalidInput
 from app.storage import schema
@@ -63,6 +65,7 @@ class Manifest:
     journals: tuple[str, ...] = ()
     format: int = field(default=FORMAT)
     last_ids: Mapping[str, int] = field(default_factory=dict)  # of the sequences; rows may have higher ids
+    foreign_tables: tuple[str, ...] = ()  # tables that an operator added: they are not in the backup
 
     @property
     def rows(self) -> int:
@@ -104,15 +107,20 @@ def write(db: Database, target: Path, journals: Path, now: datetime, release: st
             zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=5) as archive,
         ):
             with _snapshot(db) as connection:
+                present = {table.name: table for table in _tables(connection)}
+                foreign = tuple(sorted(present.keys() - SQLModel.metadata.tables.keys()))
                 tables = {
-                    table.name: _write_table(archive, connection, table) for table in _tables(connection)
+                    name: _write_table(archive, connection, table)
+                    for name, table in present.items()
+                    if name not in foreign
                 }
                 last_ids = {name: last for name in SEQUENCES if (last := last_id(connection, name))}
             # After the tables, so that an email sent in between is at least in a journal.
             names = tuple(_write_journals(archive, journals))
             manifest = Manifest(
-                now, schema.revisions(db)[0] or "base", release, tables, names, last_ids=last_ids
-            )
+                now, schema.revisions(db)[0] or "base", release, tables, names,
+                last_ids=last_ids, foreign_tables=foreign,
+            )  # fmt: skip
             archive.writestr("manifest.json", json.dumps(asdict(manifest), default=str, indent=1))
         unfinished.rename(target)
     finally:

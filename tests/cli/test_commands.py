@@ -11,11 +11,13 @@ import re
 import shlex
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -1708,6 +1710,14 @@ def test_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path:
     restored = run("restore", str(file)).stdout
     assert "Anyone who unsubscribed, paused or was erased after the backup is active" in restored
     assert "These webhooks are disabled: 1 (https://a.test)." in restored
+
+
+@pytest.mark.once
+def test_backup_names_the_tables_of_an_operator(run: Run, database_url: str) -> None:
+    """They are not in the backup."""
+    with closing(sqlite3.connect(database_url.removeprefix("sqlite:///"))) as connection:
+        connection.execute("CREATE TABLE note (price NUMERIC)")
+    assert "Tables that are not Paperboy's were left out: note." in run("backup").stdout
 
 
 @pytest.mark.once

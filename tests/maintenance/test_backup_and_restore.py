@@ -724,3 +724,18 @@ def test_workers_and_jobs_are_left_out(service: Application, tmp_path: Path, now
     tables = {name.partition("/")[2].partition(".")[0] for name in zipfile.ZipFile(file).namelist()}
     assert "delivery" in tables
     assert not {name for name in tables if name == "worker" or name.startswith("procrastinate")}
+
+
+def test_tables_of_an_operator_are_left_out(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, new_database_url: Callable[[], str]
+) -> None:
+    """A column whose type a backup cannot store stopped all backups and moves."""
+    settings = service.settings.model_copy(update={"database_url": new_database_url()})
+    own = replace(service, settings=settings, db=Database(settings.database_url))
+    with own.db.write() as session:
+        session.execute(text("CREATE TABLE note (id INTEGER PRIMARY KEY, price NUMERIC(8, 2))"))
+        session.execute(text("INSERT INTO note VALUES (1, 2.5)"))
+    manifest = maintenance.back_up(own, tmp_path / "backup.zip", now)
+    assert (manifest.foreign_tables, "note" in manifest.tables) == (("note",), False)
+    assert maintenance.move(own, empty_url, tmp_path / "1.zip", now).manifest.foreign_tables == ("note",)
+    own.db.dispose()
