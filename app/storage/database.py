@@ -264,11 +264,17 @@ def sqlite_file(url: URL) -> Path | None:
 
 
 def existing_file(url: URL) -> URL:
-    """Return the URL of the same database, in a form in which SQLite does not create a missing file."""
+    """Return the URL of the same database, in a form in which SQLite does not create a missing file.
+
+    SQLite reads a database in a folder that cannot be written to only if nobody else changes it.
+    """
     file = sqlite_file(url)
     if not file:
         return url
-    return url.set(database=file.absolute().as_uri(), query={**url.query, "uri": "true", "mode": "rw"})
+    is_closed = not Path(f"{file}-wal").exists()
+    is_immutable = is_closed and file.exists() and not os.access(file.parent, os.W_OK)
+    access = {"mode": "ro", "immutable": "1"} if is_immutable else {"mode": "rw"}
+    return url.set(database=file.absolute().as_uri(), query={**url.query, "uri": "true", **access})
 
 
 def _make_engine(url: URL) -> Engine:

@@ -739,3 +739,19 @@ def test_tables_of_an_operator_are_left_out(
     assert (manifest.foreign_tables, "note" in manifest.tables) == (("note",), False)
     assert maintenance.move(own, empty_url, tmp_path / "1.zip", now).manifest.foreign_tables == ("note",)
     own.db.dispose()
+
+
+@pytest.mark.once
+def test_previous_database_on_a_read_only_disk(
+    service: Application, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite could not create its -wal and -shm files there, so the database seemed to be unreadable."""
+    service.db.dispose()
+    url = service.settings.database_url
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write to all folders
+    previous = Database(url, create=False)
+    with previous.read() as session:
+        assert len(session.exec(select(Subscriber)).all()) == READERS
+        file = Path(url.removeprefix("sqlite:///"))
+        assert [path.name for path in file.parent.glob(f"{file.name}*")] == [file.name]
+    previous.dispose()
