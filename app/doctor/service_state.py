@@ -6,6 +6,7 @@ The records include sources, jobs, late digests, the ledger, pauses, keys, webho
 from __future__ import annotations
 
 import shlex
+import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -19,9 +20,10 @@ from app.delivery import ledger
 from app.digests import clock_check, planning, reconciliation
 from app.doctor.findings import Finding, Remedy, RemedyAction, error, ok, warning
 from app.effective_settings import hide_credentials
-from app.errors import ClockError
+from app.errors import ClockError, CorruptModel
 from app.papers import picture_fetching, poll_schedule, polling, silent_sources, source_registry
 from app.relevance import model_store
+from app.relevance.model import RelevanceModel
 from app.settings import Settings
 from app.storage import api_keys, job_runs, schema, webhook_endpoints, worker_registry
 from app.storage.database import Database, sqlite_file
@@ -50,7 +52,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
         schema_fault = schema.revision_fault(db) or schema.table_fault(db)
     except SQLAlchemyError as fault:
         message = str(fault).partition("\n")[0]
-        yield error("database", f"{url}: {message}", "check PAPERBOY_DATABASE_URL")
+        yield error("database", f"{url}: {message}", _database_fix(fault))
         return
     if schema_fault:
         yield error("database", f"{url}: {schema_fault.message}", schema_fault.fix)
@@ -76,6 +78,15 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
         yield from _check_webhooks(session)
         yield from _check_backups(session, now)
         yield from _check_models(session, models)
+
+
+def _database_fix(fault: SQLAlchemyError) -> str:
+    code = getattr(getattr(fault, "orig", None), "sqlite_errorcode", 0) & 0xFF  # without the details
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return "stop the service, and restore a backup; or correct the file name in PAPERBOY_DATABASE_URL"
+    if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+        return "check the disk, and the permissions of the file and its folder"
+    return "check PAPERBOY_DATABASE_URL"
 
 
 def _check_pauses(session: Session) -> Iterator[Finding]:
@@ -325,7 +336,13 @@ def _check_models(session: Session, models: model_store.ModelStore) -> Iterator[
     if current:
         trained = f"trained on {current.archive.papers} papers at {current.trained_at:%Y-%m-%d %H:%M} UTC"
         yield ok("model", f"number {current.id} is in use, {trained}")
-    elif models.needs_training(session):
+        return
+    try:
+        RelevanceModel.bundled()
+    except CorruptModel as fault:
+        yield error("model", "the bundled model cannot be read, so no digest can be composed", str(fault))
+        return
+    if models.needs_training(session):
         message = "the bundled model is in use, although the archive is large enough to train a model"
         yield warning("model", message, "run `paperboy model train`", remedy=Remedy(RemedyAction.TRAIN_MODEL))
     else:

@@ -24,7 +24,7 @@ from app.doctor import message_checks, oneclick
 from app.doctor.findings import Finding, error, ok
 from app.doctor.message_checks import REPORT_BUG, Mail
 from app.doctor.smtp_sink import HOST, Sink
-from app.errors import InvalidSettings
+from app.errors import CorruptModel, InvalidSettings
 from app.settings import Settings, SmtpSecurity
 from app.storage import api_keys, schema
 from app.storage.models import Delivery, Subscriber
@@ -79,6 +79,8 @@ def check(settings: Settings, service: TemporaryService, sink: Sink | None = Non
             yield from oneclick.check_mailto(app, subscriber_id, mail.unsubscribe_address)
     except InvalidSettings as fault:
         yield error("mail", f"no mail can be composed: {fault}", "fix the settings that are reported above")
+    except CorruptModel as fault:
+        yield error("mail", "no digest can be composed without the bundled model", str(fault))
 
 
 @contextmanager

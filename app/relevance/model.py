@@ -129,8 +129,14 @@ class RelevanceModel:
     @classmethod
     @cache
     def bundled(cls) -> RelevanceModel:
-        """Return the model that ships with Paperboy, for archives with too few papers to train one."""
-        return cls.decode(BUNDLED_MODEL.read_bytes())
+        """Return the model that ships with Paperboy, for archives with too few papers to train one.
+
+        Raise CorruptModel if its file is missing or damaged.
+        """
+        try:
+            return cls.decode(BUNDLED_MODEL.read_bytes())
+        except (CorruptModel, OSError) as error:
+            raise CorruptModel(f"{BUNDLED_MODEL} is missing or damaged: reinstall Paperboy") from error
 
     def document(self, title: str, abstract: str) -> Document:
         """Return the terms of a paper, with long forms folded into short forms."""

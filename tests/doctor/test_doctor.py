@@ -19,12 +19,12 @@ from app import doctor, pipeline
 from app.application import Application
 from app.cli.doctor import temporary_service
 from app.delivery import ledger
-from app.doctor import Finding, Level, relay, service_state
+from app.doctor import Finding, Level, relay, service_state, test_mail
 from app.doctor.smtp_sink import Sink
 from app.mail import dkim
 from app.papers import picture_fetching
 from app.papers.sources.http_client import HttpTransport
-from app.relevance import model_store
+from app.relevance import model, model_store
 from app.settings import Settings
 from app.storage import database, job_runs
 from app.storage.models import Source, Subscriber, TrainedModel
@@ -386,3 +386,33 @@ def test_missing_or_corrupt_model(app: Application, now: datetime) -> None:
     assert (torn.level, torn.fix) == (Level.WARNING, "run `paperboy model train` to train a new model")
     assert "number 1 from 2026-11-20 09:30 UTC is not used: The stored bytes" in torn.message
     assert (instead.level, "bundled" in instead.message) == (Level.WARNING, True)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("content", [None, b"torn"])
+def test_missing_or_damaged_bundled_model(
+    app: Application, now: datetime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    """Nothing is sent. The doctor reported no fault of the model, but a bug in Paperboy."""
+    file = tmp_path / "model.npz"
+    if content:
+        file.write_bytes(content)
+    monkeypatch.setattr(model, "BUNDLED_MODEL", file)
+    model.RelevanceModel.bundled.cache_clear()
+    findings = [check_database(app, now)["model"], *test_mail.check(app.settings, temporary_service())]
+    assert [(each.check, each.level) for each in findings] == [("model", Level.ERROR), ("mail", Level.ERROR)]
+    assert {each.fix for each in findings} == {f"{file} is missing or damaged: reinstall Paperboy"}
+
+
+@pytest.mark.once
+def test_damaged_database(app: Application, now: datetime) -> None:
+    """A backup has to be restored. The address of the database is right."""
+    file = Path(app.settings.database_url.removeprefix("sqlite:///"))
+    app.db.dispose()
+    file.write_bytes(b"not a database" * 1000)
+    finding = check_database(app, now)["database"]
+    assert "file is not a database" in finding.message
+    assert finding.fix.startswith("stop the service, and restore a backup")
+    file.unlink()
+    file.mkdir()
+    assert "check the disk" in check_database(app, now)["database"].fix
