@@ -238,13 +238,19 @@ def open_application(
 
 
 def require_database(url: str) -> None:
-    """Raise InvalidSettings if the file of an SQLite database does not exist."""
-    if (file := sqlite_file(make_url(url))) and not file.exists():
+    """Raise InvalidSettings if the file of an SQLite database does not exist or has no bytes."""
+    file = sqlite_file(make_url(url))
+    if file and not file.exists():
         env_file = Path(".env").absolute()
         settings = "" if env_file.exists() else f", and no {env_file} with settings"
         raise InvalidSettings(
             f"there is no database {file.absolute()}{settings}: run this command in Paperboy's folder, or "
             "name the database in PAPERBOY_DATABASE_URL; `paperboy migrate` creates a new database"
+        )
+    if file and not file.stat().st_size:  # for example after a restore for which the disk had no space
+        raise InvalidSettings(
+            f"the database {file.absolute()} is an empty file: restore a backup, or create a new database "
+            "with `paperboy migrate`"
         )
 
 

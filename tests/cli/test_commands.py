@@ -1591,6 +1591,10 @@ def test_only_migrations_and_the_service_create_the_default_database(
     (tmp_path / ".env").touch()
     assert f"There is no database {file}: run this command in Paper" in run("runs", code=1).stderr
     assert not file.exists()
+    file.parent.mkdir(exist_ok=True)
+    file.touch()  # as after a restore that has failed
+    assert f"The database {file} is an empty file: restore a backup" in run("backup", code=1).stderr
+    assert not file.stat().st_size
     at_newest = f"The database {file} is at revision {schema.known_revisions()[0]}."
     assert at_newest in run("migrate").stdout
     assert at_newest in run("migrate", "--to", "head").stdout
