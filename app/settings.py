@@ -223,6 +223,13 @@ class Settings(BaseSettings):
             )
         return value.rstrip("/")
 
+    @field_validator("user_agent_contact", "summary_key")
+    @classmethod
+    def _header_value(cls, value: str) -> str:
+        if value and not re.fullmatch(r"[!-~]([ -~]*[!-~])?", value):
+            raise ValueError("must be ASCII without spaces at the ends: it is sent in an HTTP header")
+        return value
+
     @field_validator("default_zone")
     @classmethod
     def _known_zone(cls, value: str) -> str:
