@@ -218,8 +218,7 @@ class Settings(BaseSettings):
             names_server = False
         if not names_server or re.search("[?#]", value):
             raise ValueError(
-                "must consist of a host, a port from 1 to 65535 if needed, and a path if needed, such as "
-                "https://papers.example.org"
+                "must consist of a host, and a port from 1 to 65535 if needed, such as https://papers.example.org"
             )
         return value.rstrip("/")
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
 from app.doctor import dkim_keys, file_permissions
-from app.doctor.findings import Finding, ok, warning
+from app.doctor.findings import Finding, error, ok, warning
 from app.settings import ENCODING, Settings
 from app.text.in_words import count_of
 
@@ -40,7 +41,15 @@ def unknown_settings(environ: Mapping[str, str], env_file: Path) -> Iterator[Fin
 def check(settings: Settings) -> Iterator[Finding]:
     """Check for settings that are valid but may not work or may be unsafe."""
     yield ok("settings", "all are valid")
-    if settings.base_url.startswith("https://"):
+    if path := urlsplit(settings.base_url).path:
+        yield error(
+            "base_url",
+            f"it has the path {path}: emails link to it, but pages link to the root of the host, so "
+            "subscribers can't sign up or change their preferences",
+            "give Paperboy a host name of its own and set PAPERBOY_BASE_URL to it; let the proxy also serve "
+            "the old address, so that links in earlier emails still work",
+        )
+    elif settings.base_url.startswith("https://"):
         yield ok("base_url", f"links begin with {settings.base_url}")
     else:
         yield warning(

@@ -34,6 +34,13 @@ def test_invalid_settings(changed: dict[str, object], check: str, settings: Sett
     assert f"PAPERBOY_{check.upper()}" in finding.fix
 
 
+def test_base_url_with_a_path(settings: Settings) -> None:
+    """Emails link below the path, but pages link to the root of the host."""
+    finding = run_check(settings, base_url="https://lab.example.org/papers")["base_url"]
+    assert (finding.level, "the path /papers" in finding.message) == (Level.ERROR, True)
+    assert "PAPERBOY_BASE_URL" in finding.fix
+
+
 # --- names
 
 
