@@ -252,6 +252,18 @@ def test_containers_use_the_relay_of_env_file() -> None:
     assert f'MP_SMTP_BIND_ADDR: "[::]:{Settings.model_fields["smtp_port"].default}"' in COMPOSE
 
 
+def test_containers_use_the_database_of_env_file() -> None:
+    """Backups are restored into a new database. Compose expands variables like the shell."""
+    (value,) = re.findall(r"^    PAPERBOY_DATABASE_URL: (\S+)$", COMPOSE, re.MULTILINE)
+    for url, expanded in {
+        "": "postgresql+psycopg://paperboy:pw@db:5432/paperboy",
+        "sqlite://": "sqlite://",
+    }.items():
+        echo = ["sh", "-c", f'echo "{value}"']
+        environ = {"POSTGRES_PASSWORD": "pw", "PAPERBOY_DATABASE_URL": url}
+        assert subprocess.check_output(echo, env=environ, text=True) == f"{expanded}\n"  # noqa: S603
+
+
 def test_containers_that_send_have_a_journal_volume_and_stop_time() -> None:
     """Without a volume the journal is lost with its container, and emails in flight are uncertain."""
     text = "\n".join(line for line in COMPOSE.splitlines() if not line.startswith("#"))
