@@ -52,7 +52,9 @@ def check(settings: Settings, now: datetime) -> Iterator[Finding]:
         text = " ".join(str(fault).split()) or type(fault).__name__
         reason = f"no reply within {TIMEOUT:g} seconds" if timed_out else text
         fix = "check PAPERBOY_SMTP_HOST, PAPERBOY_SMTP_PORT, PAPERBOY_SMTP_SECURITY, and the relay itself"
-        if "CERTIFICATE_VERIFY_FAILED" in reason:
+        if timed_out and settings.relay_security is not SmtpSecurity.TLS:
+            fix += "; if it expects TLS from the first byte, as on port 465, set PAPERBOY_SMTP_SECURITY=tls"
+        elif "CERTIFICATE_VERIFY_FAILED" in reason:
             fix = (
                 f"give the relay a certificate for {settings.smtp_host} from an authority that this machine "
                 "trusts, or set PAPERBOY_SMTP_HOST to the name in its certificate"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -47,6 +48,18 @@ def test_unreachable_relay(settings: Settings) -> None:
     findings = run_check(settings, smtp_port=1)
     assert [*findings] == ["relay"]
     assert (findings["relay"].level, "PAPERBOY_SMTP_PORT" in findings["relay"].fix) == (Level.ERROR, True)
+
+
+def test_relay_that_expects_tls_from_the_first_byte(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for a TLS handshake, and the doctor for its greeting."""
+    monkeypatch.setattr(relay, "TIMEOUT", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        assert run_check(settings, smtp_port=port)["relay"].fix.endswith("set PAPERBOY_SMTP_SECURITY=tls")
+        with_tls = run_check(settings, smtp_port=port, smtp_security=SmtpSecurity.TLS)["relay"]
+        assert with_tls.fix.endswith("and the relay itself")
 
 
 def test_relay_without_pipelining(settings: Settings, mail_server: MailServer) -> None:
