@@ -370,7 +370,8 @@ def suppressed_error(email: str) -> Conflict:
 
 def registered_error(email: str, state: State) -> Conflict:
     """Return the error for an address that belongs to a subscriber."""
-    return Conflict(f"{email} is already registered: its state is {state}.")
+    hint = ", so only its owner can subscribe again, by signing up" if state is State.UNSUBSCRIBED else ""
+    return Conflict(f"{email} is already registered: its state is {state}{hint}.")
 
 
 def _store_subscriber(
