@@ -29,6 +29,13 @@ PaperUpdates = Annotated[
 NewAddress = Annotated[
     str | None, typer.Option(help="A new address. Links to confirm it are sent to both addresses.")
 ]
+Interests = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="An interest (repeatable). Replaces all current interests. Those that stay keep their weight "
+        "and their maximum number of papers."
+    ),
+]
 MutedQueries = Annotated[
     list[str] | None,
     typer.Option(help='A muted query (repeatable). Replaces all muted queries. To remove them all, give "".'),
@@ -43,9 +50,7 @@ SubscriberName = Annotated[str, typer.Argument(help="The subscriber's address or
 @group.command("set")
 def set_preferences(
     subscriber: SubscriberName,
-    interest: Annotated[
-        list[str] | None, typer.Option(help="An interest (repeatable). Replaces all current interests.")
-    ] = None,
+    interest: Interests = None,
     cadence: Annotated[Cadence | None, output.CADENCE] = None,
     weekday: Annotated[
         int | None, typer.Option(help="The day of a weekly digest. 0 is Monday.", min=0, max=6)
@@ -68,7 +73,7 @@ def set_preferences(
         "cadence": cadence, "weekday": weekday, "hour": hour, "zone": zone, "min_papers": min_papers,
         "max_papers": max_papers, "when_empty": when_empty, "max_trending": max_trending,
         "paper_updates": paper_updates, "muted": tuple(filter(None, mute)) if mute else None,
-        "interests": tuple(map(Interest, interest)) if interest else None,
+        "interests": interest or None,
     }  # fmt: skip
     chosen = {name: value for name, value in options.items() if value is not None}
     if not chosen and email is None:
@@ -78,17 +83,28 @@ def set_preferences(
         with app.db.write() as session:
             row = subscribers.find(session, subscriber)
             if chosen:
-                preferences = replace(subscribers.preferences_of(session, row), **chosen)
-                row = subscribers.change(session, row.id or 0, preferences, now)
-                audit_log.record(session, output.ACTOR, "subscriber.change", row.id, now)
+                row = _change_preferences(session, row, chosen, now)
             mail = _change_address(session, row, email, now, email_confirmed) if email is not None else None
         if mail is not None:
             pipeline.send_now(app, now, [mail])
     if chosen or email_confirmed:
-        due = output.format_time(row.next_due_at)
-        output.out().print(f"Changed {output.escaped(row.email)}. The next digest is due at {due}.")
+        at = row.next_due_at
+        due = f"The next digest is due at {output.format_time(at)}." if at else f"Their state is {row.state}."
+        output.out().print(f"Changed {output.escaped(row.email)}. {due}")
     if email is not None and not email_confirmed:
         output.out().print("The change takes effect once it has been confirmed from both mailboxes.")
+
+
+def _change_preferences(
+    session: Session, row: Subscriber, chosen: dict[str, Any], now: datetime
+) -> Subscriber:
+    """Change the preferences. Interests, given as texts, keep their weight and quota if their text stays."""
+    before = subscribers.preferences_of(session, row)
+    if texts := chosen.get("interests"):
+        current = {each.text: each for each in before.interests}
+        chosen = chosen | {"interests": tuple(current.get(text.strip(), Interest(text)) for text in texts)}
+    audit_log.record(session, output.ACTOR, "subscriber.change", row.id, now)
+    return subscribers.change(session, row.id or 0, replace(before, **chosen), now)
 
 
 def _change_address(

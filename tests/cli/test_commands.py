@@ -18,6 +18,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -1166,6 +1167,28 @@ def test_change_a_subscriber(run: Run, app: Application) -> None:
         f"subscriber.{action}"
         for action in ("add", "change", "pause", "pause", "resume", "unsubscribe", "erase")
     ]
+
+
+def test_kept_interest_keeps_its_weight_and_quota(run: Run, app: Application) -> None:
+    """No option sets them, so the command must not reset them either."""
+    run("subscribers", "add", "alice@example.org", "--interest", "robots")
+    with app.db.write() as session:
+        before = subscribers.preferences_of(session, subscribers.get(session, 1))
+        robots = Interest("robots", weight=2.0, quota=3)
+        subscribers.change(session, 1, replace(before, interests=(robots,)), clock.utcnow())
+    run("subscribers", "set", "1", "--interest", "agents", "--interest", " robots ")
+    with app.db.read() as session:
+        after = subscribers.preferences_of(session, subscribers.get(session, 1))
+    assert after.interests == (Interest("agents"), robots)
+
+
+def test_change_of_a_former_subscriber(run: Run) -> None:
+    """They get no digests. Only they can subscribe again."""
+    run("subscribers", "add", "alice@example.org", "--interest", "robots")
+    run("subscribers", "unsubscribe", "1")
+    assert "Their state is unsubscribed." in run("subscribers", "set", "1", "--hour", "9").stdout
+    refused = run("subscribers", "add", "alice@example.org", "--interest", "robots", code=1).stderr
+    assert "only its owner can subscribe again" in " ".join(refused.split())
 
 
 def test_change_an_address(run: Run, app: Application, mail_server: MailServer) -> None:
