@@ -60,7 +60,7 @@ def parse_mail(raw: bytes) -> tuple[Notice, ...]:
 
 
 def _generic(payload: Any) -> Iterator[Notice]:
-    for event in _objects(payload):
+    for event in _events(payload, "return_path", "message_id"):
         kind = _text(event, "kind") or "bounce"
         recipient, diagnostic = _text(event, "recipient"), _text(event, "diagnostic")
         declared = event.get("hard") if isinstance(event.get("hard"), bool) else None
@@ -84,8 +84,11 @@ _SES_REPORTS = {"auth-failure", "not-spam"}  # types of feedback that are not co
 
 def _ses(payload: Any) -> Iterator[Notice]:
     if isinstance(payload, dict) and isinstance(payload.get("Message"), str):  # wrapped by SNS
-        payload = json.loads(payload["Message"]) if payload["Message"].lstrip().startswith("{") else {}
-    for event in _objects(payload):
+        message = payload["Message"].lstrip()  # it may be a text about the topic
+        events = _objects(json.loads(message) if message.startswith("{") else [])
+    else:
+        events = _events(payload, "notificationType", "eventType")
+    for event in events:
         mail = _object(event, "mail")
         headers = _objects(mail.get("headers"))
         ids = (_text(header, "value") for header in headers if _text(header, "name").lower() == "message-id")
@@ -127,7 +130,7 @@ _POSTMARK_IGNORED = {
 
 
 def _postmark(payload: Any) -> Iterator[Notice]:
-    for event in _objects(payload):
+    for event in _events(payload, "RecordType", "Type"):
         record, kind = _text(event, "RecordType"), _text(event, "Type")
         recipient = _text(event, "Email") or _text(event, "Recipient")
         returned = notices.parse(_text(event, "Content").encode("utf-8", "replace"))[0]
@@ -148,7 +151,7 @@ def _postmark(payload: Any) -> Iterator[Notice]:
 
 
 def _sendgrid(payload: Any) -> Iterator[Notice]:
-    for event in _objects(payload):
+    for event in _events(payload, "event"):
         kind, recipient = _text(event, "event"), _text(event, "email")
         paths = (_echoed_path(_text(event, "paperboy")),)
         diagnostic, message_id = _text(event, "reason") or _text(event, "response"), _text(event, "smtp-id")
@@ -165,7 +168,7 @@ def _sendgrid(payload: Any) -> Iterator[Notice]:
 def _mailgun(payload: Any) -> Iterator[Notice]:
     if not isinstance(payload, dict):
         raise InvalidPayload("the body must be an object with event-data")
-    event = _object(payload, "event-data")
+    (event,) = _events(_object(payload, "event-data"), "event")
     kind, recipient = _text(event, "event"), _text(event, "recipient")
     status = _object(event, "delivery-status")
     description = _text(status, "message") or _text(status, "description")
@@ -244,6 +247,18 @@ def _echoed_path(token: str) -> str:
     The relay echoes the token from a header (see `mail.bulk_headers.echoed`).
     """
     return f"bounce+{token}@echoed"
+
+
+def _events(payload: Any, *names: str) -> list[dict[str, Any]]:
+    """Return the events of a payload. Raise InvalidPayload if items exist, but none has any of these fields.
+
+    Other relays' formats and misspelt fields are thus refused. An unrelated event beside others is not,
+    because relays send a refused request again for hours, with all of its events.
+    """
+    events = _objects(payload)
+    if payload != [] and not any(_text(event, name) for event in events for name in names):
+        raise InvalidPayload(f"no event has the field “{'” or “'.join(names)}”")
+    return events
 
 
 def _objects(payload: Any) -> list[dict[str, Any]]:

@@ -191,6 +191,40 @@ def test_notice_without_a_signed_return_path_is_ignored(
 
 
 @pytest.mark.parametrize(
+    ("relay", "payload", "field"),
+    [
+        ("generic", {"a": 1}, "“return_path” or “message_id”"),
+        ("generic", [GENERIC_BOUNCE], "“return_path” or “message_id”"),
+        ("generic", [5, None], "“return_path” or “message_id”"),
+        ("mailgun", {"event-data": {"recipient": ALICE}}, "“event”"),
+        ("postmark", sendgrid_payload("", ""), "“RecordType”"),
+        ("sendgrid", {"Email": ALICE}, "“event”"),
+        ("ses", {"mail": {}}, "“notificationType” or “eventType”"),
+    ],
+)
+def test_payload_without_the_fields_of_its_format_is_refused(
+    post_notice: PostNotice, relay: str, payload: Any, field: str
+) -> None:
+    """Otherwise, a misconfigured relay or a wrong script would lose all bounces without an error."""
+    refused = post_notice(relay, payload)
+    assert (refused.status_code, f"No event has the field {field}" in refused.json()["detail"]) == (422, True)
+
+
+@pytest.mark.parametrize(
+    ("relay", "payload"),
+    [
+        ("ses", {"Type": "Notification", "Message": "Successfully validated SNS topic."}),
+        ("postmark", {"RecordType": "Open", "Recipient": ALICE}),
+        ("sendgrid", [{"event": "open"}, {"sg_event_id": "1"}]),
+    ],
+)
+def test_unrelated_event_is_accepted(post_notice: PostNotice, relay: str, payload: Any) -> None:
+    """Relays send a refused request again for hours."""
+    accepted = post_notice(relay, payload)
+    assert (accepted.status_code, accepted.json()) == (200, {"counts": {}})
+
+
+@pytest.mark.parametrize(
     ("host", "relay", "name"),
     [
         ("smtp.postmarkapp.com", "postmark", "X-PM-Metadata-paperboy"),
