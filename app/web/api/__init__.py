@@ -90,6 +90,7 @@ class Api(FastAPI):
             return self.openapi_schema
         document = super().openapi()
         document["components"]["schemas"].update(problems.schemas())
+        problems.describe_bodies(document)
         idempotency.describe(document)
         etags.describe(document)
         return document

@@ -20,11 +20,13 @@ from app.web.api import problems
 from app.web.api.auth import CanRead, CanSend, Now, Paperboy
 from app.web.api.etags import IfMatch, Versioned, require_match
 from app.web.api.pagination import Page, Paging, cut
-from app.web.api.values import FROM_URL
+from app.web.api.values import FROM_URL, EditionDay
 
 router = APIRouter(tags=["editions"])
 
-Name = Annotated[str, Path(pattern=r"^\d{4}-\d\d-\d\d$", examples=["2026-11-20"])]
+Name = Annotated[
+    EditionDay, Path(examples=["2026-11-20"], json_schema_extra={"pattern": r"^\d{4}-\d\d-\d\d$"})
+]
 
 
 class States(BaseModel):

@@ -66,6 +66,15 @@ def schemas() -> dict[str, Any]:
     return {**problem.pop("$defs"), "Problem": problem}
 
 
+def describe_bodies(document: dict[str, Any]) -> None:
+    """Document the errors of unsuitable bodies on the operations of an OpenAPI document that take one."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            if "requestBody" in operation:
+                for status, response in responses(413, 415).items():
+                    operation["responses"].setdefault(str(status), response)
+
+
 def install(api: FastAPI) -> None:
     """Register handlers that return every error as a problem."""
     for kind in (PaperboyError, HTTPException, RequestValidationError, DataError):
@@ -94,6 +103,8 @@ def _request_error(request: Request, error: Exception) -> JSONResponse:
             is_default = error.detail == HTTPStatus(error.status_code).phrase
             detail = _DEFAULT_DETAILS.get(error.status_code, "") if is_default else str(error.detail)
             return _respond(request, error.status_code, detail, headers=headers_of(request, error))
+        case RequestValidationError() if any(isinstance(each.get("input"), bytes) for each in error.errors()):
+            return _respond(request, 415, "send JSON as the body, with Content-Type: application/json")
         case RequestValidationError():
             fields = [
                 FieldError(

@@ -26,6 +26,7 @@ Moment = Annotated[
     AwareDatetime,
     _only("a time must have the form 2026-11-20T08:00:00Z", pattern=r"(?s)\d{4}-\d\d-\d\d[Tt ].*"),
 ]
+EditionDay = Annotated[str, _only("an edition is a day such as 2026-11-20", pattern=r"\d{4}-\d\d-\d\d")]
 FROM_JSON = _only("this must be a number", int, float)  # for a number in a body
 Integer = Annotated[int, FROM_JSON]
 Number = Annotated[float, FROM_JSON]

@@ -192,6 +192,9 @@ def test_last_use_of_a_key_is_recorded(app: Application, call: Call) -> None:
     assert api_keys.ApiKeyIdentity(1, "x", frozenset(), NOW).is_stale(NOW + timedelta(minutes=1))
 
 
+JSON = {"Content-Type": "application/json"}
+
+
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("method", "path", "content", "status"),
@@ -208,8 +211,11 @@ def test_last_use_of_a_key_is_recorded(app: Application, call: Call) -> None:
         ("GET", "/runs?cursor=AAAA", {}, 422),
         ("GET", "/editions/tomorrow", {}, 422),
         ("POST", "/sources", {"json": {"name": "x"}}, 422),
-        ("POST", "/sources", {"content": b"{"}, 422),
-        ("POST", "/sources", {"content": b"\xff\xfe"}, 422),
+        ("POST", "/sources", {"content": b"{", "headers": JSON}, 422),
+        ("POST", "/sources", {"content": b"\xff\xfe", "headers": JSON}, 422),
+        ("POST", "/sources", {"content": b'{"name": "x"}'}, 415),
+        ("POST", "/sources", {"content": b'{"name": "x"}', "headers": {"Content-Type": "text/plain"}}, 415),
+        ("POST", "/sources", {"json": {"name": "x" * 300_000}}, 413),
     ],
 )
 def test_errors_are_rfc_9457_problem_documents(
@@ -224,6 +230,11 @@ def test_errors_are_rfc_9457_problem_documents(
     assert problem["title"]
     assert problem["detail"]
     assert problem["instance"] == f"/api/v1{path.partition('?')[0]}"
+
+
+def test_edition_that_is_not_a_day_has_an_example(call: Call) -> None:
+    refused = call("GET", "/editions/tomorrow").json()
+    assert refused["errors"][0]["detail"] == "An edition is a day such as 2026-11-20."
 
 
 def test_internal_errors_do_not_expose_the_traceback(site: FastAPI, call: Call) -> None:
