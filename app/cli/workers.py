@@ -29,7 +29,7 @@ def workers(as_json: output.AsJson = False) -> None:
     ]
     output.table(["worker", "started", "last heartbeat", "state"], rows)
     if not rows:
-        output.err().print(f"No process is running jobs: {registry.START_ADVICE}.", soft_wrap=True)
+        output.err().print(f"No process is running jobs: {registry.start_advice(app.db)}.", soft_wrap=True)
     if counts:
         cells = [(each.job, each.state, each.count, output.format_time(each.since)) for each in counts]
         output.table(["job", "state", "number", "since"], cells, title="\nJobs")

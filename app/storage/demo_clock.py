@@ -32,6 +32,11 @@ def follow(database_url: str) -> None:
             clock.travel(clock.system_time() + timedelta(seconds=int(file.read_text(encoding="ascii"))))
 
 
+def belongs_to_demo(db: Database) -> bool:
+    file = _file(db.url)
+    return file is not None and file.exists()
+
+
 def _file(url: URL) -> Path | None:
     is_sqlite = url.get_backend_name() == "sqlite"
     return Path(url.database).with_suffix(SUFFIX) if is_sqlite and url.database else None

@@ -18,7 +18,7 @@ from sqlalchemy import delete, func, text, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, select
 
-from app.storage import live_processes
+from app.storage import demo_clock, live_processes
 from app.storage.column_types import UtcDateTime
 from app.storage.database import Database
 from app.storage.inserts import insert_or_ignore
@@ -27,10 +27,6 @@ from app.storage.models import WorkerRow
 HEARTBEAT_SECONDS = 10.0
 LOST_AFTER = timedelta(minutes=1)  # without a heartbeat
 FORGET_AFTER = timedelta(days=1)
-START_ADVICE = (
-    "start `paperboy serve` with PAPERBOY_SCHEDULER=true, or `paperboy worker`; the demo needs neither, "
-    "because the button on its mailboxes page sends the due emails"
-)
 _NOW = func.now(type_=UtcDateTime())
 # The last event of a job gives the time at which the job entered its state.
 _JOBS = text("""
@@ -114,6 +110,13 @@ def statuses(session: Session) -> Sequence[WorkerStatus]:
         for row in rows
         if row.seen_at >= now - FORGET_AFTER
     ]
+
+
+def start_advice(db: Database) -> str:
+    """Return how to start a process that runs jobs. The demo needs none."""
+    if demo_clock.belongs_to_demo(db):
+        return "the demo needs none, because the button on its mailboxes page sends the due emails"
+    return "start `paperboy serve` with PAPERBOY_SCHEDULER=true, or `paperboy worker`"
 
 
 def job_counts(session: Session) -> Sequence[JobCount]:

@@ -35,7 +35,7 @@ from app.digests import reconciliation
 from app.papers.sources import files
 from app.papers.sources.http_client import HttpTransport
 from app.settings import load
-from app.storage import api_keys, demo_clock
+from app.storage import api_keys, demo_clock, worker_registry
 from app.storage.api_keys import Scope
 from app.storage.database import ROOT
 from app.storage.models import Delivery, DeliveryState, Source, Subscriber
@@ -453,6 +453,14 @@ def test_occupied_port_is_replaced() -> None:
         listener.listen()
         port = listener.getsockname()[1]
         assert demo.free_port(port) != port
+
+
+@pytest.mark.once
+def test_only_the_demo_needs_no_process_that_runs_jobs(app: Application) -> None:
+    """Operators of a real installation read nothing about the demo."""
+    assert "demo" not in worker_registry.start_advice(app.db)
+    demo_clock.travel(app.db, clock.utcnow())
+    assert worker_registry.start_advice(app.db).startswith("the demo needs none")
 
 
 @pytest.mark.once

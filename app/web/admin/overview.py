@@ -172,7 +172,7 @@ def _page(
         findings=[_view(finding, operator) for finding in findings if finding.level is not Level.OK],
         statistics=statistics.get_statistics(operator.app, operator.key, now, days=7),
         sources=sources.list_sources(operator.app, operator.key).items,
-        fleet=workers.get_workers(operator.app, operator.key), idle=registry.START_ADVICE,
+        fleet=workers.get_workers(operator.app, operator.key), idle=registry.start_advice(operator.app.db),
         meanings=reconciliation.MEANINGS, sending_paused=sending_paused, **outcome,
     )  # fmt: skip
 
