@@ -61,7 +61,7 @@ def test_misspelt_setting_has_a_suggestion(tmp_path: Path) -> None:
 
 def test_unknown_setting_is_shown_without_its_value(tmp_path: Path) -> None:
     """It may be a secret."""
-    (finding,) = configuration.unknown_settings({"PAPERBOY_XYZZY": "hunter2"}, tmp_path / "none")
+    (finding,) = configuration.unknown_settings({"PAPERBOY_FOO": "hunter2"}, tmp_path / "none")
     assert (finding.level, ".env.example" in finding.fix) == (Level.WARNING, True)
     assert "hunter2" not in str(finding)
 
