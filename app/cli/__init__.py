@@ -1,6 +1,6 @@
 """The command line.
 
-Exit codes: 0 success, 1 something failed, 2 wrong usage.
+Exit codes: 0 success, 1 something failed, 2 wrong usage, 3 `serve` could not start.
 With --json, commands print one JSON document to standard output and nothing else. Logs go to standard error.
 
 serve         run the web app, and by default the jobs
@@ -81,7 +81,7 @@ cli = typer.Typer(
     cls=output.Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    epilog="Exit codes: 0 success, 1 something failed, 2 wrong usage.",
+    epilog="Exit codes: 0 success, 1 something failed, 2 wrong usage, 3 serve could not start.",
 )
 for command in (
     serve.serve,

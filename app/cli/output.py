@@ -129,7 +129,7 @@ class Commands(TyperGroup):
         except BrokenPipeError:  # `paperboy runs | head`: Typer ends the process without a message
             raise
         except OSError as error:
-            fail(str(error))
+            fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         except OverflowError:  # from SQLite, whose integers have 64 bits
             fail("a number is too large")
 

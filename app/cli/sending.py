@@ -315,10 +315,10 @@ def print_pauses(pauses: list[SendingPause]) -> None:
         option = options.get(pause.edition, f" --edition {pause.edition}")
         since, reason = output.format_time(pause.since), output.escaped(pause.reason)
         output.err().print(f"{_named(pause.edition)} has been paused since {since}: {reason}", soft_wrap=True)
-        output.err().print(
-            f"  → when the reason no longer applies: paperboy sending resume{output.escaped(option)}",
-            soft_wrap=True,
-        )
+        fix = f"when the reason no longer applies: paperboy sending resume{output.escaped(option)}"
+        if pause.reason.startswith(ledger.MOVED):
+            fix = "set PAPERBOY_DATABASE_URL to the new database"
+        output.err().print(f"  → {fix}", soft_wrap=True)
 
 
 def _named(edition: str) -> str:

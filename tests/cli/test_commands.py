@@ -1453,6 +1453,11 @@ def test_errors_of_sources(run: Run) -> None:
     assert "Errno" not in unknown
 
 
+def test_error_about_a_file_names_it(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "none" / "key.pem"
+    assert run("key", "dkim", str(file), code=1).stderr == f"paperboy: {file}: No such file or directory.\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -1789,7 +1794,9 @@ def test_move(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     """The old database is paused. The new one has everything and sends."""
     target = f"sqlite:///{tmp_path}/new.db"
     assert "Set PAPERBOY_DATABASE_URL to the new URL" in run("move", "--to", target).stdout
-    assert "this database was moved to" in run("sending", "status").stderr
+    status = run("sending", "status").stderr
+    assert "this database was moved to" in status
+    assert "→ set PAPERBOY_DATABASE_URL to the new database" in status
     assert "digests are sent from there" in run("sending", "resume", code=1).stderr
     again = f"sqlite:///{tmp_path}/again.db"
     assert "All sending is still paused in the new database" in run("move", "--to", again).stdout
