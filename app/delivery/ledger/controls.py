@@ -183,7 +183,7 @@ def cancel(session: Session, edition: str) -> int:
     """Cancel the unsent emails of an edition, including those in flight, and return their number.
 
     Emails that may have arrived in an earlier attempt become uncertain and are not sent again. If an email in
-    flight is accepted, it ends as sent.
+    flight is accepted, it ends as sent. If it is refused, it stays cancelled, and the refusal counts.
     """
     skipped, uncertain = _cancellable(edition)
     cancelled = update(Delivery).values(reason=CANCELLED, next_attempt_at=None, lease_until=None)
@@ -220,6 +220,7 @@ def resend(session: Session, delivery_id: int, now: datetime) -> None:
             "as arrived if it was delivered"
         )
     delivery.next_attempt_at, delivery.give_up_at = now, None
+    delivery.reason = ""  # if it was cancelled, it no longer is
     session.add(delivery)
 
 
@@ -232,7 +233,7 @@ def resend_uncertain(session: Session, edition: str, now: datetime) -> int:
     uncertain = update(Delivery).where(
         col(Delivery.edition) == edition, col(Delivery.state) == State.UNCERTAIN, has_content
     )
-    return execute_and_count(session, uncertain.values(next_attempt_at=now, give_up_at=None))
+    return execute_and_count(session, uncertain.values(reason="", next_attempt_at=now, give_up_at=None))
 
 
 def confirm_arrival(session: Session, delivery_id: int, now: datetime) -> None:

@@ -42,6 +42,13 @@ BOUNCED = (
     SendOutcome.SENDER_REJECTION_SUSPECTED,
 )
 UNATTEMPTED = (SendOutcome.WITHDRAWN, SendOutcome.NOT_ATTEMPTED)
+# Outcomes after which an email is tried again.
+TEMPORARY = (
+    SendOutcome.DEFERRED,
+    SendOutcome.THROTTLED,
+    SendOutcome.UNREACHABLE,
+    SendOutcome.SENDER_REJECTED,
+)
 # The events after which no personal data is kept.
 ERASING = ("erased", "declined", "signup_replaced", "change_ended")
 _DELIVERIES = cast("Table", inspect(Delivery).local_table)
@@ -59,7 +66,7 @@ def record_results(
     """Record the results of attempts and return the state of each delivery. Safe to repeat.
 
     Deliveries that another sender has taken over are left out. `on_failed` is called for each delivery that
-    failed permanently.
+    failed permanently, even if it was cancelled.
     """
     lock_subscribers(session, [item.delivery_id for item in attempts if item.result.outcome in BOUNCED])
     accepted = [attempt for attempt in attempts if attempt.result.outcome is SendOutcome.ACCEPTED]
@@ -164,14 +171,15 @@ def _record_others(
             if delivery.state in LEASED_STATES:  # otherwise, it was cancelled or held in the meantime
                 _unclaim(session, delivery, subscriber)
         elif delivery.state in OPEN_STATES or delivery.reason == CANCELLED:
-            _apply(delivery, _settle_suspected(session, delivery, attempt), now, policy)
+            result = _settle_suspected(session, delivery, attempt)
+            _apply(delivery, result, now, policy)
             if attempt.message_id:  # its body was sent: a retry must have the same Message-ID
                 delivery.message_id, delivery.subject = attempt.message_id, attempt.subject
             if attempt.result.outcome is SendOutcome.SENDER_REJECTED:
                 # The pause outlives the subscriber's erasure, so its reason must not contain an address.
                 reason = sanitize.redact_addresses(_text(attempt.result))
                 controls.pause(session, f"the relay refuses us: {reason}", now)
-            elif delivery.state is State.FAILED:
+            elif result.outcome not in (*TEMPORARY, SendOutcome.UNCERTAIN):
                 on_failed(session, attempt, delivery.subscriber_id, now)
         elif attempt.result.outcome is SendOutcome.UNCERTAIN and delivery.state is not State.SENT:
             # The email was given up while it was in flight.
@@ -225,25 +233,20 @@ def _postpone(delivery: Delivery, backoff: ReceiverBackoff | None) -> None:
 
 
 def _apply(delivery: Delivery, result: SendResult, now: datetime, policy: UncertainPolicy) -> None:
-    was_cancelled = delivery.reason == CANCELLED
     delivery.smtp_code, delivery.smtp_text = result.code, result.text
     reason, retry_at = _text(result), now + retry_delays.EMAILS.after(delivery.attempts, delivery.id or 0)
-    match result.outcome:
-        case (
-            SendOutcome.DEFERRED
-            | SendOutcome.THROTTLED
-            | SendOutcome.UNREACHABLE
-            | SendOutcome.SENDER_REJECTED
-        ):
-            transitions.set_state(delivery, State.DEFERRED, reason, retry_at)
-        case SendOutcome.UNCERTAIN:
-            resend_at = retry_at if policy is UncertainPolicy.RESEND else None
-            transitions.mark_uncertain(delivery, reason, resend_at)
-        case _:
-            transitions.set_state(delivery, State.FAILED, reason)
-    if was_cancelled and delivery.state is not State.FAILED:  # it must not be sent again
+    if delivery.reason == CANCELLED:  # it must not be sent again, whatever the reply is
+        delivery.possibly_delivered |= result.outcome is SendOutcome.UNCERTAIN
         state = State.UNCERTAIN if delivery.possibly_delivered else State.SKIPPED
         transitions.set_state(delivery, state, CANCELLED)
+        delivery.lease_owner = ""  # so that this reply is not recorded again
+    elif result.outcome in TEMPORARY:
+        transitions.set_state(delivery, State.DEFERRED, reason, retry_at)
+    elif result.outcome is SendOutcome.UNCERTAIN:
+        resend_at = retry_at if policy is UncertainPolicy.RESEND else None
+        transitions.mark_uncertain(delivery, reason, resend_at)
+    else:
+        transitions.set_state(delivery, State.FAILED, reason)
 
 
 def _text(result: SendResult) -> str:

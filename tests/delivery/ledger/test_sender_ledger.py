@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,14 @@ from sqlmodel import Session, select
 
 from app import bounces, subscribers
 from app.application import Application
+from app.bounces import recording
 from app.delivery import journal, ledger, suppression
 from app.delivery.ledger import SenderLedger, circuit_breaker, sender_ledger, transitions
 from app.delivery.send_result import SendOutcome, SendResult
 from app.errors import Conflict, JournalError
 from app.mail.message import OutgoingMail
 from app.settings import Settings, UncertainPolicy
-from app.storage.models import Delivery, DeliveryState, SendingPause, Subscriber, SubscriberState
+from app.storage.models import Delivery, DeliveryState, Event, SendingPause, Subscriber, SubscriberState
 from tests.delivery.ledger.test_ledger import deliveries_by_name, enqueue_mails, states_by_name
 from tests.delivery.test_journal import LimitedDisk
 
@@ -214,17 +215,20 @@ def test_cancelled_mail_may_become_uncertain(app: Application, now: datetime) ->
         (SendResult(SendOutcome.SENDER_REJECTED, 550, "5.7.26 not signed"), "skipped", "uncertain"),
         (SendResult(SendOutcome.SENDER_REJECTION_SUSPECTED, 550, "listed"), "skipped", "uncertain"),
         (SendResult(SendOutcome.UNCERTAIN, None, "the connection broke"), "uncertain", "uncertain"),
-        (SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user"), "failed", "failed"),
+        (SendResult(SendOutcome.HARD_BOUNCE, 550, "5.1.1 no such user"), "skipped", "uncertain"),
+        (SendResult(SendOutcome.SOFT_BOUNCE, 550, "5.7.1 refused"), "skipped", "uncertain"),
+        (SendResult(SendOutcome.CONTENT_REFUSED, 554, "5.6.0 content refused"), "skipped", "uncertain"),
     ],
 )
 def test_cancel_in_flight(
     app: Application, now: datetime, result: SendResult, state: str, state_if_it_may_have_arrived: str,
     is_long_in_flight: bool, may_have_arrived: bool,
 ) -> None:  # fmt: skip
-    """A cancelled email is not tried again, whatever the reply is. A refusal still counts."""
+    """A cancelled email is not tried again or shown, whatever the reply is. A refusal still counts."""
     (alice,) = enqueue_mails(app, now, "alice")
     with app.db.write() as session:
         session.get_one(Delivery, alice).possibly_delivered = may_have_arrived
+        session.get_one(Subscriber, 1).next_due_at = now + timedelta(days=1)
 
     async def run() -> None:
         async with open_ledger(app, now) as sender:
@@ -242,11 +246,70 @@ def test_cancel_in_flight(
     assert recorded.state == (state_if_it_may_have_arrived if may_have_arrived else state)
     assert (recorded.next_attempt_at, recorded.smtp_code) == (None, result.code)
     assert recorded.message_id
-    with app.db.read() as session:
+    with app.db.write() as session:
+        assert ledger.count_retryable(session, now - timedelta(days=1), now) == {}
+        assert ledger.retry_failed(session, "2026-11-20", now) == 0
         is_suppressed = suppression.is_suppressed(session, "alice@example.org")
         is_paused = session.exec(select(SendingPause)).first() is not None
+        events = set(session.exec(select(Event.kind).where(Event.subscriber_id == 1)))
+    bounce = {SendOutcome.HARD_BOUNCE: recording.HARD, SendOutcome.SOFT_BOUNCE: recording.SOFT}.get(
+        result.outcome
+    )
+    assert {recording.HARD, recording.SOFT} & events == ({bounce} if bounce else set())
     assert is_suppressed == (result.outcome is SendOutcome.HARD_BOUNCE)
     assert is_paused == (result.outcome is SendOutcome.SENDER_REJECTED)
+    assert ledger.is_released([], recorded, now) == (recorded.state != "skipped")
+
+
+@pytest.mark.usefixtures("no_background_work")
+def test_reply_to_a_cancelled_mail_is_recorded_once(app: Application, now: datetime) -> None:
+    """The operator's resume is not undone if the transaction that recorded the reply is repeated."""
+    (alice,) = enqueue_mails(app, now, "alice")
+    refused = SendResult(SendOutcome.SENDER_REJECTED, 550, "5.7.26 not signed")
+
+    async def run() -> None:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert sender.commit(mail(alice))
+            owner = deliveries_by_name(app)["alice"].lease_owner
+            with app.db.write() as session:
+                ledger.cancel(session, "2026-11-20")
+            attempts = [journal.AttemptResult(alice, refused, now.timestamp(), "<1@paperboy.test>", "Papers")]
+            for is_paused in (True, False):
+                with app.db.write() as session:
+                    ledger.record_results(
+                        session, attempts, owner=owner, now=now, policy=UncertainPolicy.HOLD,
+                        on_failed=bounces.record_refusal,
+                    )  # fmt: skip
+                    assert ledger.resume(session) == is_paused
+
+    asyncio.run(run())
+    assert states_by_name(app) == {"alice": "skipped"}
+
+
+@pytest.mark.usefixtures("no_background_work")
+@pytest.mark.parametrize("whole_edition", [True, False])
+def test_resent_mail_is_no_longer_cancelled(app: Application, now: datetime, whole_edition: bool) -> None:
+    """If the relay postpones it, it is tried again."""
+    (alice,) = enqueue_mails(app, now, "alice")
+    with app.db.write() as session:
+        session.get_one(Delivery, alice).possibly_delivered = True
+        ledger.cancel(session, "2026-11-20")
+        if whole_edition:
+            assert ledger.resend_uncertain(session, "2026-11-20", now) == 1
+        else:
+            ledger.resend(session, alice, now)
+
+    async def run() -> None:
+        async with open_ledger(app, now) as sender:
+            await sender.claim()
+            assert sender.commit(mail(alice))
+            sender.record(mail(alice), SendResult(SendOutcome.DEFERRED, 451, "greylisted"))
+
+    asyncio.run(run())
+    recorded = deliveries_by_name(app)["alice"]
+    assert (recorded.state, recorded.reason) == ("deferred", "451 greylisted")
+    assert recorded.next_attempt_at
 
 
 @pytest.mark.usefixtures("no_background_work")
