@@ -1,7 +1,7 @@
-"""PURE. Find the people in another service's export who have left it.
+"""PURE. Find the people in another service's export who get no mail from it.
 
 Columns and values are those of listmonk, Buttondown, Substack, Ghost, beehiiv, Kit, Mailchimp, MailerLite and
-phpList. Empty cells mean nothing; any other unknown value counts as an opt-out.
+phpList. Empty cells are ignored; any other unlisted value counts as an opt-out.
 """
 
 from __future__ import annotations
@@ -35,8 +35,13 @@ _ACTIVE_STATES = frozenset({
 _FALSE_VALUES = frozenset({
     "no", "n", "false", "f", "off", "0", "0.0", "never", "none", "null", r"\n", "n/a", "-",
 })  # fmt: skip
-_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}\b")
-_NO_DATE = "0000-00-00"  # as MySQL writes it, perhaps with a time
+# A day, which a time may follow: 2026-11-20, 20.11.2026, 20261120, 20 Nov 2026, Nov 20, 2026 or a Unix time
+_TIME = re.compile(
+    r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?!\d)|(?:19|20)\d{6}(?:\d{6})?(?!\d)|\d{10}(?:\d{3})?(?:\.\d+)?\Z|"
+    r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6},? )?(?:\d{1,2}[- ])?"
+    r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?[- ](?:\d{1,2},? )?\d{4}(?!\d)"
+)
+_NO_TIME = "0000-00-00"  # as MySQL writes it, perhaps with a time
 
 # The columns and, in lower case, the values of people who get mail
 _ACTIVE_VALUES = {
@@ -57,12 +62,12 @@ def column_name(heading: str) -> str | None:
 
 
 def find_opt_out(row: Mapping[str, Any]) -> str | None:
-    """Return the first column that says that a person has left, or None if there is none."""
+    """Return the first column that says that a person gets no mail, or None if there is none."""
     for name in filter(COLUMNS.__contains__, row):
         value = (row[name] or "").strip().lower()
-        if value.startswith(_NO_DATE):
+        if value.startswith(_NO_TIME):
             value = "0"
-        is_date = name in _OPT_IN_COLUMNS and _DATE.match(value)
-        if value and value not in _ACTIVE_VALUES[name] and not is_date:
+        is_time = name in _OPT_IN_COLUMNS and _TIME.match(value)
+        if value and value not in _ACTIVE_VALUES[name] and not is_time:
             return name
     return None

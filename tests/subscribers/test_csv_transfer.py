@@ -259,7 +259,12 @@ def test_muted_words_of_a_batch(muted: list[str], app: Application, monkeypatch:
 
 OPTED_OUT = (
     "unsubscribed", "never", "none", "-", "off", "inactive", "opted out", "nein", "No (bounced)",
-    "unconfirmed", "pending", "0",
+    "unconfirmed", "pending", "0", "2", "no longer since 2024", "3 of 2024",
+)  # fmt: skip
+SUBSCRIPTION_TIMES = (
+    "2024-01-01 08:00", "12/31/2023", "2024-01-01T10:00:00Z", "2026-11-20T08:00:00.123+00:00", "20240101",
+    "20240101T100000Z", "20240101100000", "1700000000", "1700000000.5", "1700000000000", "20 Nov 2026",
+    "20-Nov-2026", "November 20 2026 8:00", "20 Nov. 2026", "Fri 20 Nov 2026 08:00:00 GMT",
 )  # fmt: skip
 
 
@@ -273,7 +278,7 @@ OPTED_OUT = (
         ("email_status", ("valid", "Verified", "ok", "Opted In"), ("bounced", "unknown")),
         ("Subscriber status", ("1", "true", "yes", "opt-in"), ("0", "Opted-out", "PhD student")),
         ("subscribed_to_emails", ("true", ""), ("false", "FALSE", "none", "NULL")),
-        ("subscribed", ("Y", "active", "2024-01-01 08:00", "12/31/2023"), OPTED_OUT),
+        ("subscribed", ("Y", "active", *SUBSCRIPTION_TIMES), OPTED_OUT),
         ("Is confirmed?", ("t", "1.0"), ("unconfirmed", "pending", "0000-00-00 00:00:00")),
         ("E-mail opt-in", ("yes",), ("never", "-")),
         ("deleted_at", ("",), ("2024-02-12T01:58:29.122Z",)),
