@@ -424,6 +424,11 @@ SAID = {
         "550 Sender verify failed",
         "451 Could not complete sender verify callout",
         "550 Verification failed for <a@b.example> sender verify failed",
+        "550 5.7.1 Sender verify failed: account disabled",
+        "550 Sender verify failed: mailbox over quota",
+        "550-Callback failed while verifying <a@b.example> 550-account suspended 550 Sender verify failed",
+        "550 Sender address rejected: account has been disabled",
+        "550 unable to verify sender: mailbox full",
         "550 Access denied by mail from",
     ],
     Reason.NO_RELAYING: [

@@ -121,8 +121,12 @@ def _reason(refusal: str, around: str, status: str, phase: Phase) -> Reason:
     code = status.partition(".")[2]
     by_text, by_text_around = reason_in(refusal), reason_in(around)
     by_status = SPECIFIC_CODES.get(code)
-    unknown = (None, Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN)
-    if (by_status or by_text) in unknown and _UNKNOWN_SENDER.search(refusal):
+    is_unclear = (
+        by_status in (Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN)
+        if by_status
+        else by_text not in NOT_ABOUT_RECIPIENT  # otherwise, the text says what is wrong with us
+    )
+    if is_unclear and _UNKNOWN_SENDER.search(refusal):
         return Reason.REJECTED
     if by_status is Reason.USER_UNKNOWN:
         other = by_text or topic_in(refusal)
