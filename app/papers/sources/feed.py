@@ -163,7 +163,7 @@ def _record(number: int, entry: Any, day: date | None, base_url: str) -> PaperRe
             authors=people[: sanitize.AUTHORS_KEPT],
             author_count=len(people),
             categories=sanitize.words([tag.get("term") for tag in entry.get("tags", ())]) if arxiv_id else (),
-            url=_url(entry, base_url, doi),
+            url=_url(entry, base_url),
             listed_on=day if announce_type in arxiv.LISTED_TYPES else None,
             as_of=day,
         )
@@ -207,8 +207,8 @@ def _links(entry: Any) -> Iterator[str]:
         yield str(link.get("href") or "")
 
 
-def _url(entry: Any, base_url: str, doi: str) -> str:
-    """Return the link of an entry. Resolve a relative link, unless the entry has a DOI to link to instead.
+def _url(entry: Any, base_url: str) -> str:
+    """Return the link of an entry. Resolve a relative link, unless it is only a DOI.
 
     Without `<link>`, feedparser returns the id of the entry, which is an absolute link or none.
     """
@@ -216,7 +216,8 @@ def _url(entry: Any, base_url: str, doi: str) -> str:
     if link.lower().startswith("www."):
         return sanitize.url(f"https://{link}")
     is_link = any(link == other.get("href") for other in entry.get("links", ()))
-    return sanitize.url(link, base_url if is_link and not doi else "")
+    is_doi = identifiers.doi(link) == link.lower()
+    return sanitize.url(link, base_url if is_link and not is_doi else "")
 
 
 async def fetch(client: Client, state: SourceState, now: datetime) -> AsyncIterator[FetchedPage]:
