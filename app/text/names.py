@@ -14,16 +14,17 @@ _COMPANY = r"(?i:co\.|company|corp\.?|corporation|gmbh|inc\.?|incorporated|limit
 _GENERATION = r"(?:Jr\.?|Sr\.?|III)"
 _ENDS_WITH_COMPANY = re.compile(rf"[\s,]{_COMPANY}\s*$")
 _GENERATION_AT_END = re.compile(rf"(?<![^\s,]){_GENERATION}\s*(?=,|$)")
-_OUTSIDE = r"(?![^()（）]{0,200}[)）])"  # of brackets, which may contain an affiliation
-_COMMA = re.compile(rf",{_OUTSIDE}")
-_BETWEEN_NAMES = re.compile(rf"(?:,(?!\s*(?:{_COMPANY}|{_GENERATION})\s*(?:,|$))|[，、]){_OUTSIDE}")
+_OUTSIDE_BRACKETS = r"(?![^()（）]{0,200}[)）])"  # which may contain an affiliation
+_COMMA = re.compile(rf",{_OUTSIDE_BRACKETS}")
+_BETWEEN_NAMES = re.compile(rf"(?:,(?!\s*(?:{_COMPANY}|{_GENERATION})\s*(?:,|$))|[，、]){_OUTSIDE_BRACKETS}")
 _INITIALS = re.compile(rf"\s*(?:[^\W\d_]{{1,2}}\.[\s-]*)+(?:,?\s*{_GENERATION})?\s*")
-_AND = re.compile(rf",?\s+(?:and|&)\s+{_OUTSIDE}")
-_SEMICOLON = re.compile(rf"\s*[;；]{_OUTSIDE}\s*(?:(?:and|&)\s+)?")
+_AND = re.compile(rf",?\s+(?:and|&)\s+{_OUTSIDE_BRACKETS}")
+_SEMICOLON = re.compile(rf"\s*[;；]{_OUTSIDE_BRACKETS}\s*(?:(?:and|&)\s+)?")
 _FAMILY_NAME_FIRST = re.compile(r"[^,]+,\s*\w[^,]*")
 _SPELLED_OUT = str.maketrans({"ß": "ss", "æ": "ae", "œ": "oe", "þ": "th"})
 _NAME_WORD = re.compile(r"[^\W_]+")  # the S of "D'S" is part of the name, not a possessive
-# Words in the names of organisations, which a list with commas may contain beside people.
+_INITIAL = re.compile(r"[^\W\d_]\s")
+# Words in the names of organisations
 _OF_ORGANIZATIONS = re.compile(r"\b(?:of|for|in|the)\b")
 _ORGANIZATION = re.compile(
     r"\b(?:of|for|in|the|(?i:academy|agency|association|bureau|cent(?:er|re)|collaboration|college|company|"
@@ -82,9 +83,18 @@ def split_names(text: str) -> list[str]:
 
 def _split_at_and(text: str) -> list[str]:
     pieces = _AND.split(text)
-    of_organization = _OF_ORGANIZATIONS if "," in text else _ORGANIZATION
-    is_list = all(len(piece.split()) > 1 for piece in pieces) and not of_organization.search(text)
-    return pieces if is_list else [text]
+    is_list = all(len(piece.split()) > 1 for piece in pieces)
+    return pieces if is_list and not any(map(_is_one_organization, pieces, pieces[1:])) else [text]
+
+
+def _is_one_organization(left: str, right: str) -> bool:
+    """Return whether the “and” between two texts is part of an organisation's name."""
+    left, right = left.rpartition(",")[2], right.partition(",")[0]
+    if _OF_ORGANIZATIONS.search(left):  # “Center for Data Science and Machine Learning”
+        return True
+    # Otherwise, “Siemens Research & Development Center” or “Texas A & M University”
+    is_continued = _ORGANIZATION.search(left) or _INITIAL.match(right)
+    return bool(is_continued and _ORGANIZATION.search(right))
 
 
 def words_of_name(name: str) -> list[str]:

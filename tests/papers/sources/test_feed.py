@@ -53,7 +53,10 @@ def test_relative_link(link: str, url: str) -> None:
         ("<link>/owls</link><guid isPermaLink='false'>post-55</guid>", "https://lab.test/owls"),
         ("<guid>10.1234/owls.1</guid>", ""),
         ("<link>10.1234/owls.1</link>", ""),
+        ("<link>doi:10.1234/owls.1</link>", ""),
         ("<link>https://lab.test/10.1234/owls.1</link>", "https://lab.test/10.1234/owls.1"),
+        ("<link>/doi/10.1234/owls.1</link>", "https://lab.test/doi/10.1234/owls.1"),
+        ("<link>/owls</link><guid>10.1234/owls.1</guid>", "https://lab.test/owls"),
     ],
 )
 def test_ids_are_no_relative_links(elements: str, url: str) -> None:
@@ -199,6 +202,16 @@ def test_only_markup_is_removed(markup: str, text: str) -> None:
             ["García López, Juan Carlos, and Smith, J. and van der Berg, Anna"],
             ("Juan Carlos García López", "J. Smith", "Anna van der Berg"),
         ),
+        (["Microsoft Research and Bo Li"], ("Microsoft Research", "Bo Li")),
+        (["Bo Li and Google Research Team"], ("Bo Li", "Google Research Team")),
+        (["Mei Tanaka and the BigScience Team"], ("Mei Tanaka", "the BigScience Team")),
+        (["Mei Tanaka &amp;amp; Stanford University"], ("Mei Tanaka", "Stanford University")),
+        (["Bell Labs, Bo Li and Google Research"], ("Bell Labs", "Bo Li", "Google Research")),
+        (
+            ["Bo Li, Siemens Research &amp;amp; Development Center"],
+            ("Bo Li", "Siemens Research & Development Center"),
+        ),
+        (["Center for Data Science and Machine Learning"], ("Center for Data Science and Machine Learning",)),
         (["Research and Development Group"], ("Research and Development Group",)),
         (["Institute of Physics and Data Science"], ("Institute of Physics and Data Science",)),
     ],
