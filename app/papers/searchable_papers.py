@@ -11,6 +11,7 @@ from sqlalchemy import select as sql_select
 from sqlmodel import Session, col, func, select
 
 from app.papers import archive_lists
+from app.storage.database import skew
 from app.storage.models import Listing, Paper
 from app.types import PaperView
 
@@ -34,7 +35,10 @@ class SearchablePaper(NamedTuple):
 
 def marks(session: Session, now: datetime) -> ArchiveMarks:
     """Return the current marks of the archive. This is fast, because it reads only two index entries."""
-    changed_at = session.exec(select(func.max(Paper.updated_at)).where(Paper.updated_at <= now)).one()
+    database_time = now + skew(session)  # changes of papers are dated by the database's clock
+    changed_at = session.exec(
+        select(func.max(Paper.updated_at)).where(Paper.updated_at <= database_time)
+    ).one()
     return ArchiveMarks(changed_at, session.exec(select(func.max(Listing.id))).one() or 0)
 
 

@@ -300,6 +300,21 @@ def test_clock_was_ahead(app: Application, monkeypatch: pytest.MonkeyPatch) -> N
             assert set(search(library, app, "zebra", now=now)) == expected
 
 
+def test_database_clock_is_ahead(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes, which the database's clock dates, are found at once."""
+    ahead = timedelta(minutes=10)
+    monkeypatch.setattr(searchable_papers, "skew", lambda session: ahead)
+    library, expected = new_search(app), set[int]()
+    for minutes, title in ((0, "stripes"), (2, "herds")):
+        now = NOW + timedelta(minutes=minutes)
+        with app.db.write() as session:
+            source = factories.add_source(session, NOW, title)
+            expected.add(factories.add_paper(session, source, f"Zebra {title}", DAY, now + ahead))
+            session.exec(delete(Listing))  # new listings also cause an update
+        with time_machine.travel(now, tick=False):
+            assert set(search(library, app, "zebra", now=now)) == expected
+
+
 def test_texts_without_a_record_are_removed(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer that dies between its two commits leaves them, and the papers may be gone afterwards."""
     remaining, withdrawn = add_papers(app, "Zebra stripes", "Zebra herds")
