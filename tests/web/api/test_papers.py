@@ -326,5 +326,6 @@ def test_file_source_cannot_be_refreshed(app: Application, call: Call) -> None:
 def test_lone_surrogates_are_refused(kind: str, config: dict[str, str], call: Call) -> None:
     """They cannot be encoded in a response, so they would break the list of sources."""
     payload = json.dumps({"name": "Half", "kind": kind, "config": config})
-    assert call("POST", "/sources", content=payload).status_code == 422
+    is_json = {"Content-Type": "application/json"}
+    assert call("POST", "/sources", content=payload, headers=is_json).status_code == 422
     assert call("GET", "/sources").status_code == 200
