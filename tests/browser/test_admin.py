@@ -26,7 +26,7 @@ LONG_ADDRESS = f"{LONG_WORD[:60]}@{LONG_WORD[:60]}.{LONG_WORD[:60]}.example.org"
 CSV_FILE = (
     "email,interests,muted,hour,"
     + "x" * 90
-    + f"\n{'alice' * 12}@example.org,{LONG[:200]}; robotics,crypto,7,\nbob,{LONG},,seven,\n"
+    + f"\n{'alice' * 12}@example.org,{LONG[:200]}; robotics,{LONG_WORD[:60]},7,\nbob,{LONG},,seven,\n"
 )
 
 pytestmark = pytest.mark.browser
@@ -37,7 +37,7 @@ def key(live_server: Live) -> str:
     """Fill every page with difficult texts, and return a key."""
     app, now = live_server.app, clock.utcnow()
     with app.db.write() as session:
-        preferences = Preferences(interests=(Interest(LONG),), muted=("crypto",))
+        preferences = Preferences(interests=(Interest(LONG), Interest(LONG_WORD[:60])), muted=("crypto",))
         alice = subscribers.add(session, LONG_ADDRESS, preferences, now - timedelta(days=2))
         ledger.add_entries(session, [ledger.Entry(alice, now.date().isoformat(), now, Skip(LONG * 3))], now)
         ledger.pause(session, LONG, now)
@@ -50,24 +50,32 @@ def key(live_server: Live) -> str:
         session.add(Event(at=now, kind="complaint", subscriber_id=alice, detail=LONG))
         feed = {"url": f"https://example.org/{LONG_WORD}"}
         source = Source(
-            name=LONG[:90], kind=SourceKind.FEED, config=feed, created_at=now, failures=3, last_error=LONG
+            name=LONG_WORD[:90],
+            kind=SourceKind.FEED,
+            config=feed,
+            created_at=now,
+            failures=3,
+            last_error=LONG,
         )
         session.add(source)
         session.flush()
         summary = IngestSummary(rows=1, rejections=(Rejection(LONG, 1, LONG),))
         poll_history.record(session, source, now, now, summary, LONG)
         papers = [
-            factories.add_paper(session, source, LONG + name, now.date(), now, abstract=LONG, authors=[LONG])
-            for name in ("one", "two")
-        ]
+            factories.add_paper(
+                session, source, LONG + name, now.date(), now,
+                abstract=LONG, authors=[LONG_WORD[:90]], doi=f"10.1234/{LONG_WORD[:150]}-{name}",
+            )
+            for name in ("one", "two", "three")
+        ]  # fmt: skip
         editor = Editor(session, "desk", now)
-        editor.merge(*papers)
+        editor.merge(*papers[:2])
         editor.edit(papers[0], {"tldr": LONG, "code_url": f"https://example.org/{LONG.split()[0]}"})
         editor.hide(papers[0])
         api_keys.create(session, LONG_WORD[:100], [*Scope], now)
         created = api_keys.create(session, "desk", [Scope.READ, Scope.WRITE, Scope.SEND], now)[1]
     with job_runs.record(app.db, "refresh", now) as run:
-        run.reject([Rejection(LONG, 1, "no title", LONG)])
+        run.reject([Rejection(LONG, 1, "no title", LONG_WORD)])
         run.fail(LONG, LONG)
     return created
 
@@ -212,6 +220,7 @@ def test_admin_pages_are_accessible(live_server: Live, page: Page, key: str) -> 
     uploaded = page.url.rpartition("/")[2]
     deeper = [
         "subscribers/1",
+        "subscribers/1?paper=1",
         "subscribers/1/preview",
         "subscribers/1/preferences",
         "subscribers/next",
@@ -224,6 +233,7 @@ def test_admin_pages_are_accessible(live_server: Live, page: Page, key: str) -> 
         "webhooks/1",
         "runs/1",
         "papers/1",
+        "papers/1/merge?other=3",
         "sources/1",
         "sources/1/remove",
         "deliverability?email=a@b.c",
