@@ -2,8 +2,7 @@
 
 arXiv is queried about all recently sent or liked papers, a hundred per request. Hugging Face is queried only
 for the code of liked papers, because it needs a request for each paper. Each source is queried at its usual
-pace, and is not polled in the meantime. If a
-source refuses a paper, the others are still queried.
+pace, and is not polled in the meantime. If a source refuses a paper, the others are still queried.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ DEADLINE = timedelta(minutes=20)  # for one source
 LEASE = DEADLINE + timedelta(minutes=5)
 MAX_REFUSED = 10  # refused papers in a row, after which the source counts as failed
 REFUSED = "the source does not return this paper"
-SERVER_ERRORS = (500, 501)  # of a single paper; 502 to 504 are outages
+PAPER_ERRORS = (500, 501)  # probably of a single paper; 502 to 504 are outages
 BUSY = "another process is polling this source"
 
 
@@ -162,10 +161,11 @@ async def _query_and_store(
 
 
 async def _fetch(client: http_client.Client, lookup: _Lookup) -> AsyncIterator[tuple[int, ParseResult]]:
-    """Yield the number of papers in each request of a lookup, and their records or the rejection of one.
+    """Yield, for each request, the number of papers and their records, or the rejection of a refused paper.
 
     If a request for several papers is refused, split it in half and repeat. Raise SourceError if the source
-    does not respond, asks to wait, refuses MAX_REFUSED papers in a row, or refuses several and returns none.
+    does not respond, asks us to wait, refuses MAX_REFUSED papers in a row, or refuses several and returns
+    none.
     """
     is_arxiv = lookup.source.kind is not SourceKind.HUGGINGFACE
     size = arxiv.IDS_PER_REQUEST if is_arxiv else 1
@@ -179,7 +179,7 @@ async def _fetch(client: http_client.Client, lookup: _Lookup) -> AsyncIterator[t
             else:
                 parsed = await huggingface.fetch_paper(client, *ids)
         except SourceError as error:
-            if not may_concern_paper(error, len(ids)):
+            if not _may_concern_paper(error, len(ids)):
                 raise
             if len(ids) > 1:
                 batches += [ids[len(ids) // 2 :], ids[: len(ids) // 2]]
@@ -194,10 +194,11 @@ async def _fetch(client: http_client.Client, lookup: _Lookup) -> AsyncIterator[t
             yield len(ids), parsed
 
 
-def may_concern_paper(error: SourceError, papers: int) -> bool:
+def _may_concern_paper(error: SourceError, papers: int) -> bool:
     """PURE. Return whether a request for this number of papers may have failed because of one of them.
 
-    An error 500 for several papers is an outage, for one paper probably its fault.
+    A request for several papers is split only after an error 400. After an error 500 or 501 for a single
+    paper, the paper is probably the cause.
     """
     if error.retry_at:
         return False
@@ -205,4 +206,4 @@ def may_concern_paper(error: SourceError, papers: int) -> bool:
         return error.status == arxiv.BAD_REQUEST
     if error.status is None:
         return isinstance(error, UnreadableResponse)
-    return error.status in SERVER_ERRORS or (error.status < min(SERVER_ERRORS) and error.status != TOO_MANY)
+    return error.status in PAPER_ERRORS or (error.status < min(PAPER_ERRORS) and error.status != TOO_MANY)

@@ -4,7 +4,8 @@ Submitting a form only stores a row, so neither the response nor its timing depe
 belongs to a subscriber. `process` then decides what to send: a confirmation, the link to the preferences, or
 nothing.
 
-Acquire locks in this order: mailbox, subscriber, form. In another order, two transactions could deadlock.
+Acquire locks in this order: the mailbox, the subscriber whose address changes, the form, the subscriber with
+the form's address. In another order, two transactions could deadlock.
 """
 
 from __future__ import annotations

@@ -416,7 +416,7 @@ def test_expired_sign_up_is_repeated_meanwhile(app: Application, now: datetime, 
 
 
 def test_sign_up_during_an_invitation(app: Application, now: datetime) -> None:
-    """The form waits for the invitation. If it locked the mailbox in between, they would deadlock."""
+    """The form waits for the invitation. Without the lock, the form would create the subscriber first."""
     with app.db.write() as session:
         form = subscribers.request_sign_up(session, SignUp(ALICE, WANTED), "", now)
 

@@ -53,7 +53,7 @@ class SignInNeeded(Exception):
 
 
 class FormOutcome(TypedDict, total=False):
-    """What a page says about the form that led to it, and the status of the response.
+    """The result of a form, shown on the next page, and the status of the response.
 
     `message` may contain fields of `Timing`, such as `{timing.polls}`.
     """
@@ -82,8 +82,8 @@ class Operator:
         return reason if len(reason) > 2 else f"by {self.key.name}"
 
     def page(self, template: str, *, headers: Mapping[str, str] = {}, **values: Any) -> Response:
-        """Render an admin page. `values` may contain a `FormOutcome`."""
-        return admin_page(self.request, template, self, headers=headers, **values)
+        """Render an admin page. `values` are the template's variables and the fields of `FormOutcome`."""
+        return _admin_page(self.request, template, self, headers=headers, **values)
 
 
 def _operator(request: Request, needed: SecurityScopes) -> Operator:
@@ -149,7 +149,7 @@ Importer = Annotated[Operator, _viewing(Scope.WRITE, Scope.SEND)]
 ImportSubmitter = Annotated[Operator, _submitting(Scope.WRITE, Scope.SEND)]
 
 
-def admin_page(
+def _admin_page(
     request: Request, template: str, operator: Operator | None, *, status: int = 200, problem: str = "",
     message: str = "", headers: Mapping[str, str] = {}, **values: Any,
 ) -> Response:  # fmt: skip
@@ -172,7 +172,7 @@ def _sign_in_page(
 ) -> Response:
     """Return the sign-in page, with `status` if there is a problem. Never show the typed key."""
     app: Application = request.app.state.paperboy
-    return admin_page(
+    return _admin_page(
         request, "admin/sign_in.html", None, status=status if problem else 200, to=to, message=message,
         problem=problem, email=email, by_mail=bool(app.settings.admin_addresses),
     )  # fmt: skip
@@ -264,7 +264,7 @@ def _send_link(app: Application, address: str, now: datetime) -> None:
 @router.get("/admin/sign-in/{token}")
 def confirm_link(request: Request, token: str) -> Response:
     """Show a button instead of signing in at once, because mail scanners open links."""
-    return admin_page(request, "admin/sign_in_link.html", None, token=token[:100])
+    return _admin_page(request, "admin/sign_in_link.html", None, token=token[:100])
 
 
 @router.post("/admin/sign-in/{token}", dependencies=[Depends(same_site)])
@@ -327,5 +327,5 @@ def _to_sign_in(request: Request, _error: Exception) -> Response:
     if request.method != "GET":
         address = HOME
     elif request.headers.get("sec-fetch-site") == "cross-site":
-        return admin_page(request, "admin/cross_site_link.html", None, status=403, address=address)
+        return _admin_page(request, "admin/cross_site_link.html", None, status=403, address=address)
     return RedirectResponse(f"{HOME}/sign-in?{urlencode({'to': address})}", status_code=303, headers=HEADERS)

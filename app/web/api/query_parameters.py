@@ -1,6 +1,4 @@
-"""Refuse requests with an unknown parameter, which FastAPI ignores, or a repeated one, of which it reads only
-the last value.
-"""
+"""Refuse unknown query parameters, which FastAPI ignores, and repeated ones, of which it reads the last."""
 
 from __future__ import annotations
 

@@ -110,9 +110,9 @@ async def import_subscribers(
     """Add the subscribers in a CSV file. They must have given consent elsewhere. Invalid rows are skipped.
 
     Subscribers are active at once, so the key also needs the `send` scope, except for a preview. If the
-    request is interrupted, repeat it: subscribers who are already registered are skipped. While
-    another import is running, the response is 409: wait, and send the file again. The request must not have
-    an Idempotency-Key.
+    request is interrupted, repeat it: subscribers who are already registered are skipped. While another
+    import is running, the response is 409: wait, and send the file again. The request must not have an
+    Idempotency-Key.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
         raise HTTPException(415, f"send the file as the body of the request, with Content-Type: {MEDIA_TYPE}")
