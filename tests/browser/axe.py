@@ -12,11 +12,13 @@ AXE = Axe()
 # targets that are large enough for fingers, and duplicate ids. Frames show emails in a sandbox, where axe
 # cannot run: test_mails.py tests these.
 OPTIONS: dict[str, Any] = {
+    # axe then reports one element that passes each rule. Reporting all takes a third of its time.
+    "resultTypes": ["violations", "incomplete"],
     "rules": {
         "target-size": {"enabled": True},
         "duplicate-id": {"enabled": True},
         "frame-tested": {"enabled": False},
-    }
+    },
 }
 ARROW = "contains only non-text characters"  # contrast is judged by eye
 
