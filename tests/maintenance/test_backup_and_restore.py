@@ -434,8 +434,8 @@ def test_ids_skipped_by_a_restore_are_not_reused_by_the_next(
     ],
 )
 def test_merges_and_splits_since_the_backup_are_repeated(
-    service: Application, empty_url: str, tmp_path: Path, now: datetime, steps: Sequence[Step],
-    before_backup: int, restored_services: list[Application],
+    service: Application, new_database_url: Callable[[], str], tmp_path: Path, now: datetime,
+    steps: Sequence[Step], before_backup: int, restored_services: list[Application],
 ) -> None:  # fmt: skip
     """They could refer to rows that the backup lacks, so the restore failed or merges could not be undone."""
     with service.db.write() as session:
@@ -446,7 +446,7 @@ def test_merges_and_splits_since_the_backup_are_repeated(
             maintenance.back_up(service, tmp_path / "backup.zip", now)
         with service.db.write() as session:
             step(session, now + timedelta(minutes=number))
-    restored, _ = restore(service, tmp_path / "backup.zip", empty_url, now + DAY, service.db)
+    restored, _ = restore(service, tmp_path / "backup.zip", new_database_url(), now + DAY, service.db)
     restored_services.append(restored)
     assert archive_rows(restored) == archive_rows(service)
     with restored.db.write() as session:  # new rows get new ids
