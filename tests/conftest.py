@@ -247,6 +247,7 @@ def database_url(
     server: PostgresServer = request.getfixturevalue("postgres")
     yield server.shared_database
     server.empty_shared_database()
+    server.drop_databases()
 
 
 @pytest.fixture

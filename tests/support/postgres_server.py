@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ WRITTEN_TABLES = """
     WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
         AND relname <> 'alembic_version' AND pg_relation_size(oid) > 0
 """
+MEMORY = Path("/dev/shm")  # noqa: S108 - each server has a folder of its own there
+NEEDED = 1 << 30  # bytes for the servers of all test processes; containers often have 64 MB
 VACUUM_PAGES = 16  # deleted rows of smaller tables may stay in their files
 RESTART_SEQUENCES = """
     SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, 1, false) FROM pg_sequences
@@ -48,17 +51,26 @@ class PostgresServer:
         with self._connect(self._template) as connection:
             newest = connection.scalar(text("SELECT version_num FROM alembic_version"))
         self._revision = {"revision": newest}
-        self.shared_database = self.create_database()  # the URL of the database that most tests use in turn
+        self._new: list[str] = []  # the databases that tests have created
+        # The URL of the database that most tests use in turn.
+        self.shared_database = self._url_of(self._create(self._template))
         # Some tests terminate all connections to the database, including this one.
         self._shared = create_engine(self.shared_database, isolation_level="AUTOCOMMIT", pool_pre_ping=True)
 
     def create_database(self) -> str:
         """Create a migrated database and return its URL. It has 300 files and takes 0.1 s."""
-        return self._url_of(self._create(self._template))
+        return self._create_for_test(self._template)
 
     def create_empty_database(self) -> str:
         """Create a database without tables and return its URL."""
-        return self._url_of(self._create("template0"))
+        return self._create_for_test("template0")
+
+    def drop_databases(self) -> None:
+        """Drop the databases that tests have created, which have 300 files and 8 MB each."""
+        if self._new:
+            with self._connect("postgres") as connection:
+                while self._new:
+                    connection.execute(text(f"DROP DATABASE {self._new.pop()} WITH (FORCE)"))
 
     def empty_shared_database(self) -> None:
         """Close all other connections to the shared database, delete all rows and restart all sequences.
@@ -82,6 +94,10 @@ class PostgresServer:
     def close(self) -> None:
         """Close the connection that empties the shared database."""
         self._shared.dispose()
+
+    def _create_for_test(self, template: str) -> str:
+        self._new.append(self._create(template))
+        return self._url_of(self._new[-1])
 
     def _create(self, template: str) -> str:
         name = f"t{uuid.uuid4().hex}"
@@ -107,7 +123,9 @@ def run_postgres(folder: Path) -> Iterator[PostgresServer]:
 
     # If root runs the tests, the server runs as a user of its own. That user cannot enter pytest's folder, so
     # the files are in another one. The lock prevents workers that start at once from each creating the user.
-    with tempfile.TemporaryDirectory(prefix="paperboy-postgres-") as files:
+    # They are in memory if there is room. A database has 300 files, and making them on a disk takes longer.
+    has_room = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= NEEDED
+    with tempfile.TemporaryDirectory(prefix="paperboy-postgres-", dir=MEMORY if has_room else None) as files:
         with (Path(tempfile.gettempdir()) / "paperboy-postgres.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             # "stop", because "delete" would hold the library's lock while it deletes the files.
