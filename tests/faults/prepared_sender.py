@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from sqlalchemy.orm import configure_mappers
 
 from app import main
@@ -18,3 +20,5 @@ main.build(Settings(_env_file=None, database_url="sqlite://", secret_keys=("prep
 templates = render.template_environment(render.FOLDER)
 for path in (render.FOLDER / "digest").iterdir():
     templates.get_template(f"digest/{path.name}")
+gc.collect()
+gc.freeze()  # else the first collection of each sender copies all that it shares with the fork server
