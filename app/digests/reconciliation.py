@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from functools import lru_cache
 from typing import cast
 
@@ -25,6 +25,7 @@ from app.types import Cadence, MailKind
 
 DAY = timedelta(days=1)
 YEARS = range(1970, 2200)
+_FIRST_ZONE = timezone(timedelta(hours=14))  # the zone where each day begins first
 _SUBSCRIBERS = cast("Table", inspect(Subscriber).local_table)
 _ROWS = cast("Table", inspect(Delivery).local_table)
 
@@ -149,12 +150,18 @@ def _count_subscribers_without_row(
     session: Session, edition: str, now: datetime, counts: Counter[str]
 ) -> None:
     """Count the active subscribers without a row who were due, grouped by cadence and next due time."""
+    day = _day(edition)
+    if not day:
+        return
+    begin = datetime.combine(day, time(), _FIRST_ZONE).astimezone(UTC)
+    # Almost all have been due since before the day began. Their exact times would make groups of one.
+    recent = case((begin < _SINCE, _SINCE)).label("recent")
     has_row = exists().where(_ROWS.c.subscriber_id == _SUBSCRIBERS.c.id, _ROWS.c.edition == edition)
-    by = (*_CADENCE, _SUBSCRIBERS.c.due_since, _SUBSCRIBERS.c.created_at, _SUBSCRIBERS.c.next_due_at)
+    by = (*_CADENCE, recent, _SUBSCRIBERS.c.next_due_at)
     counted = select(*by, func.count().label("number")).where(_IS_ACTIVE, ~has_row).group_by(*by)
     for row in session.connection().execute(counted):
         due = _due_on(row.cadence, row.weekday, row.hour, row.zone, edition)
-        if due and (row.due_since or row.created_at) <= due <= now:
+        if due and (row.recent or begin) <= due <= now:
             counts["due"] += row.number
             # Planning advances `next_due_at` in the transaction that writes the row.
             is_unplanned = row.next_due_at and row.next_due_at <= due

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from sqlmodel import Session, col, delete, update
@@ -58,6 +59,21 @@ def test_due_readers_are_counted_without_the_ledger(app: Application) -> None:
     assert after == Reconciliation(3, {DeliveryState.SKIPPED: 3})
     assert after.is_consistent
     assert reconcile_at(app, NOW, "2026-11-19") == Reconciliation(0, {})
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "UTC", "Pacific/Pago_Pago"])
+def test_signing_up_at_the_first_hour_of_a_day(app: Application, zone: str) -> None:
+    """A digest is due for those who signed up by its due time, and not a microsecond later."""
+    midnight = datetime(2026, 11, 20, tzinfo=ZoneInfo(zone)).astimezone(UTC)
+    late = timedelta(microseconds=1)
+    with app.db.write() as session:
+        session.execute(delete(Subscriber))
+        for number, since in enumerate((midnight - 90 * DAY, midnight - late, midnight, midnight + late)):
+            reader = factories.add_subscriber(
+                session, f"r{number}@example.org", ["agents"], midnight, hour=0, zone=zone
+            )
+            session.get_one(Subscriber, reader).due_since = since
+    assert reconcile_at(app, midnight) == Reconciliation(3, {}, unplanned=3)
 
 
 def delete_delivery(session: Session) -> None:
