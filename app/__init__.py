@@ -83,11 +83,14 @@ Where to find limits, weights and intervals:
     a new subscriber's defaults                 settings.py, types.py (DEFAULT_MIN_PAPERS)
     notes in a digest                           digests/notes.py
     how long a paper gets updates (WINDOW)      papers/rechecking.py
+    how many updates a digest may have          digests/paper_updates.py
+    how long a subscriber may pause             subscribers/pausing.py
     headings of sections                        mail/section_headings.py
     how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
     connections, and messages per connection    settings.py, delivery/receivers.py
     when an email is sent again                 delivery/ledger/retry_delays.py
     when we give up on an email                 digests/planning.py, subscribers/, delivery/ledger/expiry.py
+    how long we wait for replies at shutdown    delivery/sender.py (SHUTDOWN_GRACE)
     what is logged about an email               delivery/result_log.py
     when sending pauses automatically           delivery/ledger/circuit_breaker.py, bounces/rates.py
     the ramp of a new sending domain            settings.py, delivery/warm_up.py
@@ -97,7 +100,8 @@ Where to find limits, weights and intervals:
     how often a bounce counts                   bounces/recording.py
     how a relay's replies are understood        delivery/smtp/responses/reply_outcomes.py, refusal_phrases.py
     words that ask a sender to slow down        delivery/smtp/responses/throttling_phrases.py
-    how long links work (LIFETIMES)             settings.py, links.py, web/admin/sign_in.py
+    how long links to subscribers work          settings.py, links.py (LIFETIMES)
+    how long an operator's sign-in link works   storage/api_keys.py (LINK_LIFETIME)
     how long an operator is signed in           settings.py, web/admin/sign_in.py
     how many emails can be requested            subscribers/mailbox_limits.py
     how many forms a network may send           settings.py, web/form_throttle.py
@@ -105,6 +109,9 @@ Where to find limits, weights and intervals:
     when we resend an event or give up on it    storage/webhook_outbox.py
     rate limits of the web app                  settings.py, web/rate_limits.py, web/connection_limits.py
     how many expensive responses run at once    web/capacity.py
+    when each job runs                          jobs/schedule.py
+    when a process counts as lost               storage/worker_registry.py
+    how long a statement waits for a lock       storage/database.py
     how long rows are kept                      settings.py, maintenance/, delivery/ledger/retention.py
 """
 

@@ -23,7 +23,7 @@ from app.storage.database import Database
 
 TIMEOUT = 8.0  # seconds; a sender waits longer
 LARGE_MAIL = 250_000  # octets: a digest with the largest HTML (encoded), a text part and signatures
-EXPIRES_SOON = timedelta(days=14)
+CERTIFICATE_EXPIRES_SOON = timedelta(days=14)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _check_tls(connection: RelayConnection, settings: Settings, now: datetime) -
         certificate = connection.certificate
         expiry = certificate.not_valid_after_utc if certificate else None
         message = f"{connection.tls}; the relay's certificate is {'verified' if verified else 'not verified'}"
-        if expiry and expiry < now + EXPIRES_SOON:
+        if expiry and expiry < now + CERTIFICATE_EXPIRES_SOON:
             verb = "expired" if expiry < now else "expires"
             yield warning("relay TLS", f"{message}; it {verb} on {expiry:%Y-%m-%d}", "renew the certificate")
         else:

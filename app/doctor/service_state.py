@@ -32,7 +32,7 @@ from app.text.in_words import count_of
 
 RECENTLY = timedelta(hours=1)
 LATE = timedelta(minutes=5)  # the schedule runs every minute
-EXPIRES_SOON = timedelta(days=30)
+KEY_EXPIRES_SOON = timedelta(days=30)
 RECENT_EDITIONS = timedelta(days=7)
 STALE = timedelta(days=3)  # longer than a weekend, when sources publish nothing
 REGULAR_GAP = timedelta(days=8)  # longer than between weekly backups
@@ -138,7 +138,7 @@ def _check_unsent(session: Session, now: datetime) -> Iterator[Finding]:
 
 
 def _check_keys(session: Session, now: datetime) -> Iterator[Finding]:
-    for key in api_keys.expiring_keys(session, now + EXPIRES_SOON):
+    for key in api_keys.expiring_keys(session, now + KEY_EXPIRES_SOON):
         assert key.expires_at is not None  # noqa: S101 - the query selects only keys that expire
         name, subject = shlex.quote(key.name), str(key.id)
         if key.expires_at <= now:
