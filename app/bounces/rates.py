@@ -153,4 +153,4 @@ def pause_if_excessive(session: Session, now: datetime, percent: float) -> None:
         resumed_at = audit_log.last_time(session, audit_log.SENDING_RESUMED, ledger.ALL_EDITIONS)
         for rate in of_last_week(session, now, resumed_at):
             if rate.is_excessive(percent):
-                ledger.pause(session, rate.describe(), now)
+                ledger.pause_automatically(session, rate.describe(), now)

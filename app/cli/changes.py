@@ -15,7 +15,8 @@ from app.storage.models import AuditEntry
 
 def changes(
     actor: Annotated[
-        str | None, typer.Option(help="Only changes made with this key, or `cli` for the command line.")
+        str | None,
+        typer.Option(help="Only changes with this key, by commands (cli) or automatic (paperboy)."),
     ] = None,
     action: Annotated[
         str | None, typer.Option(help="Only this action, as named in --json, such as source.pause.")

@@ -22,6 +22,7 @@ PREFIX = "pb_"  # so that scanners recognise a key that leaked into logs or a re
 MAX_NAME = 100
 DAYS, MAX_DAYS = 365, 3650  # the default and the maximum number of days until a key expires
 COMMANDS = "cli"  # the name of the command line in the audit log
+AUTOMATIC = "paperboy"  # the name of the service itself in the audit log, for automatic pauses
 BY_MAIL = ", by mail"  # the suffix of the names of keys that a sign-in link created
 LINK_NAME = "sign-in link to"
 LINK_LIFETIME = timedelta(minutes=15)  # if no earlier link of the last day is unused
@@ -93,8 +94,8 @@ def _refuse_reserved(name: str) -> None:
     """Raise InvalidInput for names that the service itself uses, in the audit log and for sign-in links."""
     if name.startswith(LINK_NAME):  # such a key could be redeemed for one with all scopes
         raise InvalidInput(f"a key’s name cannot begin with “{LINK_NAME}”, which is reserved", field="name")
-    if name.casefold() == COMMANDS:
-        raise InvalidInput(f"a key cannot be named “{COMMANDS}”: the audit log uses it for commands", "name")
+    if name.casefold() in (COMMANDS, AUTOMATIC):
+        raise InvalidInput(f"a key cannot be named “{name}”: the audit log uses this name", field="name")
     if name.casefold().endswith(BY_MAIL):
         raise InvalidInput(f"a key’s name cannot end in “{BY_MAIL}”, which is reserved", field="name")
 

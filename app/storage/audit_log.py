@@ -1,4 +1,7 @@
-"""Record the changes that operators make, with the name of the API key they used, or `cli`."""
+"""Record the changes that operators make, with the name of the API key they used, or `cli`.
+
+Automatic pauses of all sending are recorded, too.
+"""
 
 from __future__ import annotations
 

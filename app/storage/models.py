@@ -607,7 +607,10 @@ class IdempotencyKey(Row, table=True):
 
 
 class AuditEntry(Row, table=True):
-    """A change that an operator made, and the name of the API key they used, or `cli`."""
+    """A change that an operator made, and the name of the API key they used, or `cli`.
+
+    The actor of an automatic pause of all sending is `paperboy`.
+    """
 
     id: int | None = Field(default=None, primary_key=True)
     at: datetime = Field(sa_type=UtcDateTime, index=True)

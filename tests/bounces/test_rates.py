@@ -8,6 +8,7 @@ from itertools import chain
 
 import pytest
 from sqlmodel import Session, col, update
+from structlog.testing import capture_logs
 
 from app import bounces, subscribers
 from app.application import Application
@@ -113,10 +114,14 @@ def test_sending_pauses_at_complaints(app: Application, complaints: int, percent
     """Two complaints are too few to judge, and a percentage of 0 turns it off."""
     with app.db.write() as session:
         ids = add_mails(session, "yahoo.com", 4)
-    for delivery_id in ids[:complaints]:
-        complain(app, delivery_id, percent=percent)
+    with capture_logs() as lines:
+        for delivery_id in ids[:complaints]:
+            complain(app, delivery_id, percent=percent)
+    errors = [line["event"] for line in lines if line["log_level"] == "error"]
+    assert errors == ["all sending is paused"] * paused
     with app.db.read() as session:
         pauses = ledger.pauses(session)
+        assert all(ledger.is_automatic(session, pause) for pause in pauses)
     assert len(pauses) == paused
     assert all("3 complaints about 4 emails to yahoo (75.00%)" in pause.reason for pause in pauses)
 

@@ -10,6 +10,7 @@ from threading import Event
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from structlog.testing import capture_logs
 
 from app import main, pipeline
 from app.application import Application
@@ -70,9 +71,11 @@ def test_circuit_breaker_stops_the_run(app: Application, mail_server: MailServer
     """The pause has the reason; untried emails are sent after it."""
     enqueue_mails(app, now, *NAMES)
     mail_server.reply("end", "554 5.6.0 there is something odd about this")
-    counts = pipeline.send_now(app, now)
+    with capture_logs() as lines:
+        counts = pipeline.send_now(app, now)
     assert counts.total() == 40
     assert 20 <= counts["failed"] < 40
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == ["all sending is paused"]
     with app.db.write() as session:
         (pause,) = ledger.pauses(session)
         assert "554 5.6.0 there is something odd about this" in pause.reason

@@ -73,7 +73,7 @@ def test_name_and_scope_are_required(app: Application, now: datetime) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["cli", "CLI ", "ada@example.org, by mail", "sign-in link to ada@example.org"]
+    "name", ["cli", "CLI ", "paperboy", "ada@example.org, by mail", "sign-in link to ada@example.org"]
 )
 def test_names_of_the_service_are_reserved(app: Application, now: datetime, name: str) -> None:
     """A key with such a name would pass for a command in the audit log, or for a sign-in link."""

@@ -7,7 +7,8 @@ from collections.abc import Collection
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, exists, func, literal, or_, update
+import structlog
+from sqlalchemy import ColumnElement, Select, and_, case, event, exists, func, literal, or_, update
 from sqlalchemy import select as sql_select
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, delete, select
@@ -17,11 +18,12 @@ from app.delivery.ledger import suspected_refusals
 from app.delivery.ledger.claims import ALL_EDITIONS
 from app.delivery.ledger.entries import CANCELLED, UNDELIVERED, is_held, with_digest
 from app.errors import Conflict, InvalidInput, NotFound
-from app.storage import webhook_outbox
+from app.storage import api_keys, audit_log, webhook_outbox
 from app.storage.column_types import UtcDateTime
 from app.storage.database import execute_and_count, in_array
 from app.storage.inserts import insert_or_ignore
 from app.storage.models import (
+    AuditEntry,
     Delivery,
     DigestContent,
     Event,
@@ -45,9 +47,11 @@ UNSENT = (State.PENDING, State.DEFERRED, State.CLAIMED)
 # Emails in flight are cancelled as well, so that they are not retried. The relay's reply is still recorded.
 CANCELLABLE = (*UNSENT, State.COMMITTING)
 
+log = structlog.get_logger(__name__)
 
-def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITIONS) -> None:
-    """Pause all sending, one edition or FIRST_DIGESTS. If it is already paused, keep the existing reason.
+
+def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITIONS) -> bool:
+    """Pause all sending, one edition or FIRST_DIGESTS. Return False if the existing pause and reason remain.
 
     If an import began the existing pause, replace its reason; otherwise, the pause would end with the import
     (see `end_import_pause`).
@@ -56,9 +60,26 @@ def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITI
     if insert_or_ignore(session, SendingPause, ["edition"], edition=edition, **values) is not None:
         facts = {"edition": _name(edition), "reason": reason}
         webhook_outbox.emit(session, WebhookEvent.PAUSED, facts, now)
-        return
+        return True
     by_import = col(SendingPause.edition) == edition, col(SendingPause.reason) == IMPORTED
-    session.execute(update(SendingPause).where(*by_import).values(**values))
+    return bool(execute_and_count(session, update(SendingPause).where(*by_import).values(**values)))
+
+
+def pause_automatically(session: Session, reason: str, now: datetime) -> None:
+    """Pause all sending without an operator, unless it is paused. After the commit, log an error.
+
+    The log must report the pause, because the relay may refuse the alert, too. `reason` must not contain an
+    address, because it outlives the erasure of a subscriber.
+    """
+    if not pause(session, reason, now):
+        return
+    actor, action = api_keys.AUTOMATIC, audit_log.SENDING_PAUSED
+    audit_log.record(session, actor, action, ALL_EDITIONS, now, reason=reason)
+
+    @event.listens_for(session, "after_commit", once=True)
+    def log_pause(_session: Session) -> None:
+        fix = "paperboy sending resume, when the reason no longer applies"
+        log.error("all sending is paused", reason=reason, fix=fix)
 
 
 def _name(edition: str) -> str | None:
@@ -341,6 +362,17 @@ def is_paused(session: Session, scope: str = ALL_EDITIONS) -> bool:
     """Return whether a scope is paused: all editions, one edition or the first digests."""
     paused = select(SendingPause.id).where(SendingPause.edition == scope)
     return session.exec(paused).first() is not None
+
+
+def is_automatic(session: Session, pause: SendingPause) -> bool:
+    """Return whether `pause_automatically` began a pause."""
+    entry = select(AuditEntry.id).where(
+        AuditEntry.at == pause.since,
+        AuditEntry.actor == api_keys.AUTOMATIC,
+        AuditEntry.action == audit_log.SENDING_PAUSED,
+        AuditEntry.subject == pause.edition,
+    )
+    return session.exec(entry).first() is not None
 
 
 def first_digests_to_hold(session: Session, subscriber_ids: Collection[int]) -> set[int]:

@@ -176,9 +176,8 @@ def _record_others(
             if attempt.message_id:  # its body was sent: a retry must have the same Message-ID
                 delivery.message_id, delivery.subject = attempt.message_id, attempt.subject
             if attempt.result.outcome is SendOutcome.SENDER_REJECTED:
-                # The pause outlives the subscriber's erasure, so its reason must not contain an address.
                 reason = sanitize.redact_addresses(_text(attempt.result))
-                controls.pause(session, f"the relay refuses us: {reason}", now)
+                controls.pause_automatically(session, f"the relay refuses us: {reason}", now)
             elif result.outcome not in (*TEMPORARY, SendOutcome.UNCERTAIN):
                 on_failed(session, attempt, delivery.subscriber_id, now)
         elif attempt.result.outcome is SendOutcome.UNCERTAIN and delivery.state is not State.SENT:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import structlog
 from sqlmodel import Session, select
+from structlog.testing import capture_logs
 
 from app import bounces, clock, main, pipeline, subscribers
 from app.application import Application
@@ -212,16 +213,23 @@ def test_full_mailbox_is_not_suppressed(app: Application, mail_server: MailServe
 
 
 def test_refused_sender_pauses_all_mails(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """The pause has the reason; after resuming, every email is sent."""
+    """The pause has the reason, and is logged once; after resuming, every email is sent."""
     enqueue_mails(app, now, *(f"reader{n}" for n in range(20)))
     mail_server.reply("end", "550 5.7.26 this mail is unauthenticated")
-    counts = pipeline.send_now(app, now)
+    with capture_logs() as lines:
+        counts = pipeline.send_now(app, now)
+        assert pipeline.send_now(app, now + SOON) == {}
+    (line,) = (line for line in lines if line["log_level"] == "error")
+    assert line["event"] == "all sending is paused"
+    assert "5.7.26" in line["reason"]
+    assert "paperboy sending resume" in line["fix"]
     assert counts.total() == 20
     assert set(counts) <= {"deferred", "pending"}
     with app.db.write() as session:
         (pause,) = ledger.pauses(session)
         assert pause.edition == ledger.ALL_EDITIONS
         assert "5.7.26" in pause.reason
+        assert ledger.is_automatic(session, pause)
         assert suppression.list_page(session) == []
     mail_server.clear_rules()
     assert pipeline.send_now(app, now + SOON) == {}
