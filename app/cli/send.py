@@ -40,7 +40,7 @@ def send(
     elif not (pauses or waiting):
         output.out().print("No digest is due, and no mail is waiting.")
     if waiting and not (pauses or as_json):
-        output.out().print(f"{sending.describe_waiting(waiting)}.")
+        output.out().print(f"{sending.describe_waiting(waiting, clock.utcnow())}.")
     sending.print_pauses(pauses)
     if counts["failed"]:
         raise typer.Exit(1)

@@ -59,6 +59,7 @@ def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
         totals = {} if edition else ledger.totals(session)
         warm_up = ledger.warm_up_status(session, ledger.warm_up_of(app.settings), now)
         pauses, waiting = ledger.pauses(session), [] if edition else ledger.waiting_mails(session)
+        is_paused = ledger.is_paused(session)
     others = [mails for mails in waiting if mails.kind is not MailKind.DIGEST]
     if as_json:
         document = {
@@ -82,7 +83,7 @@ def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
     if not result.is_consistent:
         output.err().print(f"{result.describe_faults()}: see `paperboy doctor`.")
     for mails in others:
-        output.out().print(f"{_KIND_NAMES[mails.kind]}: {describe_waiting([mails])}")
+        output.out().print(f"{_KIND_NAMES[mails.kind]}: {describe_waiting([mails], now, is_paused)}")
     if warm_up:
         output.out().print(f"Warm-up of the sending domain: {output.escaped(warm_up.describe())}.")
     print_pauses(pauses)
@@ -230,8 +231,11 @@ def resume(
         edition = ledger.FIRST_DIGESTS if first_digests else edition
         if not ledger.resume(session, edition, force=force):
             raise NotFound(f"{_named(edition).lower()} is not paused")
+        still_paused = ledger.is_paused(session)
         audit_log.record(session, output.ACTOR, audit_log.SENDING_RESUMED, edition, now)
-    output.out().print(f"{_named(edition)} is resumed.")
+    times = "A running service sends waiting emails within a minute, and refused ones at their next attempt"
+    times = "Its emails wait until all sending is resumed, too" if still_paused else times
+    output.out().print(f"{_named(edition)} is resumed. {times}.", soft_wrap=True)
 
 
 @sending.command()
@@ -301,11 +305,18 @@ def retry(edition: Annotated[str, typer.Argument(help="The edition, such as 2026
     output.out().print(f"Emails that the next run will send again: {retried}.")
 
 
-def describe_waiting(waiting: Sequence[ledger.WaitingMails]) -> str:
-    """Return a text with the number of waiting emails and the time of the next attempt."""
+def describe_waiting(waiting: Sequence[ledger.WaitingMails], now: datetime, is_paused: bool = False) -> str:
+    """Return a text with the number of waiting emails and the time of the next attempt.
+
+    `is_paused` means that all sending is paused.
+    """
     count = sum(mails.mails for mails in waiting)
-    at = output.format_time(min(mails.next_attempt_at for mails in waiting))
-    return f"{count_of(count, 'email')} {'is' if count == 1 else 'are'} waiting; the next attempt is at {at}"
+    at = min(mails.next_attempt_at for mails in waiting)
+    if is_paused:
+        attempt = "none is attempted while sending is paused"
+    else:
+        attempt = "the next attempt is " + ("due" if at <= now else f"at {output.format_time(at)}")
+    return f"{count_of(count, 'email')} {'is' if count == 1 else 'are'} waiting; {attempt}"
 
 
 def print_pauses(pauses: list[SendingPause]) -> None:

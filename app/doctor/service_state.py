@@ -18,7 +18,7 @@ from sqlmodel import Session, select
 from app.bounces import rates
 from app.delivery import ledger
 from app.digests import clock_check, planning, reconciliation
-from app.doctor.findings import Finding, Remedy, RemedyAction, error, ok, warning
+from app.doctor.findings import Finding, Level, Remedy, RemedyAction, error, ok, warning
 from app.effective_settings import hide_credentials
 from app.errors import ClockError, CorruptModel
 from app.papers import picture_fetching, poll_schedule, polling, silent_sources, source_registry
@@ -110,8 +110,9 @@ def _check_pauses(session: Session) -> Iterator[Finding]:
             action = RemedyAction.APPROVE_EDITION if awaits_approval else RemedyAction.RESUME_EDITION
             remedy = Remedy(action, edition)
         state = "have been held" if edition == ledger.FIRST_DIGESTS else "has been paused"
-        yield warning(
+        yield Finding(
             name,
+            Level.ERROR if ledger.is_automatic(session, pause) else Level.WARNING,
             f"{scope} {state} since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}{others}",
             f"run `paperboy sending resume{option}` when the reason no longer applies",
             urgent=True,

@@ -605,6 +605,16 @@ def test_send_reports_deferred_mails(run: Run, app: Application, monkeypatch: py
     assert "No digest is due" not in output
     assert "1 email is waiting; the next attempt is at 20" in output
     assert "Confirmations: 1 email is waiting; the next attempt is at 20" in run("sending", "status").stdout
+    run("sending", "pause", "--reason", "the relay moves")
+    paused = "Confirmations: 1 email is waiting; none is attempted while sending is paused"
+    assert paused in " ".join(run("sending", "status").stdout.split())
+    resumed = (
+        "A running service sends waiting emails within a minute, and refused ones at their next attempt."
+    )
+    assert resumed in run("sending", "resume").stdout
+    with app.db.write() as session:
+        session.exec(select(Delivery)).one().next_attempt_at = clock.utcnow()
+    assert "1 email is waiting; the next attempt is due" in run("sending", "status").stdout
     status = parse_output(run("sending", "status", "--json"))
     assert status["reconciliation"]["due"] == 0
     (waiting,) = status["others"]
@@ -1058,7 +1068,9 @@ def test_coming_edition_is_held(run: Run) -> None:
     assert "check the year" in run("sending", "hold", "2199-01-01", code=1).stderr
     coming = (clock.utcnow() + timedelta(days=3)).date().isoformat()
     assert "will wait for approval" in run("sending", "hold", coming).stdout
-    assert "is resumed" in run("sending", "resume", "--edition", coming).stdout
+    run("sending", "pause", "--reason", "the relay moves")
+    resumed = run("sending", "resume", "--edition", coming).stdout
+    assert "is resumed. Its emails wait until all sending is resumed, too." in resumed
 
 
 def test_only_planned_and_upcoming_editions_can_be_paused(run: Run, app: Application) -> None:

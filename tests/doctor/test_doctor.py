@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,7 +13,7 @@ from time import monotonic
 
 import pytest
 from sqlalchemy import text
-from sqlmodel import select
+from sqlmodel import Session, select
 
 from app import doctor, pipeline
 from app.application import Application
@@ -348,11 +348,18 @@ def test_late_digest(app: Application, now: datetime, late: timedelta, span: str
     assert f"due for {span}," in finding.message
 
 
-def test_pause_is_reported_with_its_reason(app: Application, now: datetime) -> None:
+@pytest.mark.parametrize(
+    ("pause", "level"), [(ledger.pause, Level.WARNING), (ledger.pause_automatically, Level.ERROR)]
+)
+def test_pause_is_reported_with_its_reason(
+    app: Application, now: datetime, pause: Callable[[Session, str, datetime], object], level: Level
+) -> None:
+    """Only an automatic pause is an error, because an operator knows of their own."""
     with app.db.write() as session:
-        ledger.pause(session, "the relay refuses us", now)
+        pause(session, "the relay refuses us", now)
+        ledger.pause(session, "an operator pauses again", now + timedelta(hours=1))
     finding = check_database(app, now)["sending"]
-    assert finding.level is Level.WARNING
+    assert finding.level is level
     assert "the relay refuses us" in finding.message
 
 

@@ -56,7 +56,7 @@ FIRST_RELEASED = (
     "First digests are no longer held. Those that were waiting will be sent {timing.mails}, except to "
     "subscribers whose next digest is composed before that: they get only that one."
 )
-WAITING = "Waiting emails will be sent {timing.mails}."
+WAITING = "Waiting emails will be sent {timing.mails}, and refused ones at their next attempt."
 AFTER_THE_REASON = "Resume sending when the reason no longer applies."
 SAMPLE_FIRST = "Look at a sample first."
 BUTTONS = {

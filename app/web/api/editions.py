@@ -97,7 +97,9 @@ class WaitingOut(BaseModel):
 
     kind: MailKind = Field(examples=[MailKind.CONFIRM])
     mails: int = Field(examples=[2])
-    next_attempt_at: datetime = Field(description="The time at which the first of these emails is sent.")
+    next_attempt_at: datetime = Field(
+        description="The time at which the first of these emails is sent, unless all sending is `paused`."
+    )
 
 
 class Sending(BaseModel):

@@ -1367,7 +1367,9 @@ def test_service_emails_have_names(app: Application, sign_in: Callable[..., Desk
     assert "<h1>Link to the preferences</h1>" in page
     assert "Only digests are stored, so this email cannot be shown." in page
     waiting = desk.get("/admin/editions").text
-    assert "Waiting: 1 email of the kind “link to the preferences”." in waiting
+    assert "Waiting: 1 email of the kind “link to the preferences”. The next is due at" in waiting
+    desk.post("/admin/sending/pause", reason="the relay moves")
+    assert "preferences”. None is sent while sending is paused." in desk.get("/admin/editions").text
     for text in (page, waiting, desk.get(f"/admin/subscribers/{people[0]}").text):
         assert "manage-1" not in text
 
