@@ -16,12 +16,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Event
 
+import structlog
+
 from app.clock import Timeline
 from app.delivery import ledger
 from app.delivery.send_result import SendOutcome, SendResult
 from app.delivery.smtp import connection_pool
 from app.delivery.smtp.connection_pool import ConnectionPool
 from app.errors import DeliveryError
+from app.mail import render
 from app.mail.composer import Composer, Draft
 from app.mail.message import OutgoingMail
 from app.runtime import interpreter
@@ -37,6 +40,8 @@ FIRST_BATCH = 32  # emails; small, so that connections open while the next batch
 POLL_INTERVAL = 0.1  # seconds
 TEST_NOTE = "This is a test email. Its links have no effect, because it does not belong to a subscriber."
 TUNE_FROM = 100  # emails; for fewer, tuning the interpreter is not worthwhile
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,7 @@ class _SendRun:
     ids: Collection[int] | None
     signers: ThreadPoolExecutor
     signing: deque[asyncio.Future[list[OutgoingMail]]] = field(default_factory=deque)
+    failures: set[tuple[MailKind, str]] = field(default_factory=set)  # the logged ones, by kind and cause
 
     async def send(self) -> None:
         """Send until no more emails are due."""
@@ -157,7 +163,7 @@ class _SendRun:
                 try:
                     draft = self.composer.draft(request)
                 except Exception as error:  # the other emails are still sent
-                    self.ledger.record_unwritten(request.delivery_id, _compose_failure(error))
+                    self._record_failure(request, error)
                 else:
                     self.ledger.counts["cards_left_out"] += draft.left_out
                     drafts.append(draft)
@@ -170,6 +176,15 @@ class _SendRun:
             await self._submit_signed(max_signing=MAX_GROUPS_SIGNING)
             # Yield to the connections, so that they need not wait until the whole batch is composed.
             await asyncio.sleep(0)
+
+    def _record_failure(self, request: MailRequest, error: Exception) -> None:
+        """Record that an email cannot be composed. Log each cause once, because all digests may share it."""
+        result = _compose_failure(error)
+        self.ledger.record_unwritten(request.delivery_id, result)
+        if (request.kind, result.text) not in self.failures:
+            self.failures.add((request.kind, result.text))
+            kind, delivery = request.kind.value, request.delivery_id
+            log.error("an email cannot be composed", kind=kind, delivery=delivery, error=result.text)
 
     async def _submit_signed(self, *, max_signing: int) -> None:
         """Submit signed groups, oldest first, until at most `max_signing` are still being signed."""
@@ -188,7 +203,7 @@ def _sign_all(composer: Composer, drafts: Sequence[Draft]) -> list[OutgoingMail]
 def _compose_failure(error: Exception) -> SendResult:
     is_permanent = isinstance(error, DeliveryError) and error.permanent
     verdict = SendOutcome.UNSENDABLE if is_permanent else SendOutcome.DEFERRED
-    return SendResult(verdict, None, f"this email cannot be composed: {error!s:.300}")
+    return SendResult(verdict, None, f"this email cannot be composed: {render.describe_error(error):.300}")
 
 
 def preview_request(digest: Digest, to: str, domain: str, now: datetime) -> MailRequest:

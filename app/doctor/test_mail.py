@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 from sqlmodel import select
 
-from app import pipeline, subscribers
+from app import clock, pipeline, subscribers
 from app.application import Application
-from app.doctor import message_checks, oneclick
+from app.doctor import message_checks, oneclick, templates
 from app.doctor.findings import Finding, error, ok
 from app.doctor.message_checks import REPORT_BUG, Mail
 from app.doctor.smtp_sink import HOST, Sink
@@ -56,26 +56,29 @@ class TemporaryService:
 
 
 def check(settings: Settings, service: TemporaryService, sink: Sink | None = None) -> Iterator[Finding]:
-    """Send a digest of many papers, check the received message, and try both ways to unsubscribe."""
+    """Send a digest of many papers, check it and the templates, and try both ways to unsubscribe."""
     try:
         with sink or Sink() as listening, _running(settings, service, listening.port) as app:
             subscriber_id = _send_digest(app, service.sample)
+            site = service.create_app(app)
+            # The proxy in front of the web app removes the base URL's path from requested URLs.
+            origin = settings.base_url.removesuffix(urlsplit(settings.base_url).path)
+            yield from templates.check(app, site, subscriber_id, origin, clock.utcnow())
             if not listening.received:
                 with app.db.read() as session:
                     delivery = session.exec(select(Delivery)).first()
                 reason = "no digest was composed"
                 if delivery:
                     reason = f"{delivery.state}, {delivery.smtp_text or delivery.reason}"
-                yield error("mail", f"no mail could be sent: {reason}", REPORT_BUG)
+                fix = templates.FIX if "templates/" in reason else REPORT_BUG
+                yield error("mail", f"no mail could be sent: {reason}", fix)
                 return
             mail = Mail(listening.received[0], app.settings, app.signer)
             yield ok("mail", f"the test digest was received: “{mail.message['Subject']}”")
             yield from message_checks.check(mail)
             if mail.unsubscribe_url.startswith(settings.base_url):
-                # The proxy in front of the web app removes the base URL's path from requested URLs.
-                origin = settings.base_url.removesuffix(urlsplit(settings.base_url).path)
                 url = origin + mail.unsubscribe_url.removeprefix(settings.base_url)
-                yield from oneclick.check(app, service.create_app(app), subscriber_id, url)
+                yield from oneclick.check(app, site, subscriber_id, url)
             yield from oneclick.check_mailto(app, subscriber_id, mail.unsubscribe_address)
     except InvalidSettings as fault:
         yield error("mail", f"no mail can be composed: {fault}", "fix the settings that are reported above")

@@ -205,7 +205,8 @@ class Composer:
         layout = self._fragments.layout(digest.sections, step)
         cards = [card for section in layout for card in section.cards]
         if not cards:
-            raise DeliveryError("no paper in this digest can be shown", permanent=not request.unreadable)
+            reason, is_permanent = "no paper in this digest can be shown", not request.unreadable
+            raise DeliveryError(reason, permanent=is_permanent) from self._fragments.card_error
         subject = self._fragments.subject(tuple(card.title for card in cards[:2]), len(cards))
         in_preview = subject_and_preview.in_preview(cards, subject.named)
         note = self._fragments.note(digest.note)

@@ -98,6 +98,7 @@ class Fragments:
     def __init__(self, renderer: Renderer, signer: LinkSigner) -> None:
         self._renderer = renderer
         self._signer = signer
+        self.card_error: Exception | None = None  # the last error of a card
         self._cards_by_item: list[dict[int, tuple[DigestItem, EncodedCard | None]]] = [
             {}
             for _ in range(2 * len(LIMIT_STEPS))  # two for each step: one for ordinary cards, one for leads
@@ -138,8 +139,8 @@ class Fragments:
         """Encode and cache a card. If this fails, return None, and the message is sent without the card."""
         try:
             card = self._card(_cache_key(item), LIMIT_STEPS[step], is_lead)
-        except Exception:
-            card = None
+        except Exception as error:
+            card, self.card_error = None, error
         cache = self._cards_by_item[2 * step + is_lead]
         if len(cache) >= MAX_CACHED_ITEMS:
             cache.clear()

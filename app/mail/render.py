@@ -10,7 +10,8 @@ This module joins them as text; `composer` joins the same fragments as encoded b
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -298,20 +299,21 @@ def note_fragment(text: str) -> Fragment:
 def template_environment(folder: Path) -> SandboxedEnvironment:
     """Return a sandboxed Jinja environment that escapes HTML and refuses undefined names."""
 
-    def load(name: str) -> str:
+    def load(name: str) -> tuple[str, str, Callable[[], bool]]:
+        """Return a template's source, its path, which is then in tracebacks, and whether it is current."""
         path = folder / name
         if not path.is_file():
             raise TemplateNotFound(name)
         source = path.read_text("utf-8")
         if path.suffix != ".mjml":
-            return source
+            return source, str(path), lambda: True
         # Include files as text, because the compiler's mj-include loses the width of the body around it.
         complete = _INCLUDE.sub(lambda match: (folder / match[1]).read_text("utf-8"), source)
         # `fonts` lists remote fonts. It is empty, so that messages do not load any.
         html = mjml.mjml2html(complete, disable_comments=True, fonts={})
         # MJML does not support landmarks. In a browser, the whole message is the main content.
         html = html.replace("<div aria-label=", "<main><div aria-label=", 1)
-        return html.replace("</body>", "</main></body>")
+        return html.replace("</body>", "</main></body>"), str(path), lambda: True
 
     templates = SandboxedEnvironment(
         loader=FunctionLoader(load),
@@ -324,6 +326,21 @@ def template_environment(folder: Path) -> SandboxedEnvironment:
     templates.filters.update(wrapped=wrap, short_count=short_count)
     templates.tests.update(rtl=is_rtl)
     return templates
+
+
+def describe_error(error: Exception) -> str:
+    """Return the message of an error, with that of its cause. If a template is wrong, name it and the line.
+
+    The lines of compiled MJML are not those of its file, so they are left out.
+    """
+    if isinstance(error.__cause__, Exception):
+        return f"{error}: {describe_error(error.__cause__)}"
+    for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(FOLDER.parent):
+            place = "" if path.suffix == ".mjml" else f", line {line}"
+            return f"templates/{path.relative_to(FOLDER.parent).as_posix()}{place}: {error}"
+    return str(error) or type(error).__name__
 
 
 def edition_title(edition: str) -> str:

@@ -45,6 +45,21 @@ def test_several_batches(
     assert set(states_by_name(app).values()) == {"sent"}
 
 
+def test_emails_that_cannot_be_composed_are_logged(
+    app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each cause is logged once as an error, with the kind of email."""
+    enqueue_mails(app, now, *NAMES[:3])
+    enqueue_mails(app, now, "alice", "bob", kind=MailKind.CONFIRM)
+    monkeypatch.setitem(app.renderer._site, "nmae", app.renderer._site.pop("name"))
+    with capture_logs() as lines:
+        assert pipeline.send_now(app, now) == {"deferred": 5}
+    errors = [line for line in lines if line["log_level"] == "error"]
+    assert [line["kind"] for line in errors] == ["digest", "confirm"]
+    assert {line["event"] for line in errors} == {"an email cannot be composed"}
+    assert "templates/email/confirm/subject.txt, line 1: 'dict object' has no" in errors[1]["error"]
+
+
 def test_signing_in_threads(
     settings: Settings, mail_server: MailServer, now: datetime, tmp_path: Path
 ) -> None:

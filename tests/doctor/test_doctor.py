@@ -115,6 +115,7 @@ def test_healthy_service_has_only_good_findings(
         "ptr",
         "mta-sts",
         "tls-rpt",
+        "templates",
         "mail",
         "mail headers",
         "mail unsubscribe",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import tempfile
 from dataclasses import replace
@@ -11,10 +12,13 @@ import pytest
 
 from app.application import Application
 from app.cli.doctor import temporary_service
-from app.doctor import test_mail
+from app.doctor import templates, test_mail
 from app.doctor.findings import Finding, Level
 from app.doctor.smtp_sink import CapturedMail, Sink
+from app.mail import render
 from app.settings import Settings, SmtpSecurity
+from app.storage.database import ROOT
+from app.web import templating
 
 pytestmark = pytest.mark.once
 
@@ -100,7 +104,7 @@ def test_mail_that_does_not_arrive(settings: Settings) -> None:
             pass
 
     findings = run_check(settings, LosingSink())
-    assert [*findings] == ["mail"]
+    assert [*findings] == ["templates", "mail"]
     assert findings["mail"].level is Level.ERROR
 
 
@@ -114,3 +118,29 @@ def test_sink_stores_the_exact_bytes() -> None:
         answers = client.makefile("rb").read()
     assert sink.received == [CapturedMail("a@b.c", "d@e.f", body.replace(b"..dot", b".dot"))]
     assert answers.endswith(b"250 2.0.0 kept\r\n221 2.0.0 bye\r\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "problem"),
+    [
+        ("email/confirm/body.txt", "{{ site.nmae }}", "line 1: 'dict object' has no attribute 'nmae'"),
+        ("email/report/body.txt", "{% if %}", "line 1: Expected an expression"),
+        ("email/erase/body.mjml", "<mjml><mj-body>{{ foo }}</mj-body></mjml>", "'foo' is undefined"),
+        ("email/digest/card.html", "{{ foo }}", "line 1: 'foo' is undefined"),
+        ("web/home.html", "{% if foo %}{% endif %}", "line 1: 'foo' is undefined"),
+        ("web/week.html", "{% endif %}", "line 1: Encountered unknown tag 'endif'"),
+    ],
+)
+def test_broken_template(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, wrong: str, problem: str
+) -> None:
+    """The finding names the template and the line. Lines of compiled MJML are not those of the file."""
+    shutil.copytree(ROOT / "templates", tmp_path / "templates")
+    (tmp_path / "templates" / name).write_text(wrong)
+    monkeypatch.setattr(render, "FOLDER", tmp_path / "templates" / "email")
+    monkeypatch.setattr(templating, "ROOT", tmp_path)
+    (finding,) = (each for each in run_check(settings).values() if each.level is Level.ERROR)
+    assert finding.check == ("mail" if "/digest/" in name else "templates")
+    assert f"templates/{name}" in finding.message
+    assert problem in finding.message
+    assert finding.fix == templates.FIX
