@@ -59,6 +59,15 @@ def check(settings: Settings, now: datetime) -> Iterator[Finding]:
                 f"give the relay a certificate for {settings.smtp_host} from an authority that this machine "
                 "trusts, or set PAPERBOY_SMTP_HOST to the name in its certificate"
             )
+        elif "STARTTLS extension not supported" in reason:
+            is_chosen = settings.smtp_security is SmtpSecurity.STARTTLS
+            reason = "it does not offer STARTTLS, which " + (
+                "PAPERBOY_SMTP_SECURITY requires" if is_chosen else "is required because a password is set"
+            )
+            fix = (
+                "set PAPERBOY_SMTP_SECURITY to tls if it expects TLS from the first byte, as on port 465, or "
+                "to none if it is on this machine; otherwise, let the relay offer STARTTLS"
+            )
         yield error("relay", f"{address} cannot be used: {reason}", fix)
     else:
         extensions = ", ".join(f"{name} {value}".strip() for name, value in connection.extensions.items())

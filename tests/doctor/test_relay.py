@@ -180,11 +180,24 @@ def test_certificate_that_expires_soon(settings: Settings, start_relay: Serve) -
     assert "expired on" in over.message
 
 
-def test_missing_starttls(settings: Settings) -> None:
-    """With these settings nothing would be sent."""
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"smtp_security": SmtpSecurity.STARTTLS}, "which PAPERBOY_SMTP_SECURITY requires"),
+        (
+            {"smtp_security": SmtpSecurity.OPPORTUNISTIC, "smtp_username": "me", "smtp_password": "secret"},
+            "which is required because a password is set",
+        ),
+    ],
+)
+def test_missing_starttls(settings: Settings, changed: dict[str, object], why: str) -> None:
+    """With these settings nothing would be sent. The finding says what to set."""
     with Sink() as sink:
-        findings = run_check(settings, smtp_port=sink.port, smtp_security=SmtpSecurity.STARTTLS)
-    assert (findings["relay"].level, "PAPERBOY_SMTP_SECURITY" in findings["relay"].fix) == (Level.ERROR, True)
+        finding = run_check(settings, smtp_port=sink.port, **changed)["relay"]
+    assert finding.level is Level.ERROR
+    assert finding.message.endswith(f"cannot be used: it does not offer STARTTLS, {why}")
+    assert "set PAPERBOY_SMTP_SECURITY to tls" in finding.fix
+    assert " or to none if it is on this machine" in finding.fix
 
 
 def test_unencrypted_password(settings: Settings) -> None:
