@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Annotated
 
@@ -42,7 +43,11 @@ def doctor_command(
     else:
         logs.configure(settings, level="CRITICAL")  # the findings report the errors
         http = http_client.HttpTransport() if online else None
-        findings += doctor.run_checks(settings, clock.utcnow(), online=http, service=temporary_service())
+        console = output.err()
+        visible = console.is_terminal and not as_json
+        progress = "Checking the settings, the database, the relay, the DNS and a test digest …"
+        with console.status(progress) if visible else nullcontext():
+            findings += doctor.run_checks(settings, clock.utcnow(), online=http, service=temporary_service())
     if as_json:
         output.print_json({"findings": [*map(asdict, findings)]})
     else:

@@ -33,7 +33,7 @@ from click.testing import Result
 from sqlmodel import col, delete, select
 from typer.testing import CliRunner
 
-from app import clock, pipeline, subscribers
+from app import clock, doctor, pipeline, subscribers
 from app.application import Application
 from app.cli import backup, cli, preview, serve
 from app.cli.output import parse_time, table
@@ -1576,6 +1576,15 @@ def test_doctor_reports_what_to_fix(run: Run, monkeypatch: pytest.MonkeyPatch) -
     assert "PAPERBOY_SMTP_HOST" in output
     monkeypatch.setenv("PAPERBOY_SMTP_PORT", "many")
     assert "PAPERBOY_SMTP_PORT" in run("doctor", code=1).stdout
+
+
+def test_doctor_says_what_it_is_doing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only in a terminal, because the checks take some seconds."""
+    monkeypatch.setattr(doctor, "run_checks", lambda *_, **__: [])
+    assert run("doctor").stderr == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "Checking the settings" in run("doctor").stderr
+    assert run("doctor", "--json").stderr == ""
 
 
 def test_env_file_that_is_not_utf8(run: Run, tmp_path: Path) -> None:
