@@ -1330,15 +1330,19 @@ def test_page_shows_all_preferences(
 def test_paused_sending_says_that_confirmations_wait(
     app: Application, sign_in: Callable[..., Desk], visitor: TestClient
 ) -> None:
-    """On the admin pages, and to those who request a link."""
+    """On the admin pages, and to those who sign up or request a link."""
     desk = sign_in()
     paused = "paused all email for now"
-    form = {"email": "carol@example.org"}
-    assert paused not in visitor.post("/manage", data=form).text
+    form = {"email": "carol@example.org", "cadence": "daily", "hour": "7", "zone": "UTC"}
+    hurry = "Nothing after a few minutes?"
+    before = visitor.post("/manage", data=form).text
+    assert (paused in before, hurry in before) == (False, True)
     desk.post("/admin/sending/pause", reason="the relay moves")
     assert "Confirmations and requested links also wait" in desk.get("/admin/editions").text
     assert "confirmations and requested links also wait" in desk.get("/admin").text
-    assert paused in visitor.post("/manage", data=form).text
+    for path in ("/manage", "/subscribe"):
+        page = visitor.post(path, data=form).text
+        assert (paused in page, hurry in page) == (True, False)
 
 
 def test_sending_can_be_paused_from_the_overview(sign_in: Callable[..., Desk]) -> None:
