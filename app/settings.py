@@ -232,9 +232,9 @@ class Settings(BaseSettings):
     @field_validator("default_zone")
     @classmethod
     def _known_zone(cls, value: str) -> str:
-        if not dates.valid_zone(value):  # subscribers could not have it, so sign-ups would fail
+        if not (name := dates.find_zone(value)):  # subscribers could not have it, so sign-ups would fail
             raise ValueError("must be UTC, or an IANA time zone such as Europe/Berlin")
-        return value
+        return name
 
     @field_validator("admin_addresses")
     @classmethod

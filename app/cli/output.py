@@ -56,6 +56,15 @@ def _parse_day(text: str, *, in_default_zone: bool = False) -> date:
     )
 
 
+def _parse_weekday(text: str) -> int:
+    """Parse the value of an option that is a weekday."""
+    if (number := dates.weekday(text)) is None:
+        raise typer.BadParameter(
+            f"“{text}” is not a weekday. Write Monday, or a number from 0 (Monday) to 6."
+        )
+    return number
+
+
 def parse_time(text: str) -> datetime:
     """Parse the value of an option that is a time. Without an offset, it is in UTC."""
     with suppress(ValueError, OverflowError):
@@ -95,7 +104,12 @@ Mute = Annotated[
         help=f"Exclude papers with this word, phrase, {filter_names('or')}. Repeat the option for more."
     ),
 ]
-CADENCE = typer.Option(metavar="CADENCE", help=f"How often digests are sent: {', '.join(Cadence)}.")
+CADENCE = typer.Option(
+    metavar="CADENCE", case_sensitive=False, help=f"How often digests are sent: {', '.join(Cadence)}."
+)
+WEEKDAY = typer.Option(
+    parser=_parse_weekday, metavar="DAY", help="The day of a weekly digest, such as Monday. 0 is Monday."
+)
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else to standard output.")
 ]

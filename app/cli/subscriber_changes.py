@@ -21,7 +21,8 @@ from app.types import Cadence, EmptyDigestPolicy, Interest
 group = typer.Typer()
 
 WhenEmpty = Annotated[
-    EmptyDigestPolicy | None, typer.Option(help="Skip the digest or send trending papers if no papers match.")
+    EmptyDigestPolicy | None,
+    typer.Option(case_sensitive=False, help="Skip the digest or send trending papers if no papers match."),
 ]
 PaperUpdates = Annotated[
     bool | None, typer.Option(help="Report in digests when earlier papers are withdrawn or get code.")
@@ -52,9 +53,7 @@ def set_preferences(
     subscriber: SubscriberName,
     interest: Interests = None,
     cadence: Annotated[Cadence | None, output.CADENCE] = None,
-    weekday: Annotated[
-        int | None, typer.Option(help="The day of a weekly digest. 0 is Monday.", min=0, max=6)
-    ] = None,
+    weekday: Annotated[int | None, output.WEEKDAY] = None,
     hour: Annotated[
         int | None, typer.Option(help="The hour of the digest, in the subscriber's time zone.", min=0, max=23)
     ] = None,

@@ -73,7 +73,7 @@ def add(
     email: Annotated[str, typer.Argument(help="The subscriber's address.")],
     interest: Annotated[list[str], typer.Option(help="An interest. Repeat the option for more.")],
     cadence: Annotated[Cadence, output.CADENCE] = Cadence.DAILY,
-    weekday: Annotated[int, typer.Option(help="The day of a weekly digest. 0 is Monday.", min=0, max=6)] = 0,
+    weekday: Annotated[int | None, output.WEEKDAY] = None,
     hour: Annotated[
         int | None, typer.Option(help="The hour of the digest, in the subscriber's time zone.", min=0, max=23)
     ] = None,
@@ -83,7 +83,10 @@ def add(
     min_papers: output.MinPapers = DEFAULT_MIN_PAPERS,
     max_papers: output.MaxPapers = DEFAULT_MAX_PAPERS,
     when_empty: Annotated[
-        EmptyDigestPolicy, typer.Option(help="Skip the digest or send trending papers if no papers match.")
+        EmptyDigestPolicy,
+        typer.Option(
+            case_sensitive=False, help="Skip the digest or send trending papers if no papers match."
+        ),
     ] = EmptyDigestPolicy.SKIP,
     max_trending: output.MaxTrending = None,
     mute: output.Mute = None,

@@ -109,11 +109,12 @@ def _problem_of_muted(texts: Sequence[str], stored: Collection[str]) -> str:
 def check(
     preferences: Preferences, max_interests: int = ABSOLUTE_MAX_INTERESTS, before: Preferences | None = None
 ) -> Preferences:
-    """Return the preferences with interests and muted texts normalised and deduplicated.
+    """Return the preferences with the time zone's full name, and with normalised, distinct texts.
 
     `before` contains the stored preferences: see `stored` in `problems`. Raise InvalidPreference, which names
     the first invalid field.
     """
+    preferences = replace(preferences, zone=dates.find_zone(preferences.zone) or preferences.zone)
     stored = [*(interest.text for interest in before.interests), *before.muted] if before else []
     for field, problem in problems(preferences, max_interests, stored).items():
         raise InvalidPreference(problem, field)

@@ -1,12 +1,14 @@
-"""PURE. Read dates from untrusted values and file names, or None if there is none. Check time zones."""
+"""PURE. Read dates from untrusted values and file names, or None if there is none. Find time zones."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime
 from functools import cache
+from importlib.resources import files
 from zoneinfo import available_timezones
 
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 
 
@@ -47,12 +49,54 @@ def _plausible(day: date) -> date | None:
     return day if 1900 <= day.year <= 2200 else None
 
 
+def weekday(text: str) -> int | None:
+    """Return the number of a weekday (0 is Monday), or None if there is none.
+
+    The text is the number or an English name, in any case and with at least three letters ("Mon").
+    """
+    typed = text.strip().casefold()
+    if re.fullmatch("[0-6]", typed, re.ASCII):
+        return int(typed)
+    matching = (number for number, name in enumerate(_WEEKDAYS) if name.startswith(typed))
+    return next(matching, None) if len(typed) >= 3 else None
+
+
 def valid_zone(name: str) -> bool:
     """Return whether this is the name of an IANA time zone that a setting or a subscriber may have."""
     return name in _zones()
 
 
+def find_zone(text: str) -> str | None:
+    """Return the name of the time zone that someone typed, or None if it is not known.
+
+    Ignore case, and accept spaces for underscores. A current zone may be given without its region
+    ("Argentina/Buenos Aires", as forms show it) or by its last part alone ("Buenos Aires").
+    """
+    return _names_by_typed().get(_fold(text))
+
+
+@cache
+def current_zones() -> tuple[str, ...]:
+    """Return the current names of the available time zones, sorted. Forms offer these."""
+    table = files("tzdata").joinpath("zoneinfo/zone.tab").read_text("ascii")
+    names = (line.split("\t")[2] for line in table.splitlines() if not line.startswith("#"))
+    return tuple(sorted(filter(valid_zone, names)))
+
+
 @cache
 def _zones() -> frozenset[str]:
-    # Leave out names without a slash, because some of them, such as "localtime", mean this machine's zone.
-    return frozenset(name for name in available_timezones() if "/" in name or name == "UTC")
+    # Systems add names such as "localtime", which means this machine's zone. "Factory" means no zone.
+    simple = {*files("tzdata").joinpath("zones").read_text("ascii").split()} - {"Factory"}
+    return frozenset(name for name in available_timezones() if "/" in name or name in simple)
+
+
+@cache
+def _names_by_typed() -> dict[str, str]:
+    by_typed = dict[str, str]()
+    for name in current_zones():  # their last parts are distinct
+        by_typed |= dict.fromkeys(map(_fold, (name.partition("/")[2], name.rpartition("/")[2])), name)
+    return by_typed | {_fold(name): name for name in _zones()}
+
+
+def _fold(text: str) -> str:
+    return "_".join(text.casefold().split())

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from enum import StrEnum
 from functools import lru_cache
-from importlib.resources import files
 from itertools import groupby, islice, zip_longest
 from typing import Annotated, Any, TypeVar
 
@@ -310,9 +309,7 @@ def email_problems(form: PreferencesForm) -> dict[str, str]:
 @lru_cache(maxsize=1)
 def zones() -> list[tuple[str, list[str]]]:
     """Return the current names of the available time zones, grouped by region."""
-    table = files("tzdata").joinpath("zoneinfo/zone.tab").read_text("ascii")
-    listed = (line.split("\t")[2] for line in table.splitlines() if not line.startswith("#"))
-    regions = groupby(sorted(filter(dates.valid_zone, listed)), lambda name: name.split("/")[0])
+    regions = groupby(dates.current_zones(), lambda name: name.split("/")[0])
     return [(region, list(names)) for region, names in regions]
 
 
