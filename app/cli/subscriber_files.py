@@ -53,9 +53,7 @@ def import_subscribers(
         )  # fmt: skip
     report = result.report
     if as_json:
-        rejections = [
-            {"file": str(file), "row": item.row, "reason": item.reason} for item in report.rejections
-        ]
+        rejections = [{"file": str(file), **item._asdict()} for item in report.rejections]
         document = {
             "complete": report.is_complete,
             "added": report.added,
@@ -86,7 +84,8 @@ def seekable(path: Path) -> Iterator[BinaryIO]:
 def _print_report(report: subscribers.ImportReport, paused_scope: str | None) -> None:
     output.out().print(f"Subscribers added: {report.added}. Rows skipped: {report.rejected}.")
     if report.rejected:
-        output.table(["row", "reason"], [(item.row, item.reason) for item in report.rejections])
+        rows = [(item.row, item.email, item.reason) for item in report.rejections]
+        output.table(["row", "address", "reason"], rows)
     if report.rejected > len(report.rejections):
         output.out().print(f"{report.rejected - len(report.rejections)} more skipped rows are not listed.")
     if not report.is_complete:

@@ -15,18 +15,21 @@ from itertools import chain, zip_longest
 from typing import Any, BinaryIO, TextIO
 from zoneinfo import ZoneInfo
 
-from app.errors import InvalidInput
+from app.errors import InvalidInput, InvalidPreference
 from app.storage.models import SubscriberState
 from app.subscribers import opt_outs
 from app.subscribers.address import normalize_address
 from app.subscribers.pausing import LONGEST_PAUSE
 from app.subscribers.preferences import Preferences, check
+from app.subscribers.preferences import problems as problems_by_field
+from app.text import dates
 from app.text.in_words import count_of
 from app.types import Cadence, EmptyDigestPolicy, Interest
 
 SEPARATOR = ";"  # between interests, and between muted queries
 MAX_COLUMNS = 200
 MAX_ROW_CHARS = 1_000_000  # a longer row means an unclosed quotation mark, or a file that is not CSV
+MAX_PROBLEMS = 10  # named for a row
 EXTRA_CELLS = "\0"  # the key for cells beyond the last named column
 # Other services export a time in the year 1, 1900 or 1970 if they know none.
 EARLIEST_CONSENT = datetime(1990, 1, 1, tzinfo=UTC)
@@ -84,6 +87,18 @@ def _moment(cell: str) -> datetime:
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+def _weekday(cell: str) -> int:
+    if (number := dates.weekday(cell)) is None:
+        raise ValueError(cell)
+    return number
+
+
+def _zone(cell: str) -> str:
+    if (name := dates.find_zone(cell)) is None:
+        raise ValueError(cell)
+    return name
+
+
 def _printable(cell: str) -> str:
     if not cell.isprintable():
         raise ValueError(cell)
@@ -92,7 +107,7 @@ def _printable(cell: str) -> str:
 
 # The optional columns with preferences, and the function that parses each cell.
 _PREFERENCES: dict[str, Callable[[str], Any]] = {
-    "cadence": Cadence, "weekday": int, "hour": int, "zone": str, "min_papers": int, "max_papers": int,
+    "cadence": Cadence, "weekday": _weekday, "hour": int, "zone": _zone, "min_papers": int, "max_papers": int,
     "when_empty": EmptyDigestPolicy, "max_trending": int, "paper_updates": _yes_or_no, "muted": split_list,
 }  # fmt: skip
 _OTHERS: dict[str, Callable[[str], Any]] = {
@@ -100,6 +115,8 @@ _OTHERS: dict[str, Callable[[str], Any]] = {
     "paused_until": _moment, "consent_at": _moment, "consent_version": _printable,
 }  # fmt: skip
 _EXPECTED = {
+    "zone": "a time zone, such as Europe/Berlin",
+    "weekday": "a day such as Monday, or a number from 0 (Monday) to 6",
     "weights": "numbers, separated by “;”",
     "quotas": "whole numbers from 1, separated by “;”",
     "paper_updates": "yes or no",
@@ -107,6 +124,10 @@ _EXPECTED = {
     "consent_at": "a time, such as 2026-11-20T08:00Z",
     "consent_version": "plain text, without control characters",
 }
+_SURPLUS = (
+    "this row has more cells than the first line has columns: put quotation marks around cells that contain "
+    "the separator"
+)
 COLUMNS = ("email", "interests", *_PREFERENCES, *_OTHERS)
 EXPORTED = ("id", *COLUMNS, "created_at", "confirmed_at")
 _READ_COLUMNS = frozenset({*COLUMNS, *opt_outs.COLUMNS})
@@ -228,14 +249,11 @@ def _check_columns(columns: Sequence[str], name: str) -> None:
 def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> ImportedSubscriber:
     """Return the subscriber in a row. `defaults` applies to empty cells.
 
-    A subscriber whose pause has ended since the export is active. Raise InvalidInput, whose message says what
-    to change.
+    A subscriber whose pause has ended since the export is active. Raise InvalidInput, whose message names
+    all problems.
     """
     if EXTRA_CELLS in row:
-        raise InvalidInput(
-            "this row has more cells than the first line has columns: put quotation marks around cells that "
-            "contain the separator"
-        )
+        raise InvalidInput(_SURPLUS)
     if column := opt_outs.find_opt_out(row):
         raise InvalidInput(
             f"{column} is “{row[column].strip()[:40]}”: this person gets no mail from the other service, so "
@@ -244,66 +262,101 @@ def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> I
             column,
         )
     cells = {name: _unescape((row.get(name) or "").strip()) for name in COLUMNS}
-    others = _parse(cells, _OTHERS)
-    state = others.get("state", SubscriberState.ACTIVE)
-    if state not in IMPORTED_STATES:
-        raise InvalidInput(f"the state is {state}: only active and paused subscribers are imported", "state")
-    interests = _interests(
-        split_list(cells["interests"]), others.get("weights", ()), others.get("quotas", ())
-    )
-    email = normalize_address(cells["email"])
-    chosen = replace(defaults, interests=interests, **_parse(cells, _PREFERENCES))
-    if not interests and chosen.when_empty is EmptyDigestPolicy.SKIP:
-        raise InvalidInput("there are no interests: add one, or set when_empty to trending", "interests")
-    preferences = check(chosen, before=chosen)  # an export may contain interests that are refused in forms
-    until = others.get("paused_until")
-    if until and state is not SubscriberState.PAUSED:
-        raise InvalidInput("paused_until needs the state paused", "paused_until")
-    if until and until > now + LONGEST_PAUSE:
-        raise InvalidInput("paused_until is more than a year away", "paused_until")
+    cells["state"] = cells["state"] or SubscriberState.ACTIVE
+    problems: dict[str, str] = {}  # by column, or `interests.0` for the first interest
+    others = _parse(cells, _OTHERS, problems)
+    preferences = _preferences(cells, others, defaults, problems)
+    email = ""
+    try:
+        email = normalize_address(cells["email"])
+    except InvalidInput as error:
+        problems["email"] = str(error)
+    problems = _problems_of_state(others, now) | problems
+    if problems:
+        raise InvalidInput(_as_one_message(problems))
+    state, until = others.get("state", SubscriberState.ACTIVE), others.get("paused_until")
     if until and until <= now:
         state, until = SubscriberState.ACTIVE, None
     paused_until = until.astimezone(ZoneInfo(preferences.zone)) if until else None
-    consent_at = others.get("consent_at")
-    if consent_at and consent_at > now:
-        raise InvalidInput("consent_at is in the future", "consent_at")
-    if consent_at and consent_at < EARLIEST_CONSENT:
-        raise InvalidInput(
-            "consent_at is before 1990: if you do not know the time, empty the cell", "consent_at"
-        )
     consent_version = others.get("consent_version", "")[:100]
-    return ImportedSubscriber(email, preferences, state, consent_at, consent_version, paused_until)
-
-
-def _interests(
-    texts: Sequence[str], weights: Sequence[float | None], quotas: Sequence[int | None]
-) -> tuple[Interest, ...]:
-    """Return interests with the weights and quotas in the same order. A missing weight is 1."""
-    for name, numbers in (("weights", weights), ("quotas", quotas)):
-        if len(numbers) > len(texts):
-            given = count_of(len(numbers), name.removesuffix("s"))
-            raise InvalidInput(
-                f"there are {given} for {count_of(len(texts), 'interest')}: give at most one for each", name
-            )
-    return tuple(
-        Interest(text, 1.0 if weight is None else weight, quota)
-        for text, weight, quota in zip_longest(texts, weights, quotas)
+    return ImportedSubscriber(
+        email, preferences, state, others.get("consent_at"), consent_version, paused_until
     )
 
 
-def _parse(cells: Mapping[str, str], parsers: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
-    """Parse the cells that have a parser. Leave out empty cells. Raise InvalidInput for invalid cells."""
+def _problems_of_state(values: Mapping[str, Any], now: datetime) -> dict[str, str]:
+    """Return the problems with the state, the end of the pause and the time of consent, by column."""
+    state, until, consent_at = (values.get(name) for name in ("state", "paused_until", "consent_at"))
+    problems = {}
+    if state and state not in IMPORTED_STATES:
+        problems["state"] = f"the state is {state}: only active and paused subscribers are imported"
+    if until and until > now + LONGEST_PAUSE:
+        problems["paused_until"] = "paused_until is more than a year away"
+    if until and state is SubscriberState.ACTIVE:
+        problems["paused_until"] = "paused_until needs the state paused"
+    if consent_at and consent_at > now:
+        problems["consent_at"] = "consent_at is in the future"
+    if consent_at and consent_at < EARLIEST_CONSENT:
+        problems["consent_at"] = "consent_at is before 1990: if you do not know the time, empty the cell"
+    return problems
+
+
+def _preferences(
+    cells: Mapping[str, str], others: Mapping[str, Any], defaults: Preferences, problems: dict[str, str]
+) -> Preferences:
+    """Return the preferences in a row. Add a problem for each invalid value."""
+    texts = split_list(cells["interests"])
+    for name in ("weights", "quotas"):
+        if (count := len(others.get(name, ()))) > len(texts):
+            given = count_of(count, name.removesuffix("s"))
+            problems[name] = (
+                f"there are {given} for {count_of(len(texts), 'interest')}: give at most one for each"
+            )
+    numbers = zip_longest(texts, *(others.get(name, ())[: len(texts)] for name in ("weights", "quotas")))
+    interests = tuple(
+        Interest(text, 1.0 if weight is None else weight, quota) for text, weight, quota in numbers
+    )
+    chosen = replace(defaults, interests=interests, **_parse(cells, _PREFERENCES, problems))
+    if not interests and chosen.when_empty is EmptyDigestPolicy.SKIP:
+        problems["interests"] = "there are no interests: add one, or set when_empty to trending"
+    try:
+        return check(chosen, before=chosen)  # an export may contain interests that are refused in forms
+    except InvalidPreference:
+        stored = [*texts, *chosen.muted]
+        for field, problem in problems_by_field(chosen, stored=stored).items():
+            # If the maximum cannot be read, the minimum is compared with the default.
+            if field != "min_papers" or "max_papers" not in problems:
+                column, _, place = field.partition(".")
+                subject = f"the interest “{texts[int(place)][:40]}”" if place else column
+                problems.setdefault(field, f"{subject}: {problem}")
+        return chosen
+
+
+def _as_one_message(problems: Mapping[str, str]) -> str:
+    """Join the problems of a row, in the order of the columns."""
+    fields = sorted(problems, key=lambda field: COLUMNS.index(field.partition(".")[0]))
+    if len(fields) == 1:
+        return problems[fields[0]]
+    texts = [f"{problems[field].removesuffix('.')}." for field in fields[:MAX_PROBLEMS]]
+    more = len(fields) - len(texts)
+    return " ".join([*texts, *([f"{count_of(more, 'more problem')}."] if more else [])])
+
+
+def _parse(
+    cells: Mapping[str, str], parsers: Mapping[str, Callable[[str], Any]], problems: dict[str, str]
+) -> dict[str, Any]:
+    """Parse the cells that have a parser. Leave out empty cells, and add a problem for invalid ones."""
     values = {}
     for name, parse in parsers.items():
         cell = cells[name]
         try:
             if cell:
-                values[name] = parse(cell)
+                values[name] = parse(cell.lower() if isinstance(parse, EnumType) else cell)
         except (ValueError, OverflowError):
-            text = (
+            expected = (
                 " or ".join(parse) if isinstance(parse, EnumType) else _EXPECTED.get(name, "a whole number")
             )
-            raise InvalidInput(f"{name} must be {text}, not “{cell[:40]}”", field=name) from None
+            problems[name] = f"{name} must be {expected}, not “{cell[:40]}”"
     return values
 
 

@@ -29,6 +29,7 @@ EXPORT_BATCH = 500  # subscribers
 MAX_LISTED = 1000  # rejected rows in a report; all are counted
 MAX_CONFLICTS_LISTED = 500  # conflicts among them, so that a repeated import still lists the invalid rows
 PREVIEWED = 10  # rows
+MAX_EMAIL_CHARS = 320  # of what may be no address, in a report
 
 
 class SkippedRow(NamedTuple):
@@ -36,12 +37,13 @@ class SkippedRow(NamedTuple):
 
     row: int
     reason: str
-    address: str = ""  # if the reason may contain it
+    email: str = ""  # normalised, or as typed if it is invalid
 
     @property
     def without_address(self) -> str:
         """Return the reason without the address, which must not remain stored after its owner is erased."""
-        return self.reason.replace(self.address, "this address") if self.address else self.reason
+        has_address = "@" in self.email.strip("@")
+        return self.reason.replace(self.email, "this address") if has_address else self.reason
 
 
 @dataclass
@@ -68,14 +70,14 @@ class ImportReport:
         if len(self.first) < PREVIEWED:
             self.first.append(new)
 
-    def reject(self, row: int, error: PaperboyError, address: str) -> None:
+    def reject(self, row: int, error: PaperboyError, email: str) -> None:
         """Count a skipped row, and list it if there is room."""
         is_conflict = isinstance(error, Conflict)
         self.rejected += 1
         self.registered += is_conflict
         most = MAX_LISTED if not is_conflict or self.registered <= MAX_CONFLICTS_LISTED else 0
         if len(self.rejections) < most:
-            self.rejections.append(SkippedRow(row, str(error), address))
+            self.rejections.append(SkippedRow(row, str(error), email))
 
 
 _Store = Callable[[Sequence[ImportedSubscriber]], list[bulk.Outcome]]
@@ -134,16 +136,16 @@ def _each_batch(
                     outcomes[number] = error
             valid = {number: new for number, new in outcomes.items() if isinstance(new, ImportedSubscriber)}
             conflicts = dict(zip(valid, store(list(valid.values())), strict=True))
-            for number, outcome in outcomes.items():
-                error_or_new = conflicts.get(number) or outcome
-                address = outcome.email if isinstance(outcome, ImportedSubscriber) else ""
+            for number, line in lines:
+                error_or_new = conflicts.get(number) or outcomes[number]
                 if isinstance(error_or_new, ImportedSubscriber):
-                    accepted_rows[address] = number
+                    accepted_rows[error_or_new.email] = number
                     report.accept(error_or_new)
-                elif row := accepted_rows.get(address):
-                    report.reject(number, InvalidInput(f"this row has the same address as row {row}"), "")
-                else:
-                    report.reject(number, error_or_new, address)
+                    continue
+                email = valid[number].email if number in valid else (line["email"] or "").strip()
+                if number in valid and (row := accepted_rows.get(email)):
+                    error_or_new = InvalidInput(f"this row has the same address as row {row}")
+                report.reject(number, error_or_new, email[:MAX_EMAIL_CHARS])
             report.rows += len(lines)
             if not after_batch(report):
                 break

@@ -812,6 +812,11 @@ def test_add_subscriber(run: Run, app: Application) -> None:
         bob = session.exec(select(Subscriber)).one()
         assert (bob.state, bob.zone, bob.hour) == ("active", "Asia/Tokyo", 8)
         assert [row.action for row in session.exec(select(AuditEntry))] == ["subscriber.add"]
+    run("subscribers", "set", "1", "--zone", "berlin", "--cadence", "Weekly", "--weekday", "Friday")
+    with app.db.read() as session:
+        bob = session.exec(select(Subscriber)).one()
+        assert (bob.zone, bob.cadence, bob.weekday) == ("Europe/Berlin", "weekly", 4)
+    assert "not a weekday" in run("subscribers", "set", "1", "--weekday", "someday", code=2).stderr
     assert (
         "Mars"
         in run("subscribers", "add", "c@example.org", "--interest", "x", "--zone", "Mars/X", code=1).stderr
@@ -836,8 +841,9 @@ def test_import_reports_and_skips_bad_rows(run: Run, app: Application, tmp_path:
     file.write_bytes(("\ufeff" + "\r\n".join(lines)).encode())
     report = parse_output(run("subscribers", "import", str(file), "--json", code=1))
     assert (report["added"], report["rejected"]) == (2, 4)
-    assert [(each["row"], bool(each["reason"])) for each in report["rejections"]] == [
-        (3, True), (4, True), (5, True), (6, True),
+    assert [(each["row"], each["email"], bool(each["reason"])) for each in report["rejections"]] == [
+        (3, "not an address", True), (4, "bob@example.org", True),
+        (5, "carol@example.org", True), (6, "alice@example.org", True),
     ]  # fmt: skip
     with app.db.read() as session:
         imported = session.exec(select(Subscriber).order_by(col(Subscriber.id))).all()

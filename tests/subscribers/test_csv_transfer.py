@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -236,12 +236,76 @@ def test_rows_are_numbered_as_in_a_spreadsheet(app: Application, monkeypatch: py
 
 def test_missing_interests_and_unknown_zones_are_explained(app: Application) -> None:
     """The reasons are about the file, not about a form."""
-    file = csv_file("alice@example.org,,", "bob@example.org,robotics,Berlin", header="email,interests,zone")
+    file = csv_file(
+        "alice@example.org,,", "bob@example.org,robotics,Mars/Olympus", header="email,interests,zone"
+    )
     report = csv_transfer.preview_file(app.db, file, DEFAULTS, NOW)
     assert [item.reason for item in report.rejections] == [
         "there are no interests: add one, or set when_empty to trending",
-        "“Berlin” is not a known time zone. Use a name such as Europe/Berlin.",
+        "zone must be a time zone, such as Europe/Berlin, not “Mars/Olympus”",
     ]
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "expected"),
+    [
+        ("cadence", "Weekly", {"cadence": "weekly"}),
+        ("cadence,weekday", "WEEKLY,Friday", {"cadence": "weekly", "weekday": 4}),
+        ("weekday", "2", {"weekday": 2}),
+        ("when_empty,state", "Trending,Paused", {"when_empty": "trending"}),
+        ("zone", "Berlin", {"zone": "Europe/Berlin"}),
+        ("zone", "america/new york", {"zone": "America/New_York"}),
+        ("zone", "CET", {"zone": "CET"}),
+    ],
+)
+def test_values_are_accepted_as_people_write_them(
+    header: str, cells: str, expected: dict[str, object]
+) -> None:
+    (_, row), *_ = csv_format.read_rows(
+        csv_file(f"alice@example.org,robotics,{cells}", header=f"email,interests,{header}")
+    )
+    stored = asdict(csv_format.parse_row(row, DEFAULTS, NOW).preferences)
+    assert {name: stored[name] for name in expected} == expected
+
+
+def test_a_skipped_row_names_its_address_and_all_its_problems(app: Application) -> None:
+    """An operator can mend the file at once. What is stored about the import has no address."""
+    header = "email,interests,cadence,hour,zone,min_papers,max_papers,state,paused_until,consent_at"
+    lines = (
+        "alice@example.org,robotics; ?!; -x,Monthly,24,Mars/Olympus,20,five,gone,2026-11-27,2999-01-01",
+        "not an address,,daily,8,UTC,1,10,active,2026-11-27,",
+        "BOB@example.org,robotics,,,,,,,,",
+        "Bob@Example.org,robotics,,,,,,,,",
+        ",robotics,,,,,,,,",
+    )
+    report = csv_transfer.import_file(app.db, csv_file(*lines, header=header), DEFAULTS, NOW)
+    assert [(item.row, item.email) for item in report.rejections] == [
+        (2, "alice@example.org"), (3, "not an address"), (5, "bob@example.org"), (6, ""),
+    ]  # fmt: skip
+    first, second = report.rejections[:2]
+    for problem in (
+        "the interest “?!”: ",
+        "the interest “-x”: ",
+        "cadence must be daily or weekdays or weekly, not “Monthly”.",
+        "hour: Choose an hour from 0 to 23.",
+        "zone must be",
+        "max_papers must be a whole number, not “five”.",
+        "state must be",
+        "consent_at is in the future.",
+    ):
+        assert problem in first.reason
+    assert "min_papers" not in first.reason  # it is not compared with a maximum that cannot be read
+    assert "paused_until" not in first.reason
+    for problem in ("This is not a valid email", "there are no interests", "paused_until needs"):
+        assert problem in second.reason
+    assert "bob@example.org" not in report.rejections[2].without_address
+
+
+def test_the_message_about_a_row_is_bounded(app: Application) -> None:
+    file = csv_file(f"alice@example.org,{'?!; ' * 5000}", header="email,interests")
+    (rejection,) = csv_transfer.preview_file(app.db, file, DEFAULTS, NOW).rejections
+    assert len(rejection.reason) < 3000
+    assert rejection.reason.endswith(" 4,991 more problems.")
 
 
 @pytest.mark.parametrize(
@@ -365,7 +429,7 @@ def test_repeated_addresses_name_their_first_row(
     for run in (csv_transfer.preview_file, csv_transfer.import_file):
         report = run(app.db, csv_file(*lines, header="email,interests,weights"), DEFAULTS, NOW)
         assert (report.added, report.rejected, report.registered) == (1, 2, 0)
-        assert report.rejections[1] == (4, "this row has the same address as row 3", "")
+        assert report.rejections[1] == (4, "this row has the same address as row 3", "rita@example.org")
 
 
 _TEXTS = st.lists(

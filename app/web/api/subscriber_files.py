@@ -62,7 +62,10 @@ class SkippedRowOut(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
     row: int = Field(examples=[3], description="The spreadsheet row: the first subscriber is in row 2.")
-    reason: str = Field(examples=["hour must be a whole number, not “seven”"])
+    email: str = Field(description="The address, as typed if it is invalid.", examples=["bob@example.org"])
+    reason: str = Field(
+        description="All problems of the row.", examples=["hour must be a whole number, not “seven”"]
+    )
 
 
 class ImportOut(BaseModel):

@@ -56,7 +56,9 @@ def test_import_reports_each_skipped_row(
     report = send(call).json()
     assert (report["added"], report["rejected"], report["registered"]) == (2, 4, 1)
     assert report["complete"] is True
-    assert [row["row"] for row in report["rejections"]] == [3, 4, 5, 6]
+    assert [(row["row"], row["email"]) for row in report["rejections"]] == [
+        (3, "bob@example.org"), (4, "nobody"), (5, "carol@example.org"), (6, "alice@example.org"),
+    ]  # fmt: skip
     assert report["rejections"][0]["reason"] == "this row has the same address as row 2"
     assert "hour must be a whole number" in report["rejections"][2]["reason"]
     assert "already registered" in report["rejections"][3]["reason"]
