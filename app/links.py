@@ -66,7 +66,7 @@ class Purpose(StrEnum):
 
     CONFIRM = "confirm"
     DECLINE = "decline"  # "I did not ask for this"
-    SUBSCRIPTION = "subscription"  # in digests, which get forwarded; its page can send a PREFERENCES link
+    SUBSCRIPTION = "subscription"  # in digests, which get forwarded; its page can pause, or send PREFERENCES
     PREFERENCES = "preferences"
     UNSUBSCRIBE = "unsubscribe"
     PAUSE = "pause"

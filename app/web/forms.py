@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import lru_cache
 from itertools import groupby, islice, zip_longest
 from typing import Annotated, Any, TypeVar
+from zoneinfo import ZoneInfo
 
 from fastapi import Form, Request
 from pydantic import AfterValidator
@@ -20,6 +21,7 @@ from app import subscribers
 from app.errors import InvalidInput, InvalidInterest
 from app.relevance import muted_texts, query_language, query_rewriting
 from app.relevance.query_language import MAX_INTEREST_CHARS
+from app.storage.models import Subscriber
 from app.subscribers import ABSOLUTE_MAX_INTERESTS, MAX_MUTED, Preferences
 from app.text import dates
 from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest
@@ -30,6 +32,7 @@ MAX_LINES, MAX_LINE_CHARS = 100, 1000  # per field; the limits of validation are
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _NUMBERS = ("weekday", "hour", "min_papers", "max_papers", "max_trending")
 _CONTENT_FIELDS = ("min_papers", "max_papers", "when_empty", "max_trending", "muted")
+MAX_DATE_CHARS = 20  # of an invalid date when it is shown again
 _INVALID_NUMBER = -1  # outside every allowed range, so `subscribers.problems` reports the field
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -139,6 +142,12 @@ class PauseForm:
     def input_type(self) -> str:
         """Return `text` for an invalid date, because date fields do not show it. Otherwise, return `date`."""
         return "text" if self.typed and not _DAY.fullmatch(self.typed) else "date"
+
+
+def pause_form(subscriber: Subscriber, now: datetime, typed: str = "", problem: str = "") -> PauseForm:
+    """Return the form that pauses a subscription, with an end date as typed and its error."""
+    first, last = subscribers.pause_date_range(ZoneInfo(subscriber.zone), now)
+    return PauseForm(first, last, typed.strip()[:MAX_DATE_CHARS], problem)
 
 
 def preferences_form(

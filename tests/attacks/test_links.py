@@ -100,13 +100,16 @@ def is_valid(client: TestClient, path: str) -> bool:
 def test_links_of_a_forwarded_digest_change_nothing(
     mail_server: MailServer, app: Application, client: TestClient, alice: int
 ) -> None:
-    """They read, leave and give feedback. The link to everything else is sent to the owner."""
+    """They read, pause, leave and give feedback. The link to everything else is sent to the owner."""
     forwarded = links_of(send_digest(app, mail_server, alice))
     assert forwarded.keys() == {Purpose.SUBSCRIPTION, Purpose.VIEW, Purpose.UNSUBSCRIBE}
     page = client.get(forwarded[Purpose.SUBSCRIPTION]).text
     assert "robotics" in page
     assert ALICE not in page
-    assert {purpose for _, purpose in re.findall(r'"(/([a-z]+)/[\w-]{51})', page)} == {Purpose.UNSUBSCRIBE}
+    assert {purpose for _, purpose in re.findall(r'"(/([a-z]+)/[\w-]{51})', page)} == {
+        Purpose.PAUSE,
+        Purpose.UNSUBSCRIBE,
+    }
     token = forwarded[Purpose.SUBSCRIPTION].rpartition("/")[2]
     for purpose in Purpose:
         if purpose is not Purpose.SUBSCRIPTION:
@@ -115,6 +118,36 @@ def test_links_of_a_forwarded_digest_change_nothing(
         assert client.post(f"/preferences/{token}{action}").status_code == 403
     with app.db.read() as session:
         assert subscribers.preferences_of(session, subscribers.get(session, alice)).interests
+    assert len(mail_server.messages) == 1
+
+
+@pytest.mark.once
+def test_digest_links_to_a_form_that_pauses(
+    mail_server: MailServer, app: Application, client: TestClient, alice: int
+) -> None:
+    """A scanner that opens every link pauses nobody. The reader can pause, and resume on the same page."""
+
+    def state() -> SubscriberState:
+        with app.db.read() as session:
+            return subscribers.get(session, alice).state
+
+    subscription = links_of(send_digest(app, mail_server, alice))[Purpose.SUBSCRIPTION]
+    (form,) = re.findall(r'action="(/pause/[\w-]{51})"', client.get(subscription).text)
+    client.get(form)
+    assert state() is SubscriberState.ACTIVE
+    until = (clock.utcnow() + timedelta(days=9)).date()
+    assert "Digests resume on" in client.post(form, data={"until": until.isoformat()}).text
+    assert state() is SubscriberState.PAUSED
+    page = client.get(subscription).text
+    assert "are paused until <strong>" in page
+    assert '<input type="hidden" name="action" value="resume">' in page
+    client.post(form, data={"action": "resume"})
+    assert state() is SubscriberState.ACTIVE
+    client.post(form)
+    assert "are paused until you resume" in client.get(subscription).text
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, alice, clock.utcnow())
+    assert "/pause/" not in client.get(subscription).text
     assert len(mail_server.messages) == 1
 
 

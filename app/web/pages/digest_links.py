@@ -1,7 +1,7 @@
 """The pages that a digest links to, except those for feedback and unsubscribing.
 
-A digest may be forwarded, so these pages never change the subscription. Changes require a link that
-is emailed on request.
+A digest may be forwarded, so these pages can only pause, resume or end the subscription. Other changes
+require a link that is emailed on request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app.delivery import ledger
 from app.errors import DigestDeleted, DigestNotSent, LinkForged
 from app.links import Grant, Purpose
 from app.storage.models import Delivery, SubscriberState
-from app.web import background
+from app.web import background, forms
 from app.web.link_access import PRIVATE, allows, db, masked_address, private_page, signed_path
 from app.web.request_bodies import FormRoute
 from app.web.security import MAIL_CSP
@@ -31,7 +31,7 @@ Subscription = Annotated[Grant, allows(Purpose.SUBSCRIPTION)]
 
 @router.get("/subscription/{token}")
 def show_subscription(request: Request, grant: Subscription) -> Response:
-    """Show the interests and the schedule, with a button that requests the link to change them."""
+    """Show the interests and the schedule. Forms pause digests, or request the link to change the rest."""
     now = clock.utcnow()
     with db(request).read() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
@@ -42,6 +42,7 @@ def show_subscription(request: Request, grant: Subscription) -> Response:
         is_over=subscriber.state not in (SubscriberState.ACTIVE, SubscriberState.PAUSED),
         masked_address=masked_address(subscriber),
         unsubscribe=signed_path(app, Purpose.UNSUBSCRIBE, subscriber, now),
+        pause=signed_path(app, Purpose.PAUSE, subscriber, now), until=forms.pause_form(subscriber, now),
     )  # fmt: skip
 
 

@@ -32,7 +32,6 @@ from app.web.visitors import client_ip, visitor
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
-MAX_DATE_CHARS = 20  # of an invalid date when it is shown again
 # Messages shown after a redirect to the preferences, keyed by the name in the URL.
 MESSAGES = {
     "saved": "Saved.",
@@ -247,7 +246,8 @@ def _pause(request: Request, subscriber_id: int, until: str, action: str) -> Non
         try:
             midnight = datetime.combine(date.fromisoformat(until), time(0), zone) if until else None
         except ValueError:
-            problem = f"“{until[:MAX_DATE_CHARS]}” is not a date. Write year, month and day as in 2026-12-31."
+            typed = until[: forms.MAX_DATE_CHARS]
+            problem = f"“{typed}” is not a date. Write year, month and day as in 2026-12-31."
             raise InvalidPreference(problem, "until") from None
         subscribers.pause(session, subscriber_id, midnight, clock.utcnow())
 
@@ -257,15 +257,10 @@ def _pause_page(
 ) -> Response:
     with db(request).read() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
-    until = _pause_form(subscriber, clock.utcnow(), typed, problem)
+    until = forms.pause_form(subscriber, clock.utcnow(), typed, problem)
     return private_page(
         request, "pause.html", status=422 if problem else 200, subscriber=subscriber, done=done, until=until
     )
-
-
-def _pause_form(subscriber: Subscriber, now: datetime, typed: str = "", problem: str = "") -> forms.PauseForm:
-    first, last = subscribers.pause_date_range(ZoneInfo(subscriber.zone), now)
-    return forms.PauseForm(first, last, typed.strip()[:MAX_DATE_CHARS], problem)
 
 
 def _preferences_page(
@@ -299,7 +294,7 @@ def _preferences_page(
         feedback_message=feedback_message,
         hints=list(filter(None, (interest_reader.hint(row.text).limited_to(max_parts) for row in form.rows))),
         address=address, new_address=new_address,
-        feedback=overview, until=_pause_form(subscriber, now, *pause),
+        feedback=overview, until=forms.pause_form(subscriber, now, *pause),
         links=subscriber_links(request, subscriber, now), zones=forms.zones(),
         token=request.path_params["token"],
         amounts=forms.AMOUNT_OPTIONS,
