@@ -17,7 +17,7 @@ from app.digests.builder import DigestBuilder
 from app.errors import TooManyRequests
 from app.relevance.suggestions import InterestHint
 from app.subscribers import AMOUNTS, Preferences
-from app.types import Digest, Feedback, Interest, Skip
+from app.types import Digest, Feedback, Interest, Section, Skip
 from app.web import forms
 from app.web.capacity import Capacity
 from app.web.forms import PreferencesForm
@@ -53,6 +53,7 @@ class Preview:
     skip_reason: str = ""  # why there would be no digest
     days: tuple[date, ...] = ()
     interests: tuple[InterestPreview, ...] = ()
+    largest: Section | None = None  # if the digest is full, and an interest without a maximum has most of it
     error: str = ""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -121,7 +122,7 @@ class Previews:
             )
         if isinstance(digest, Skip):
             return Preview(None, digest.reason, days, interest_previews)
-        return Preview(digest, "", days, interest_previews)
+        return Preview(digest, "", days, interest_previews, largest_section(digest, preferences))
 
     def _current_builder(self, now: datetime) -> DigestBuilder:
         """Return the current builder with its papers loaded. Replace it first if it is too old or full."""
@@ -132,6 +133,18 @@ class Previews:
         builder.rewind_to(now)  # the digest looks back as usual; the counts cover all loaded days
         self._builder, self._matched = (builder, now), set()
         return builder
+
+
+def largest_section(digest: Digest, preferences: Preferences) -> Section | None:
+    """Return the section that has more than half of a full digest, unless its interest has a maximum.
+
+    A maximum would leave more room for the other interests. If there are none, return None.
+    """
+    unlimited = [interest.text for interest in preferences.interests if interest.quota is None]
+    if len(preferences.interests) < 2 or len(digest.picks) < preferences.max_papers:
+        return None
+    large = (section for section in digest.sections if len(section.picks) * 2 > len(digest.picks))
+    return next((section for section in large if section.interest in unlimited), None)
 
 
 def preview_interest(

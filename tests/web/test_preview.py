@@ -18,11 +18,11 @@ from app.errors import TooManyRequests
 from app.links import Purpose
 from app.storage.models import Delivery, Event, FormSubmission, InterestQuery, Paper, Source, Subscriber
 from app.subscribers import Preferences
-from app.types import Digest, Interest
+from app.types import Digest, Interest, Section
 from app.web import forms, preview, templating
 from app.web.capacity import WorkSlots
 from app.web.preview import Previews
-from tests.support import factories
+from tests.support import factories, sample_digest
 from tests.web.conftest import Link
 
 AGENTS, VIDEO = "Language Agents that <think> in $\\mathbb{R}^n$", "Video Diffusion in Real Time"
@@ -83,6 +83,42 @@ def test_preview_lists_papers_by_interest(client: TestClient) -> None:
     assert "style=" not in fragment  # the Content-Security-Policy forbids it
     assert "Today’s digest would have 5 papers." in fragment
     assert "<html" not in fragment
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("counts", "quota", "expected"),
+    [
+        ({"agents": 4, "video": 1}, None, "agents"),
+        ({"agents": 3, "": 2}, None, "agents"),
+        ({"agents": 2, "video": 3}, 2, "video"),
+        ({"agents": 4, "video": 1}, 4, None),  # the subscriber has set a maximum already
+        ({"agents": 3, "video": 1}, None, None),  # there is room for more
+        ({"": 5}, None, None),
+    ],
+)
+def test_an_interest_with_most_of_a_full_digest_is_named(
+    counts: dict[str, int], quota: int | None, expected: str | None
+) -> None:
+    """Only a full digest leaves out papers of the other interests."""
+    item = sample_digest.digest("2026-11-20").picks[0]
+    digest = Digest("2026-11-20", tuple(Section(text, (item,) * count) for text, count in counts.items()))
+    chosen = Preferences(interests=(Interest("agents", quota=quota), Interest("video")), max_papers=5)
+    section = preview.largest_section(digest, chosen)
+    assert (section and section.interest) == expected
+    assert preview.largest_section(digest, replace(chosen, interests=chosen.interests[:1])) is None
+
+
+@pytest.mark.usefixtures("sample_papers")
+def test_a_maximum_is_suggested_for_the_largest_interest(
+    app: Application, client: TestClient, link: Link
+) -> None:
+    with app.db.write() as session:
+        chosen = Preferences(interests=(Interest("language agents"), Interest("video")), max_papers=5)
+        dora = subscribers.add(session, "dora@example.org", chosen, clock.utcnow())
+    page = client.get(f"{link(Purpose.PREFERENCES, dora)}/preview").text
+    assert "4 of the 5 papers in the preview. To leave more room for the others, enter a maximum" in page
+    assert "papers in the preview" not in preview_fragment(client, "language agents", "video"), "not full"
 
 
 @pytest.mark.usefixtures("sample_papers")
