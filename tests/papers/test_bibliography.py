@@ -184,6 +184,7 @@ def test_invalid_bibtex_entry_is_rejected() -> None:
             "1706.03762",
             "???",
             "<https://openreview.net/forum?id=abc>",
+            "https://arxiv.org/abs/9999.12345",
             "@article{never, title = {closed",
             "@misc{empty, year = 2020}",
             "@article{fine, title = {Fine}}",
@@ -192,9 +193,10 @@ def test_invalid_bibtex_entry_is_rejected() -> None:
     )
     assert rejections_of(text) == [
         ("neither a title nor a link or ID", 2),
-        ("a link without an arXiv ID or DOI", 3),
-        ("a BibTeX entry that lacks a brace, quotation mark or comma", 4),
-        ("a BibTeX entry without title, DOI or arXiv ID", 5),
+        ("a link without a valid arXiv ID or DOI", 3),
+        ("a link without a valid arXiv ID or DOI", 4),
+        ("a BibTeX entry that lacks a brace, quotation mark or comma", 5),
+        ("a BibTeX entry without title, DOI or arXiv ID", 6),
     ]
     assert [record.title for record in bibliography.parse(text).records] == ["", "Fine", "A Title at the End"]
 

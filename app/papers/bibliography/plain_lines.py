@@ -37,7 +37,7 @@ def parse(lines: Iterable[str], first: int) -> Iterator[Item]:
         if has_ids:
             continue
         if is_link(line.lstrip("<([")):
-            yield Rejection("a link without an arXiv ID or DOI", row, line[:SHOWN_CHARS])
+            yield Rejection("a link without a valid arXiv ID or DOI", row, line[:SHOWN_CHARS])
         elif sum(map(str.isalpha, title := sanitize.title(line))) >= 2 and not _NO_TITLE.fullmatch(line):
             yield PaperRecord(title=title)
         else:
