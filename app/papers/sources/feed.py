@@ -30,11 +30,26 @@ _FLAG = (
     r"formnovalidate|hidden|inert|ismap|itemscope|loop|multiple|muted|nohref|nomodule|noresize|noshade|"
     r"novalidate|nowrap|open|playsinline|readonly|required|reversed|selected|data-[\w-]{1,100})"
 )
-# A tag with its attributes, a comment or a declaration. Other text in angle brackets is kept, such as that
-# between “p < 0.05” and “d > 0.8”, or between “a<b” and “c>d”.
+# The elements of HTML, including obsolete ones, of MathML, and of JATS, which publishers use for abstracts.
+# Names with a prefix and names of custom elements contain a colon or a hyphen.
+_ELEMENT = (
+    r"(?:a|abbr|acronym|address|applet|area|article|aside|audio|b|base|basefont|bd[io]|big|blink|blockquote|"
+    r"body|br|button|canvas|caption|center|cite|code|col|colgroup|data|datalist|dd|del|details|dfn|dialog|dir|"
+    r"div|dl|dt|em|embed|fieldset|figcaption|figure|font|footer|form|frame|frameset|h[1-6]|head|header|hgroup|"
+    r"hr|html|i|iframe|img|input|ins|kbd|label|legend|li|link|main|map|mark|marquee|menu|meta|meter|nav|nobr|"
+    r"noframes|noscript|object|ol|optgroup|option|output|p|param|picture|pre|progress|q|r[pt]|ruby|s|samp|"
+    r"script|search|section|select|slot|small|source|span|strike|strong|style|sub|summary|sup|svg|table|tbody|"
+    r"td|template|textarea|tfoot|th|thead|time|title|tr|track|tt|u|ul|var|video|wbr|"
+    r"math|m[inos]|mtext|mspace|mrow|mfrac|msqrt|mroot|mstyle|merror|mpadded|mphantom|menclose|mfenced|"
+    r"msub|msup|msubsup|munder|mover|munderover|mmultiscripts|mprescripts|mtable|mtr|mtd|semantics|annotation|"
+    r"italic|bold|sc|sec|underline|overline|monospace|roman|xref|list|graphic|"
+    r"[a-z]\w{0,50}[:-][\w:.-]{1,100})"
+)
+# A tag, a comment or a declaration. Other text in angle brackets is kept, such as “<think>”, which is no
+# element, and that between “p < 0.05” and “d > 0.8”, or between “a<b” and “c>d”.
 _TAG = re.compile(
-    rf"</?[a-z][\w:.-]{{0,100}}(?:\s[^<>=]{{0,200}}=[^<>]{{0,2000}}|(?:\s{{1,9}}{_FLAG}){{0,9}}\s{{0,9}}/?)>|"
-    r"<[!?][^<>]{0,2000}>",
+    rf"</?(?:[a-z][\w:.-]{{0,100}}\s[^<>=]{{0,200}}=[^<>]{{0,2000}}|"
+    rf"{_ELEMENT}(?:\s{{1,9}}{_FLAG}){{0,9}}\s{{0,9}}/?)>|<[!?][^<>]{{0,2000}}>",
     re.IGNORECASE,
 )
 _PERIOD = re.compile(r"\d{4}(?:[ /-](?:\d{2}|[A-Za-z]{3,9}))?")  # a year or a month

@@ -148,6 +148,8 @@ def test_markup_and_dates() -> None:
             "an <input text>, a <title of it>, if x<p is open>y",
             "an <input text>, a <title of it>, if x<p is open>y",
         ),
+        ("bees & <flowers>, <think> and </think>", "bees & <flowers>, <think> and </think>"),
+        ("<my-note>Owls</my-note> <o:p>nap</o:p> <flowers colour='red'>now", "Owls nap now"),
         ("<!-- ad --><?x?><mml:math><mml:mi>x</mml:mi></mml:math>", "x"),
     ],
 )
