@@ -15,17 +15,19 @@ from app.digests.explanation_types import Explanation, InterestMatch
 from app.relevance import scoring
 
 LEGEND = (
-    f"agreement = {scoring.AGREEMENT_WEIGHTS.words} × words + meaning + "
-    f"{scoring.AGREEMENT_WEIGHTS.all_words:g} for all words − {scoring.AGREEMENT_WEIGHTS.missing:g} × the "
-    "share of the words that is missing. A paper is relevant enough if its agreement reaches the interest's "
-    "cut-off, or if its title has all words of the interest. "
-    "Meaning: standard deviations above the average paper, reduced if the archive hardly knows the interest. "
-    "Weighted = 1 − (1 − relevance)^weight. The papers in a digest are ordered by score: their strength, "
-    "adjusted for trend and freshness."
+    (
+        f"Agreement = {scoring.AGREEMENT_WEIGHTS.words} × words + meaning + "
+        f"{scoring.AGREEMENT_WEIGHTS.all_words:g} for all words − {scoring.AGREEMENT_WEIGHTS.missing:g} × "
+        "the share of the words that is missing."
+    ),
+    "A paper is relevant enough if its agreement reaches the cut-off, or if its title has all words.",
+    "Meaning: standard deviations above the average paper, reduced if the archive hardly knows the interest.",
+    "Weighted = 1 − (1 − relevance)^weight.",
+    "The papers in a digest are ordered by score: their strength, adjusted for trend and freshness.",
 )
 RANK_LEGEND = (
-    " The relevance above = 1 − the product of (1 − weighted) over all interests, times (1 − profile). The "
-    "strength above is combined from the strengths in the same way."
+    "The relevance above = 1 − the product of (1 − weighted) over all interests, times (1 − profile).",
+    "The strength above is combined from the strengths in the same way.",
 )
 
 
@@ -71,7 +73,9 @@ def explain(
         output.table(["", ""], scores, title=f"\nThe paper, {when}")
     if explanation.interests:
         _print_interests(explanation.interests, when)
-        output.out().print(f"[dim]{LEGEND}{RANK_LEGEND if explanation.rank else ''}[/]")
+        output.out().print()
+        for line in (*LEGEND, *(RANK_LEGEND if explanation.rank else ())):
+            output.out().print(f"[dim]{line}[/]")
     if explanation.rank and explanation.rank.higher_ranked:
         better = [(f"{paper.score:.3f}", paper.title) for paper in explanation.rank.higher_ranked]
         output.table(["score", "title"], better, title="\nPapers with higher scores")
@@ -90,30 +94,16 @@ def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:
-    columns = [
-        "interest",
-        "quota",
-        "words",
-        "meaning",
-        "archive knows it",
-        "all words",
-        "in title",
-        "from organization",
-    ]
-    columns += ["agreement", "cut off", "relevance", "weight", "weighted", "strength"]
+    columns = ["interest", "quota", "relevance", "weight", "weighted", "strength"]
     columns += ["left out because"] * any(match.details.rejection_reason for match in interests)
-    rows = []
+    agreement_columns = ["interest", "words", "meaning", "archive knows it", "all words", "in title"]
+    agreement_columns += ["from organization", "agreement", "cut off"]
+    rows, agreement_rows = [], []
     for match in interests:
         interest, details = match.interest, match.details
-        scores = (details.words, details.meaning, details.archive_knows_it)
         row = (
             interest.text,
             interest.quota,
-            *(f"{score:.2f}" for score in scores),
-            *("yes" if holds else "no" for holds in (details.all_words, details.in_title)),
-            "yes" if details.from_organization else "no",
-            f"{details.agreement:.2f}",
-            f"{details.cut_off:.2f}",
             format_score(details.relevance),
             f"{interest.weight:g}",
             format_score(match.weighted),
@@ -121,4 +111,15 @@ def _print_interests(interests: Sequence[InterestMatch], when: str) -> None:
             details.rejection_reason,
         )
         rows.append(row[: len(columns)])
+        tests = (details.all_words, details.in_title, details.from_organization)
+        agreement_rows.append(
+            (
+                interest.text,
+                *(f"{score:.2f}" for score in (details.words, details.meaning, details.archive_knows_it)),
+                *("yes" if holds else "no" for holds in tests),
+                f"{details.agreement:.2f}",
+                f"{details.cut_off:.2f}",
+            )
+        )
     output.table(columns, rows, title=f"\nInterests, {when}")
+    output.table(agreement_columns, agreement_rows, title="\nAgreement with the interests")

@@ -467,6 +467,8 @@ def test_explain(run: Run, alice_is_due: None) -> None:
         for name in MatchDetails.__dataclass_fields__
         if name != "rejection_reason"
     )
+    interests = output[output.index("Interests, now") :]
+    assert max(map(len, interests.splitlines())) <= 120, "it is read in a terminal, too"
     assert not re.search(r"similarity|left out|none|0\.000", output), "what parse_output nothing is left out"
     assert "next digest" in output
     explained = parse_output(run("explain", "alice@example.org", "1", "--json"))
