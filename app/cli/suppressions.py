@@ -47,6 +47,12 @@ def list_suppressions(
         for row in rows
     ]
     output.table(["address", "since", "reason"], cells)
+    if any(row.address_hash not in emails for row in rows):
+        output.err().print(
+            "Paperboy stores only hashes of suppressed addresses. If no subscriber has an address, the list "
+            "shows the beginning of its hash.",
+            soft_wrap=True,
+        )
 
 
 @suppressions.command()

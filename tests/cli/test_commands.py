@@ -1238,6 +1238,9 @@ def test_history_of_a_subscriber(run: Run, mail_server: MailServer) -> None:
     shown = run("subscribers", "why", "alice@example.org").stdout
     assert re.search(r"sent +Language Agents that Plan", shown)
     assert "asked by phone" in shown
+    assert "only hashes" not in run("suppressions", "list").stderr
+    run("suppressions", "add", "stranger@example.org", "--reason", "asked by phone")
+    assert "stores only hashes" in run("suppressions", "list").stderr
     (first,) = re.findall(r"^now +(.*)", shown, re.MULTILINE)
     assert first.startswith("nothing is sent: the address is suppressed")
     assert shown.index("nothing is sent") < shown.index("next digest") < shown.index("otherwise")
