@@ -95,6 +95,7 @@ class Settings(BaseSettings):
     contact_address: str = ""
     admin_addresses: Annotated[tuple[str, ...], NoDecode] = ()  # for the daily report and alerts
     report_hour: int = Field(default=7, ge=0, le=23)  # in default_zone
+    templates_dir: str = ""  # the operator's own templates, which take precedence
 
     # Secrets: the first signs and all verify, so that keys can be rotated
     secret_keys: Annotated[tuple[str, ...], NoDecode] = Field(default=(), repr=False)

@@ -138,11 +138,14 @@ def demo_command(
     once: Annotated[bool, typer.Option("--once", help="Exit after the summary, for CI.")] = False,
     live: Annotated[bool, typer.Option("--live", help="Poll the real sources over the network.")] = False,
     port: Annotated[int, typer.Option(help="The web app's port. If it is in use, another is chosen.")] = 8000,
+    templates_dir: Annotated[
+        str, typer.Option(metavar="FOLDER", help="Templates of your own, as in PAPERBOY_TEMPLATES_DIR.")
+    ] = "",
 ) -> None:
     """Run the whole service on a sample of real papers, without network access."""
     from app.cli import demo  # other commands do not need its mail server
 
-    raise typer.Exit(demo.run(once=once, live=live, port=port))
+    raise typer.Exit(demo.run(once=once, live=live, port=port, templates_dir=templates_dir))
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ findings          the result of a check
 local_checks      the list of the checks that need no network
 configuration     the settings: unknown names, addresses
 file_permissions  folders that we cannot write to, files that other users can read
+own_templates     the operator's own templates: names and encoding
 dkim_keys         DKIM keys: permissions, length, and the DNS records that publish them
 service_state     the database and its records: sources, jobs, late digests, pauses, keys, models
 bounces           the mailbox, folder or webhook through which bounce notices arrive

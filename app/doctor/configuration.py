@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
-from app.doctor import dkim_keys, file_permissions
+from app.doctor import dkim_keys, file_permissions, own_templates
 from app.doctor.findings import Finding, error, ok, warning
 from app.settings import ENCODING, Settings
 from app.text.in_words import count_of
@@ -71,6 +71,7 @@ def check(settings: Settings) -> Iterator[Finding]:
                 f"set PAPERBOY_{name.upper()}",
             )
     yield from file_permissions.check(settings)
+    yield from own_templates.check(settings)
     for key in settings.dkim_keys:
         yield from dkim_keys.check_key(key)
     minutes = settings.compose_ahead_minutes

@@ -17,7 +17,10 @@ from app.types import MailKind, MailRequest, OperatorReport, ReportSection
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-FIX = "correct the template, or restore it with `git checkout templates`; then restart the service"
+FIX = (
+    "correct the template; or remove it if it is your own, and otherwise restore it with "
+    "`git checkout templates`; then restart the service"
+)
 # Opening these pages changes nothing, and they need no delivery.
 _LINKED_PAGES = (Purpose.SUBSCRIPTION, Purpose.PREFERENCES, Purpose.PAUSE, Purpose.UNSUBSCRIBE)
 _REPORT = OperatorReport("A sample", (ReportSection("Needs attention", ("source A lab: it is paused",)),))
@@ -37,7 +40,7 @@ def check(
         if kind is not MailKind.DIGEST:
             request = MailRequest(0, kind, f"{kind}-0", subscriber_id, "doctor@example.org", 0, now)
             attempts.append(partial(app.composer.draft, request))
-    attempts += [partial(pages.get_template, name) for name in pages.list_templates()]
+    attempts += [partial(pages.get_template, name) for name in pages.list_templates(extensions=["html"])]
     paths = ["/", "/manage"]
     for purpose in _LINKED_PAGES:
         link = app.signer.link(purpose, app.signer.token(purpose, subscriber_id, now))

@@ -20,7 +20,7 @@ from markupsafe import escape
 from app import links, text, types
 from app.errors import DeliveryError, InvalidSettings
 from app.links import LinkSigner, Purpose
-from app.mail import bulk_headers, dkim, message, render, subject_and_preview
+from app.mail import bulk_headers, dkim, message, render, subject_and_preview, template_folders
 from app.mail.fragments import EncodedSection, Fragments, Line, Shell, Subject, TemplatePieces
 from app.mail.message import SOFT_BREAK, OutgoingMail
 from app.mail.render import Renderer
@@ -43,7 +43,7 @@ _PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{1,70}")  # one line, u
 # valid only while they are unchanged. Tests check that none is missing.
 SIGNED_SETTINGS = (
     "base_url", "site_name", "from_address", "contact_address", "postal_address", "bounce_mailbox",
-    "bounce_folder", "confirm_link_days", "preferences_link_days",
+    "bounce_folder", "confirm_link_days", "preferences_link_days", "templates_dir",
 )  # fmt: skip
 SIGNED_CODE = [
     *sorted(Path(__file__).parent.glob("*.py")),
@@ -307,7 +307,7 @@ def _fill_shell(
 
 def _base_fingerprint(settings: Settings, keys: Iterable[dkim.Key]) -> blake2b:
     """Return a hash of what all messages depend on: settings, templates, code, library versions and keys."""
-    state = _program_fingerprint(render.FOLDER).copy()
+    state = _program_fingerprint(template_folders.search_path(settings, "email")).copy()
     values = [getattr(settings, name) for name in SIGNED_SETTINGS]
     public_keys = [(key.selector, key.public) for key in keys]
     first_secret = settings.secret_keys[:1]  # the others only verify links
@@ -316,10 +316,13 @@ def _base_fingerprint(settings: Settings, keys: Iterable[dkim.Key]) -> blake2b:
 
 
 @cache
-def _program_fingerprint(templates: Path) -> blake2b:
+def _program_fingerprint(folders: tuple[Path, ...]) -> blake2b:
     """Return a hash of templates, code and library versions, which stay the same while the process runs."""
     versions = [importlib.metadata.version(name) for name in ("mjml-python", "jinja2", "markupsafe")]
     state = blake2b(repr((platform.python_version(), versions)).encode(), digest_size=16)
-    for path in [*SIGNED_CODE, *sorted(templates.rglob("*.*"))]:
+    for path in SIGNED_CODE:
         state.update(path.read_bytes())
+    for folder in folders:
+        for path in sorted(filter(Path.is_file, folder.rglob("*"))):
+            state.update(repr(path.relative_to(folder)).encode() + path.read_bytes())
     return state

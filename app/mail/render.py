@@ -24,7 +24,14 @@ from markupsafe import Markup, escape
 
 from app.errors import DeliveryError
 from app.links import DIGEST_ACTIONS, LinkSigner, Purpose, lifetime_in_words
-from app.mail import bulk_headers, card_facts, marked_words, section_headings, subject_and_preview
+from app.mail import (
+    bulk_headers,
+    card_facts,
+    marked_words,
+    section_headings,
+    subject_and_preview,
+    template_folders,
+)
 from app.mail.subject_and_preview import in_preview, preview_reason, preview_title
 from app.mail.text_limits import (
     LIMIT_STEPS,
@@ -37,14 +44,12 @@ from app.mail.text_limits import (
 )
 from app.relevance.query_rewriting import describe
 from app.settings import Settings
-from app.storage.database import ROOT
 from app.text.characters import safe_line
 from app.text.direction import is_rtl
 from app.text.in_words import count_of, count_of_recent, short_count
 from app.text.wrapping import wrap
 from app.types import Digest, DigestItem, MailKind, MailRequest, OperatorReport, PaperUpdate, RenderedMail
 
-FOLDER = ROOT / "templates" / "email"
 _INCLUDE = re.compile(r'<mj-include path="([a-z_]+\.mjml)" />')
 LINKS = {
     MailKind.DIGEST: (Purpose.SUBSCRIPTION, Purpose.UNSUBSCRIBE, Purpose.VIEW),
@@ -90,7 +95,7 @@ class Renderer:
         self._lifetimes = {
             purpose.value: lifetime_in_words(lifetime) for purpose, lifetime in signer.lifetimes.items()
         }
-        self._templates = template_environment(FOLDER)
+        self._templates = template_environment(template_folders.search_path(settings, "email"))
         self._site = {
             "name": settings.site_name,
             "url": settings.base_url,
@@ -296,19 +301,25 @@ def note_fragment(text: str) -> Fragment:
     return Fragment(escape(safe_line(text)), wrap(safe_line(text)))
 
 
-def template_environment(folder: Path) -> SandboxedEnvironment:
-    """Return a sandboxed Jinja environment that escapes HTML and refuses undefined names."""
+def template_environment(folders: tuple[Path, ...]) -> SandboxedEnvironment:
+    """Return a sandboxed Jinja environment that escapes HTML and refuses undefined names.
+
+    A template is loaded from the first of the folders that has it.
+    """
+
+    def find(name: str) -> Path:
+        if path := template_folders.find(folders, name):
+            return path
+        raise TemplateNotFound(name)
 
     def load(name: str) -> tuple[str, str, Callable[[], bool]]:
         """Return a template's source, its path, which is then in tracebacks, and whether it is current."""
-        path = folder / name
-        if not path.is_file():
-            raise TemplateNotFound(name)
+        path = find(name)
         source = path.read_text("utf-8")
         if path.suffix != ".mjml":
             return source, str(path), lambda: True
         # Include files as text, because the compiler's mj-include loses the width of the body around it.
-        complete = _INCLUDE.sub(lambda match: (folder / match[1]).read_text("utf-8"), source)
+        complete = _INCLUDE.sub(lambda match: find(match[1]).read_text("utf-8"), source)
         # `fonts` lists remote fonts. It is empty, so that messages do not load any.
         html = mjml.mjml2html(complete, disable_comments=True, fonts={})
         # MJML does not support landmarks. In a browser, the whole message is the main content.
@@ -337,9 +348,11 @@ def describe_error(error: Exception) -> str:
         return f"{error}: {describe_error(error.__cause__)}"
     for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
         path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(FOLDER.parent):
+        if path.suffix in (".html", ".mjml", ".txt"):
+            is_ours = path.is_relative_to(template_folders.SHIPPED)
+            name = path.relative_to(template_folders.SHIPPED.parent) if is_ours else path
             place = "" if path.suffix == ".mjml" else f", line {line}"
-            return f"templates/{path.relative_to(FOLDER.parent).as_posix()}{place}: {error}"
+            return f"{name}{place}: {error}"
     return str(error) or type(error).__name__
 
 

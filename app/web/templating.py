@@ -22,12 +22,11 @@ from starlette.types import Scope
 
 from app import subscribers
 from app.digests.explanation_text import format_score
-from app.mail import marked_words, section_headings
+from app.mail import marked_words, section_headings, template_folders
 from app.mail.marked_words import MarkedTexts
 from app.papers import bibliography
 from app.relevance import query_language, query_rewriting
 from app.settings import Settings
-from app.storage.database import ROOT
 from app.subscribers import event_labels
 from app.text.in_words import count_of, count_of_recent, format_counts, sentence, short_count
 from app.types import DigestItem, MailKind
@@ -47,7 +46,7 @@ class StripIndentation(Extension):
 def environment(settings: Settings) -> Environment:
     """Return an environment that escapes all values and rejects undefined names."""
     templates = Environment(
-        loader=FileSystemLoader(ROOT / "templates" / "web"),
+        loader=FileSystemLoader(template_folders.search_path(settings, "web")),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

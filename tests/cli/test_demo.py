@@ -165,6 +165,16 @@ def test_demo_ignores_the_environment(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not real.exists()
 
 
+def test_demo_with_own_templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands in the demo's folder use them, too, although that folder is another one."""
+    (tmp_path / "wording").mkdir()
+    monkeypatch.chdir(tmp_path)
+    app = demo.build(tmp_path / "demo", 2525, "http://127.0.0.1:8001", "wording")
+    app.db.dispose()
+    monkeypatch.chdir(tmp_path / "demo")
+    assert load().templates_dir == app.settings.templates_dir == str(tmp_path / "wording")
+
+
 def test_second_demo_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would replace the database of the first. The message names its address."""
     monkeypatch.chdir(tmp_path)

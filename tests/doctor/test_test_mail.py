@@ -15,10 +15,9 @@ from app.cli.doctor import temporary_service
 from app.doctor import templates, test_mail
 from app.doctor.findings import Finding, Level
 from app.doctor.smtp_sink import CapturedMail, Sink
-from app.mail import render
+from app.mail import template_folders
 from app.settings import Settings, SmtpSecurity
 from app.storage.database import ROOT
-from app.web import templating
 
 pytestmark = pytest.mark.once
 
@@ -137,8 +136,7 @@ def test_broken_template(
     """The finding names the template and the line. Lines of compiled MJML are not those of the file."""
     shutil.copytree(ROOT / "templates", tmp_path / "templates")
     (tmp_path / "templates" / name).write_text(wrong)
-    monkeypatch.setattr(render, "FOLDER", tmp_path / "templates" / "email")
-    monkeypatch.setattr(templating, "ROOT", tmp_path)
+    monkeypatch.setattr(template_folders, "SHIPPED", tmp_path / "templates")
     (finding,) = (each for each in run_check(settings).values() if each.level is Level.ERROR)
     assert finding.check == ("mail" if "/digest/" in name else "templates")
     assert f"templates/{name}" in finding.message

@@ -7,7 +7,7 @@ import gc
 from sqlalchemy.orm import configure_mappers
 
 from app import main
-from app.mail import render
+from app.mail import render, template_folders
 from app.settings import Settings
 from app.storage import schema
 from tests.faults import sender_process  # noqa: F401  (with all that it imports)
@@ -17,8 +17,9 @@ configure_mappers()
 schema.known_revisions()
 render.template_environment = compiled_templates.sharing(render.template_environment)  # type: ignore[assignment]
 main.build(Settings(_env_file=None, database_url="sqlite://", secret_keys=("prepared" * 4,))).db.dispose()
-templates = render.template_environment(render.FOLDER)
-for path in (render.FOLDER / "digest").iterdir():
+folder = template_folders.SHIPPED / "email"
+templates = render.template_environment((folder,))
+for path in (folder / "digest").iterdir():
     templates.get_template(f"digest/{path.name}")
 gc.collect()
 gc.freeze()  # else the first collection of each sender copies all that it shares with the fork server

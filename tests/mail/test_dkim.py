@@ -22,7 +22,8 @@ from typer.testing import CliRunner
 from app import main
 from app.cli import cli
 from app.errors import Conflict, InvalidSettings
-from app.mail import dkim, render
+from app.mail import composer as composer_module
+from app.mail import dkim, template_folders
 from app.mail.composer import SIGNED_SETTINGS, Composer
 from app.mail.dkim import Algorithm
 from app.mail.render import Renderer
@@ -326,15 +327,30 @@ def test_changed_templates_invalidate_signatures(
     """A release may happen between signing and sending."""
     composer = create_composer(*ALL)
     signature, signature_fingerprint = composer.signature(composer.draft(mail_request))
-    released = shutil.copytree(render.FOLDER, tmp_path / "email")
-    with (released / template).open("a") as file:
+    released = shutil.copytree(template_folders.SHIPPED, tmp_path / "templates")
+    with (released / "email" / template).open("a") as file:
         file.write("\n")
-    monkeypatch.setattr(render, "FOLDER", released)
+    monkeypatch.setattr(template_folders, "SHIPPED", released)
     assert (
         not create_composer(*ALL)
         .draft(mail_request._replace(signature=signature, signature_fingerprint=signature_fingerprint))
         .is_signed
     )
+
+
+def test_own_templates_invalidate_signatures(
+    create_composer: Composing, mail_request: MailRequest, tmp_path: Path
+) -> None:
+    """They may be changed, like those of a release, before the process is started again."""
+    (tmp_path / "templates" / "email").mkdir(parents=True)
+    own = {"templates_dir": str(tmp_path / "templates")}
+    composer = create_composer(*ALL, **own)
+    signature, signature_fingerprint = composer.signature(composer.draft(mail_request))
+    signed = mail_request._replace(signature=signature, signature_fingerprint=signature_fingerprint)
+    assert create_composer(*ALL, **own).draft(signed).is_signed
+    composer_module._program_fingerprint.cache_clear()  # as in a new process
+    (tmp_path / "templates" / "email" / "masthead.mjml").write_text("<mj-section />")
+    assert not create_composer(*ALL, **own).draft(signed).is_signed
 
 
 # --- keys

@@ -15,9 +15,9 @@ from jinja2 import UndefinedError
 from jinja2.exceptions import SecurityError
 
 from app import main
-from app.errors import DeliveryError
+from app.errors import DeliveryError, InvalidSettings
 from app.links import DIGEST_ACTIONS, LinkSigner, Purpose
-from app.mail import render, section_headings, text_limits
+from app.mail import render, section_headings, template_folders, text_limits
 from app.mail.bulk_headers import sender_id
 from app.mail.render import Renderer
 from app.settings import Settings
@@ -140,7 +140,7 @@ def test_section_heading_is_the_same_in_both_parts(
     rendered = renderer.heading(interest, heading)
     assert re.findall(r">([^<]+)<", rendered.html) == [words]
     assert rendered.text.split("\n") == ["", "", words.upper(), ""]
-    templates = (path for path in render.FOLDER.parent.rglob("*.*") if path.suffix != ".md")
+    templates = (path for path in template_folders.SHIPPED.rglob("*.*") if path.suffix != ".md")
     assert not [path for path in templates if section_headings.BEYOND_INTERESTS in path.read_text()]
 
 
@@ -526,8 +526,32 @@ def test_templates_are_strict_and_sandboxed(tmp_path: Path) -> None:
     """An undefined name is an error, and templates cannot access internals of values."""
     (tmp_path / "strict.txt").write_text("{{ nobody }}")
     (tmp_path / "escape.txt").write_text("{{ ''.__class__.__mro__ }}")
-    templates = render.template_environment(tmp_path)
+    templates = render.template_environment((tmp_path,))
     with pytest.raises(UndefinedError):
         templates.get_template("strict.txt").render()
     with pytest.raises(SecurityError):
         templates.get_template("escape.txt").render()
+
+
+def test_own_templates_take_precedence(
+    settings: Settings, signer: LinkSigner, now: datetime, tmp_path: Path
+) -> None:
+    """A file replaces the template or included part of the same name. All others are unchanged."""
+    folder = tmp_path / "email"
+    (folder / "confirm").mkdir(parents=True)
+    (folder / "confirm" / "body.txt").write_text("Welcome to {{ site.name }}!\n{{ links.confirm }}\n")
+    footer = "<mj-section><mj-column><mj-text>Ours, {{ reader }}</mj-text></mj-column></mj-section>"
+    (folder / "service_footer.mjml").write_text(footer)
+    own = Renderer(settings.model_copy(update={"templates_dir": str(tmp_path)}), signer)
+    usual = Renderer(settings, signer).render(mail_request(now, kind=MailKind.CONFIRM))
+    mail = own.render(mail_request(now, kind=MailKind.CONFIRM))
+    assert mail.text.startswith("Welcome to Paperboy!\nhttp")
+    assert mail.subject == usual.subject
+    assert ("Ours, alice@example.org" in mail.html, "Ours" in usual.html) == (True, False)
+
+
+def test_folder_of_own_templates_must_exist(settings: Settings, signer: LinkSigner, tmp_path: Path) -> None:
+    """Otherwise, a misspelt folder would silently restore the wording of the release."""
+    misspelt = settings.model_copy(update={"templates_dir": str(tmp_path / "tempaltes")})
+    with pytest.raises(InvalidSettings, match=r"PAPERBOY_TEMPLATES_DIR: there is no folder /.*tempaltes"):
+        Renderer(misspelt, signer)

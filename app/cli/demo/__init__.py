@@ -38,7 +38,14 @@ FOLDER = Path("var") / "demo"
 SIGN_UP_LEAD = timedelta(hours=1)  # subscribers are added this long before the first file is read
 
 
-def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Console | None = None) -> int:
+def run(
+    *,
+    once: bool = False,
+    live: bool = False,
+    port: int = 8000,
+    templates_dir: str = "",
+    console: Console | None = None,
+) -> int:
     """Run the demo on a new database, print a report, and serve the web app unless `once` is set.
 
     Return the exit code.
@@ -50,7 +57,7 @@ def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Co
             unknown=[sample_subscribers.UNKNOWN], greylisted=[sample_subscribers.GREYLISTED]
         ) as mail_server,
     ):
-        app = build(FOLDER, mail_server.port, url)
+        app = build(FOLDER, mail_server.port, url, templates_dir)
         try:
             end, summaries = run_live(app, clock.utcnow(), console) if live else replay_sample(app, console)
             with app.db.read() as session:
@@ -65,11 +72,12 @@ def run(*, once: bool = False, live: bool = False, port: int = 8000, console: Co
     return 1 if outcome.problems() else 0
 
 
-def build(folder: Path, smtp_port: int, base_url: str) -> Application:
+def build(folder: Path, smtp_port: int, base_url: str, templates_dir: str = "") -> Application:
     """Build the real application on its own database. Settings in the environment are ignored."""
     workspace.clear(folder)
     values = {
         "base_url": base_url,
+        "templates_dir": str(Path(templates_dir).resolve()) if templates_dir else "",
         "from_address": "paperboy@paperboy.example.org",
         "contact_address": "help@paperboy.example.org",
         "postal_address": "Paperboy, 1 Example Street, Springfield",

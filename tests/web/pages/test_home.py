@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import date, timedelta
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -51,6 +53,18 @@ def count_rows(app: Application, table: type) -> int:
 
 
 # --- reading
+
+
+@pytest.mark.once
+def test_own_template_of_a_page(app: Application, tmp_path: Path) -> None:
+    """It can extend the layout of the release. All other pages are unchanged."""
+    (tmp_path / "web").mkdir()
+    own = '{% extends "base.html" %}{% block main %}<h1>Papers for our lab</h1>{% endblock %}'
+    (tmp_path / "web" / "home.html").write_text(own)
+    ours = replace(app, settings=app.settings.model_copy(update={"templates_dir": str(tmp_path)}))
+    with TestClient(main.create_app(ours), base_url="https://paperboy.test") as visitor:
+        assert "<h1>Papers for our lab</h1>" in visitor.get("/").text
+        assert "Papers for our lab" not in visitor.get("/search").text
 
 
 @pytest.mark.once
