@@ -102,8 +102,8 @@ def add_source(
 
 @sources.command("try")
 def try_source(
-    url: Annotated[str | None, typer.Argument(help="The address of the feed (kind feed).")] = None,
     kind: Annotated[PolledKind, typer.Option(metavar="KIND", help="As for `sources add`.")] = _DEFAULT_KIND,
+    url: Url = None,
     category: Categories = None,
     query: Query = None,
     only_set: Set = None,
@@ -111,7 +111,7 @@ def try_source(
 ) -> None:
     """Show the newest papers of a source before you add it. Nothing is stored.
 
-    Examples: paperboy sources try https://example.org/papers.xml
+    Examples: paperboy sources try --url https://example.org/papers.xml
 
     paperboy sources try --kind arxiv_feed --category cs.CL
     """

@@ -1468,7 +1468,7 @@ def test_errors_of_sources(run: Run) -> None:
     assert "“categories” cannot be combined with “query”" in refused
     assert "needs 1 to 50 arXiv categories" in run("sources", "try", "--kind", "arxiv_feed", code=1).stderr
     assert "sources try --kind arxiv_feed --category cs.CL" in run("sources", "try", "--help").stdout
-    failed = run("sources", "try", "https://paperboy.invalid/feed.xml", code=1)
+    failed = run("sources", "try", "--url", "https://paperboy.invalid/feed.xml", code=1)
     unknown = failed.stderr
     assert failed.stdout == "", "there is no empty table before the error"
     assert unknown.splitlines()[-1].startswith("paperboy: ")

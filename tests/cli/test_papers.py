@@ -161,12 +161,12 @@ def test_refused_changes_are_one_line_errors(
 
 def test_source_can_be_tried(run: Run, monkeypatch: pytest.MonkeyPatch, feed_url: str) -> None:
     """Nothing is stored. A source that cannot be read is an error."""
-    assert "private address" in run("sources", "try", feed_url, code=1).stderr
+    assert "private address" in run("sources", "try", "--url", feed_url, code=1).stderr
     monkeypatch.setenv("PAPERBOY_ALLOW_PRIVATE_SOURCES", "127.0.0.1")
-    tried = run("sources", "try", feed_url)
+    tried = run("sources", "try", "--url", feed_url)
     assert "2 new papers, 0 already in the archive, 1 row skipped. Nothing was stored." in tried.stdout
     assert "Pigeons That Plan" in tried.stdout
     assert "skipped: row 3: the entry has no title" in tried.stderr
-    assert parse_output(run("sources", "try", feed_url, "--json"))["new"] == 2
+    assert parse_output(run("sources", "try", "--url", feed_url, "--json"))["new"] == 2
     assert parse_output(run("papers", "search", "--json")) == []
     assert "arXiv categories" in run("sources", "try", "--kind", SourceKind.ARXIV, code=1).stderr
