@@ -8,9 +8,11 @@ import socket
 import sys
 import threading
 from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import structlog
 import typer
@@ -19,6 +21,7 @@ import uvicorn
 from app import main
 from app.application import Application
 from app.cli import output
+from app.settings import Settings
 from app.storage import api_keys
 from app.web import connection_limits
 
@@ -37,6 +40,7 @@ def serve(
     with output.open_application(log_level=None, migrate=True) as app:
         output.log_unknown_settings()
         log_first_steps(app)
+        warn_about_port(app.settings, port)
         site = main.create_app(app, is_public=True)
         # Build slow caches before the first request. A daemon thread does not delay the exit of the process.
         threading.Thread(target=main.warm_up, args=(site,), name="warm-up", daemon=True).start()
@@ -65,6 +69,30 @@ def log_first_steps(app: Application) -> None:
             command = f'{program} key create "Your Name" --scope read --scope write --scope send'
             url = f"{app.settings.base_url}/admin"
             log.info("create a key to sign in to the admin pages", url=url, command=command)
+
+
+def warn_about_port(settings: Settings, port: int) -> None:
+    """Log a warning if links lead to another port of this machine, where probably nothing listens.
+
+    Say nothing if a proxy is configured, because it may listen there, or if the system chooses the port.
+    """
+    url = urlsplit(settings.base_url)
+    linked_port = url.port or (443 if url.scheme == "https" else 80)
+    if port and port != linked_port and _is_this_machine(url.hostname or "") and not settings.trusted_proxies:
+        log.warning(
+            "links lead to a port on which the web app does not listen",
+            base_url=settings.base_url,
+            port=port,
+            fix=f"use --port {linked_port} (make serve SERVE_ARGS='--port {linked_port}'), or change "
+            "PAPERBOY_BASE_URL; if a proxy listens there, set PAPERBOY_TRUSTED_PROXIES",
+        )
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host in ("localhost", socket.gethostname().lower())
 
 
 class Server(uvicorn.Server):

@@ -432,6 +432,30 @@ def test_occupied_port_is_a_one_line_error(run: Run) -> None:
     assert failed.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("base_url", "port", "proxies", "warns"),
+    [
+        ("http://127.0.0.1:8078", 8000, "", True),
+        ("http://localhost", 8000, "", True),
+        (f"http://{socket.gethostname()}:8078", 8000, "", True),
+        ("http://[::1]:8078", 8078, "", False),
+        ("https://papers.example.org", 8000, "", False),
+        ("http://localhost", 8000, "127.0.0.1", False),  # a proxy listens on port 80
+        ("http://127.0.0.1:8078", 0, "", False),
+    ],
+)
+def test_links_to_another_port(
+    settings: Settings, base_url: str, port: int, proxies: str, warns: bool
+) -> None:
+    """Nothing listens on the port in emails and in the first log line. The warning names both ports."""
+    changed = {"base_url": base_url, "trusted_proxies": tuple(proxies.split())}
+    with structlog.testing.capture_logs() as logs:
+        serve.warn_about_port(settings.model_copy(update=changed), port)
+    assert [(line["log_level"], line["base_url"], line["port"]) for line in logs] == (
+        [("warning", base_url, port)] if warns else []
+    )
+
+
 @pytest.mark.parametrize("text", ["?!", "x" * 10_000])
 def test_invalid_interest_is_a_one_line_error(text: str, run: Run) -> None:
     """The exit code is 1, without a traceback."""
