@@ -28,6 +28,7 @@ from sqlalchemy.exc import ArgumentError
 
 from app.errors import InvalidSettings
 from app.text import dates, domains, in_words
+from app.types import DEFAULT_MAX_PAPERS, Cadence
 
 MIN_SECRET_CHARS = 32
 ENCODING = "utf-8-sig"  # of .env: UTF-8, with or without a byte order mark
@@ -137,6 +138,8 @@ class Settings(BaseSettings):
     approve_editions: bool = False
     default_zone: str = "UTC"
     default_hour: int = Field(default=8, ge=0, le=23)
+    default_cadence: Cadence = Cadence.DAILY
+    default_max_papers: int = Field(default=DEFAULT_MAX_PAPERS, ge=1, le=30)
     default_max_trending: int = Field(
         default=3, ge=0, le=30
     )  # trending papers that match none of the interests

@@ -80,6 +80,8 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
         ("default_zone", "America"),
         ("default_zone", "localtime"),
         ("default_hour", "24"),
+        ("default_cadence", "monthly"),
+        ("default_max_papers", "31"),
         ("from_address", "Paperboy <digest@paperboy.test>"),
         ("from_address", "digest@paperboy..test"),
         ("from_address", "jürgen@paperboy.test"),

@@ -94,7 +94,7 @@ At = Annotated[
     ),
 ]
 MinPapers = Annotated[int, typer.Option(help="The minimum number of papers in a digest.")]
-MaxPapers = Annotated[int, typer.Option(help="The maximum number of papers in a digest.")]
+MaxPapers = Annotated[int | None, typer.Option(help="The maximum number of papers in a digest.")]
 MaxTrending = Annotated[
     int | None, typer.Option(help="The maximum number of trending papers beyond the interests.")
 ]

@@ -15,13 +15,13 @@ from app.mail import section_headings
 from app.relevance import suggestions
 from app.subscribers import Preferences
 from app.text.in_words import count_of_recent, sentence
-from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Digest, Interest, Skip
+from app.types import DEFAULT_MIN_PAPERS, Digest, Interest, Skip
 
 
 def preview(
     interest: Annotated[list[str], typer.Option(help="An interest. Repeat the option for more.")],
     min_papers: output.MinPapers = DEFAULT_MIN_PAPERS,
-    max_papers: output.MaxPapers = DEFAULT_MAX_PAPERS,
+    max_papers: output.MaxPapers = None,
     max_trending: output.MaxTrending = None,
     mute: output.Mute = None,
     day: output.Day = None,
@@ -34,7 +34,7 @@ def preview(
         preferences = Preferences(
             interests=tuple(Interest(text) for text in interest),
             min_papers=min_papers,
-            max_papers=max_papers,
+            max_papers=app.settings.default_max_papers if max_papers is None else max_papers,
             max_trending=app.settings.default_max_trending if max_trending is None else max_trending,
             muted=tuple(mute or ()),
         )

@@ -20,7 +20,7 @@ from app.storage import audit_log
 from app.storage.models import Subscriber, SubscriberState, Suppression
 from app.subscribers import Preferences
 from app.text.in_words import count_of
-from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest, Skip
+from app.types import DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest, Skip
 
 group = typer.Typer(
     no_args_is_help=True, help="List, show, add, change, import, export and erase subscribers."
@@ -72,7 +72,7 @@ def list_subscribers(
 def add(
     email: Annotated[str, typer.Argument(help="The subscriber's address.")],
     interest: Annotated[list[str], typer.Option(help="An interest. Repeat the option for more.")],
-    cadence: Annotated[Cadence, output.CADENCE] = Cadence.DAILY,
+    cadence: Annotated[Cadence | None, output.CADENCE] = None,
     weekday: Annotated[int | None, output.WEEKDAY] = None,
     hour: Annotated[
         int | None, typer.Option(help="The hour of the digest, in the subscriber's time zone.", min=0, max=23)
@@ -81,7 +81,7 @@ def add(
         str | None, typer.Option(help="The subscriber's time zone, such as Europe/Berlin.")
     ] = None,
     min_papers: output.MinPapers = DEFAULT_MIN_PAPERS,
-    max_papers: output.MaxPapers = DEFAULT_MAX_PAPERS,
+    max_papers: output.MaxPapers = None,
     when_empty: Annotated[
         EmptyDigestPolicy,
         typer.Option(

@@ -41,8 +41,9 @@ class Preferences:
 def default_preferences(settings: Settings) -> Preferences:
     """Return the default preferences from the settings, without interests."""
     return Preferences(
-        hour=settings.default_hour, zone=settings.default_zone, max_trending=settings.default_max_trending
-    )
+        cadence=settings.default_cadence, hour=settings.default_hour, zone=settings.default_zone,
+        max_papers=settings.default_max_papers, max_trending=settings.default_max_trending,
+    )  # fmt: skip
 
 
 def problems(

@@ -852,6 +852,26 @@ def test_add_subscriber(run: Run, app: Application) -> None:
     )
 
 
+def test_defaults_of_new_subscribers(
+    run: Run, app: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands and imports use them for what they leave out. Existing subscribers keep their preferences."""
+    run("subscribers", "add", "alice@example.org", "--interest", "robots")
+    monkeypatch.setenv("PAPERBOY_DEFAULT_MAX_PAPERS", "5")
+    monkeypatch.setenv("PAPERBOY_DEFAULT_CADENCE", "weekly")
+    run("subscribers", "add", "bob@example.org", "--interest", "robots")
+    chosen = ("--cadence", "daily", "--max-papers", "7")
+    run("subscribers", "add", "carol@example.org", "--interest", "robots", *chosen)
+    file = tmp_path / "readers.csv"
+    file.write_text("email,interests,cadence\ndave@example.org,robots,\nerin@example.org,robots,daily\n")
+    run("subscribers", "import", str(file))
+    with app.db.read() as session:
+        rows = session.exec(select(Subscriber).order_by(col(Subscriber.email)))
+        assert [(row.cadence, row.max_papers) for row in rows] == [
+            ("daily", 10), ("weekly", 5), ("daily", 7), ("weekly", 5), ("daily", 5),
+        ]  # fmt: skip
+
+
 def test_import_reports_and_skips_bad_rows(run: Run, app: Application, tmp_path: Path) -> None:
     """The file has a BOM, semicolons and CRLF, as written by spreadsheets."""
     file = tmp_path / "readers.csv"

@@ -76,7 +76,9 @@ class PreviewRequest(BaseModel):
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.ABSOLUTE_MAX_INTERESTS)
     day: Day | None = Field(default=None, description="The day of the digest. Default: today.")
     min_papers: Integer = Field(default=DEFAULT_MIN_PAPERS, ge=1, le=subscribers.MAX_PAPERS)
-    max_papers: Integer = Field(default=DEFAULT_MAX_PAPERS, ge=1, le=subscribers.MAX_PAPERS)
+    max_papers: Annotated[int, Field(ge=1, le=subscribers.MAX_PAPERS), FROM_JSON] | None = Field(
+        default=None, description="Default: PAPERBOY_DEFAULT_MAX_PAPERS."
+    )
     max_trending: Annotated[int, Field(ge=0, le=subscribers.MAX_PAPERS), FROM_JSON] | None = Field(
         default=None,
         description="Maximum number of trending papers beyond the interests. "
@@ -139,7 +141,7 @@ def preview(app: Paperboy, _key: CanRead, now: Now, body: PreviewRequest, _slot:
     chosen = Preferences(
         interests=_to_interests(body.interests),
         min_papers=body.min_papers,
-        max_papers=body.max_papers,
+        max_papers=app.settings.default_max_papers if body.max_papers is None else body.max_papers,
         max_trending=app.settings.default_max_trending if body.max_trending is None else body.max_trending,
         muted=tuple(body.muted),
     )

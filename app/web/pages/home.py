@@ -67,8 +67,8 @@ def front(request: Request, interest: Annotated[list[str], Query()] = []) -> Res
     settings = request.app.state.paperboy.settings
     rows = forms.interest_rows(interest)
     form = PreferencesForm(
-        rows=rows, zone=settings.default_zone, hour=str(settings.default_hour),
-        max_interests=settings.max_interests,
+        rows=rows, cadence=settings.default_cadence, hour=str(settings.default_hour),
+        zone=settings.default_zone, max_interests=settings.max_interests,
     )  # fmt: skip
     if rows:
         capacity: Capacity = request.app.state.capacity
@@ -99,9 +99,9 @@ def sign_up_form(
     empty = EmptyDigestPolicy.SKIP if rows else EmptyDigestPolicy.TRENDING
     settings = request.app.state.paperboy.settings
     return PreferencesForm(
-        email, rows, cadence, weekday, hour, zone, when_empty=empty,
-        max_trending=str(settings.default_max_trending), liked=liked, confirmed_email=confirmed_email,
-        max_interests=settings.max_interests,
+        email, rows, cadence or settings.default_cadence, weekday, hour, zone, when_empty=empty,
+        max_papers=str(settings.default_max_papers), max_trending=str(settings.default_max_trending),
+        liked=liked, confirmed_email=confirmed_email, max_interests=settings.max_interests,
     )  # fmt: skip
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
+from app import main
 from app.application import Application
 from app.digests import planning
 from app.settings import Settings
 from app.storage.api_keys import Scope
 from app.storage.models import Paper
 from tests.conftest import NOW
+from tests.support import factories
 from tests.support.mail_server import MailServer
-from tests.web.api.conftest import Call
+from tests.web.api.conftest import Call, admin_api
 
 AGENTS = "Language Agents that Plan"
 
@@ -55,6 +59,25 @@ def test_preview_accepts_the_preferences_of_a_subscriber(paper_ids: dict[str, in
     assert preview(muted=["the"])["errors"][0]["pointer"] == "/body/muted"
     assert preview(max_trending=31)["errors"][0]["pointer"] == "/body/max_trending"
     assert preview(max_trending=30)["skipped"] is None
+
+
+def test_preview_uses_the_defaults_of_new_subscribers(
+    app: Application, create_key: Callable[..., str]
+) -> None:
+    """A field that is left out has the value that a new subscriber would get."""
+    with app.db.write() as session:
+        source = factories.add_source(session, NOW)
+        for title in ("Agents that Plan", "Agents that Act", "Agents that Rest"):
+            factories.add_paper(session, source, title, NOW.date(), NOW)
+    few = replace(app, settings=app.settings.model_copy(update={"default_max_papers": 2}))
+    site = main.create_app(few)
+    admin_api(site).state.clock = lambda: NOW
+    key = {"Authorization": f"Bearer {create_key(Scope.READ)}"}
+    body = {"interests": [{"text": "agents"}]}
+    with TestClient(site) as client:
+        for values, count in (({}, 2), ({"max_papers": 3}, 3)):
+            answer = client.post("/api/v1/previews", json={**body, **values}, headers=key)
+            assert len(preview_titles(answer.json())) == count
 
 
 def test_preview_and_check_of_interests_give_hints(paper_ids: dict[str, int], call: Call) -> None:

@@ -17,7 +17,7 @@ from app.delivery import suppression
 from app.errors import TooManyRequests
 from app.papers import archive_lists, merging
 from app.storage.models import Delivery, Event, FormSubmission, Paper, Source, Subscriber, SubscriberState
-from app.types import EmptyDigestPolicy, MailKind, PaperRecord, ParseResult, SourceKind
+from app.types import Cadence, EmptyDigestPolicy, MailKind, PaperRecord, ParseResult, SourceKind
 from app.web.capacity import Capacity
 from app.web.proof_of_work import Challenge
 from app.web.rate_limits import RateLimiter
@@ -278,6 +278,20 @@ def test_invalid_sign_up_keeps_the_form(
     if field != "email":
         assert 'value="carol@example.org"' in answer.text
     assert count_rows(app, Subscriber) == count_rows(app, Delivery) == count_rows(app, Event) == 0
+
+
+def test_defaults_of_a_sign_up(app: Application) -> None:
+    """The form selects the default cadence. The number of papers is not asked for."""
+    changed = {"default_cadence": Cadence.WEEKDAYS, "default_max_papers": 5}
+    ours = replace(app, settings=app.settings.model_copy(update=changed))
+    with TestClient(main.create_app(ours), base_url="https://paperboy.test") as visitor:
+        assert re.findall(r'value="(\w+)" selected>Monday to Friday', visitor.get("/").text) == ["weekdays"]
+        assert visitor.post("/subscribe", data={**FORM, "cadence": "weekly"}).status_code == 200
+        answer = visitor.post("/subscribe", data={**FORM, "email": "dave@example.org", "cadence": ""})
+        assert answer.status_code == 200
+    with app.db.read() as session:
+        submitted = [row.preferences for row in session.exec(select(FormSubmission))]
+    assert {(each["cadence"], each["max_papers"]) for each in submitted} == {("weekly", 5), ("weekdays", 5)}
 
 
 def test_at_most_twenty_interests(app: Application, client: TestClient) -> None:
