@@ -1,6 +1,7 @@
 """READ FIRST. The functions of the service, stage by stage. The web, the CLI and the scheduler call them.
 
 refresh()           poll sources → records → the archive
+is_source_due()     whether any source should be polled now
 recheck()           papers that subscribers were sent or liked → withdrawals and new code
 read_files()        saved responses → records → the archive
 summarise()         papers without a summary → one sentence from a language model, if one is configured
@@ -51,7 +52,7 @@ from app.digests.builder import DigestBuilder
 from app.digests.explanation_types import Explanation
 from app.errors import ClockError, InvalidInput
 from app.links import Purpose
-from app.papers import llm_summaries, picture_fetching, polling, rechecking, source_trial
+from app.papers import llm_summaries, picture_fetching, poll_schedule, polling, rechecking, source_trial
 from app.papers.polling import FileImportResult, PollResult
 from app.papers.source_trial import TrialResult
 from app.papers.sources import deadlines
@@ -77,6 +78,12 @@ def refresh(app: Application, now: datetime, *, source_id: int | None = None) ->
     if result.polled and not app.stopping.is_set():
         _train_if_outgrown(app, now)
     return result
+
+
+def is_source_due(app: Application, now: datetime) -> bool:
+    """Return whether any source should be polled now."""
+    with app.db.read() as session:
+        return bool(poll_schedule.sources_to_poll(session, app.timeline(now).start))
 
 
 def recheck(app: Application, now: datetime) -> IngestSummary:

@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 @contextmanager
 def running(app: Application) -> Iterator[BackgroundScheduler]:
-    """Run every job at its scheduled times during the block.
+    """Run every job at its scheduled times during the block, and poll the sources that are due at once.
 
     At the end of the block, wait for the running jobs, so that emails in flight get their replies.
     """
@@ -43,6 +43,8 @@ def running(app: Application) -> Iterator[BackgroundScheduler]:
             max_instances=1,
             misfire_grace_time=None,  # run late rather than not at all, e.g. after a laptop was asleep
         )
+    if pipeline.is_source_due(app, clock.utcnow()):  # at the first start, or after the machine was off
+        _run_soon(scheduler, pipeline.refresh.__name__)
     scheduler.start()
     watcher = Thread(target=_watch_clock, args=(app, scheduler), name="clock", daemon=True)
     watcher.start()
@@ -80,8 +82,12 @@ def _send_soon(app: Application, scheduler: BackgroundScheduler) -> None:
     """Run `send` now, or make a running `send` check for new emails once more."""
     app.more_to_send.set()
     if not app.sending.locked():
-        with suppress(JobLookupError):
-            scheduler.modify_job(pipeline.send.__name__, next_run_time=clock.system_time())
+        _run_soon(scheduler, pipeline.send.__name__)
+
+
+def _run_soon(scheduler: BackgroundScheduler, name: str) -> None:
+    with suppress(JobLookupError):
+        scheduler.modify_job(name, next_run_time=clock.system_time())
 
 
 def run(app: Application, job: Job) -> None:

@@ -85,6 +85,7 @@ def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResu
             due[0].next_poll_at = now  # so that the next run polls it, after the lease is released
     if not groups:
         return PollResult(busy=bool(due))
+    log.info("polling sources", sources=[source.name for group in groups for source in group.sources])
     try:
         with job_runs.record(context.db, JOB, now) as run:
             result = deadlines.run(_poll_all(context, now, groups))

@@ -21,6 +21,7 @@ from app.digests import planning
 from app.doctor import alerts, daily_report
 from app.jobs import schedule, scheduler
 from app.jobs.schedule import Job
+from app.papers import poll_schedule
 from app.settings import Settings
 from app.storage import job_runs, live_processes, worker_registry
 from app.storage.models import Lock
@@ -105,6 +106,30 @@ def test_stop_waits_for_running_jobs(app: Application, monkeypatch: pytest.Monke
         assert started.wait(timeout=30)
         threading.Timer(0.05, may_end.set).start()
     assert ended.is_set()
+
+
+@pytest.mark.parametrize("polled", ["never", "long ago", "just now"])
+def test_sources_that_are_due_at_the_start(
+    app: Application, monkeypatch: pytest.MonkeyPatch, polled: str
+) -> None:
+    """They are polled at once: a new operator would not know whether it works, and a digest may be due."""
+    now, ran = clock.utcnow(), threading.Event()
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        if polled != "never":
+            ago = timedelta(days=2) if polled == "long ago" else timedelta()
+            poll_schedule.record_success(source, now - ago)
+
+    def refresh(_app: Application, _now: datetime) -> None:
+        ran.set()
+
+    jobs = (Job(refresh, minute="0", hour=str((now.hour + 12) % 24)),)
+    monkeypatch.setattr(schedule, "JOBS", jobs)
+    with scheduler.running(app) as background:
+        if polled == "just now":
+            assert background.get_job("refresh").next_run_time > now + timedelta(hours=1)
+        else:
+            assert ran.wait(timeout=30)
 
 
 def test_jobs_after_the_clock_was_set_back(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,6 +254,7 @@ def test_sending_during_planning(
     monkeypatch.setattr(clock, "_ahead", now - clock.system_time())
     with app.db.write() as session:
         source = factories.add_source(session, now)
+        poll_schedule.record_success(source, now)
         factories.add_paper(session, source, "Agents that Plan", now.date(), now)
         for name in ("alice", "bob"):
             factories.add_subscriber(session, f"{name}@example.org", ["agents"], now)
