@@ -24,6 +24,7 @@ backtest()          the digests that interests would have produced over recent d
 preview_due()       the digests that subscribers would get now
 explain()           why a subscriber was sent a paper, or why not
 render_digest()     a digest → the rendered email
+latest_digest()     the digest that a subscriber would get now, or else their last one
 send_test()         a digest → a test email to any address, which is not recorded in the ledger
 read_bounces()      notices in the bounce mailbox and folder → events, scores, suppressions
 apply_bounces()     notices from a webhook → events, scores, suppressions
@@ -50,6 +51,7 @@ from app.delivery.send_result import SendResult
 from app.digests import backtesting, explanation, planning
 from app.digests.builder import DigestBuilder
 from app.digests.explanation_types import Explanation
+from app.digests.latest_digest import LatestDigest, find_latest
 from app.errors import ClockError, InvalidInput
 from app.links import Purpose
 from app.papers import llm_summaries, picture_fetching, poll_schedule, polling, rechecking, source_trial
@@ -449,6 +451,11 @@ def _check_day(day: date, field: str) -> None:
 def render_digest(app: Application, digest: Digest, to: str, now: datetime) -> RenderedMail:
     """Return a digest rendered as an email. Its links do not work."""
     return app.renderer.render(sender.preview_request(digest, to, app.settings.mail_domain, now))
+
+
+def latest_digest(app: Application, now: datetime, subscriber_id: int) -> LatestDigest:
+    """Return the digest that a subscriber would get now, or else their last one, to send as a test."""
+    return find_latest(app.digest_context, now, subscriber_id)
 
 
 def send_test(app: Application, digest: Digest, to: str, now: datetime) -> SendResult:

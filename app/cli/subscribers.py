@@ -15,12 +15,11 @@ from app.cli import output, subscriber_changes, subscriber_files, subscriber_his
 from app.cli.subscriber_changes import SubscriberName
 from app.delivery import suppression
 from app.delivery.send_result import SendOutcome
-from app.errors import Conflict
 from app.storage import audit_log
 from app.storage.models import Subscriber, SubscriberState, Suppression
 from app.subscribers import Preferences
 from app.text.in_words import count_of
-from app.types import DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest, Skip
+from app.types import DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest
 
 group = typer.Typer(
     no_args_is_help=True, help="List, show, add, change, import, export and erase subscribers."
@@ -142,20 +141,29 @@ def show(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
 @group.command("send-test")
 def send_test(
     subscriber: SubscriberName,
-    to: Annotated[str, typer.Option(help="Your own address. The links in the email do not work.")],
+    to: Annotated[
+        str, typer.Option(help="Your own address. Default: the first one in PAPERBOY_ADMIN_ADDRESSES.")
+    ] = "",
 ) -> None:
-    """Send yourself the digest that a subscriber would get now. The subscriber gets nothing."""
-    now, to = clock.utcnow(), subscribers.normalize_address(to)
+    """Send yourself the digest that a subscriber would get now, or else their last one.
+
+    The subscriber gets nothing. The links in the email do not work.
+    """
+    now = clock.utcnow()
     with output.open_application() as app:
+        if not (to or app.settings.admin_addresses):
+            raise typer.BadParameter("give your address with --to, or set PAPERBOY_ADMIN_ADDRESSES")
+        to = subscribers.normalize_address(to or app.settings.admin_addresses[0])
         with app.db.read() as session:
             row = subscribers.find(session, subscriber)
-        (preview,) = pipeline.preview_due(app, now, [row.id or 0])
-        if isinstance(preview.digest, Skip):
-            raise Conflict(f"there would be no digest: {preview.digest.reason}")
-        result = pipeline.send_test(app, preview.digest, to, now)
+        latest = pipeline.latest_digest(app, now, row.id or 0)
+        result = pipeline.send_test(app, latest.digest, to, now)
     if result.outcome is not SendOutcome.ACCEPTED:
         output.fail(f"the relay did not accept the email: {result.code or ''} {result.text}")
     output.out().print(f"Sent the digest of {output.escaped(row.email)} to {output.escaped(to)}.")
+    if latest.reason:
+        reason = output.escaped(latest.reason)
+        output.out().print(f"It is the last one, {latest.digest.edition}. There would be none now: {reason}.")
 
 
 @group.command()

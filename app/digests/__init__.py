@@ -10,6 +10,7 @@ selection         PURE: select papers: quotas, the best of each interest, divers
 paper_updates     find updates on papers that subscribers were sent or liked
 notes             PURE: the notes of a digest, such as why none was sent
 compose           PURE: compose sections, notes and cards, or a skip with its reason
+latest_digest     the digest that a subscriber would get now, or else their last one
 explanation       explain why a subscriber was or was not sent a paper
 explanation_types the types that make up an explanation
 explanation_text  write an explanation: its sentence, a note on changed preferences, the scores

@@ -544,6 +544,21 @@ def test_send_one_to_me_first(run: Run, alice_is_due: None, mail_server: MailSer
     assert "There would be no digest: " in run("subscribers", *mine, code=1).stderr
 
 
+def test_send_the_last_digest_to_the_operators(
+    run: Run, alice_is_due: None, mail_server: MailServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is due on the day on which a digest was sent, but a new wording can be looked at."""
+    assert "give your address with --to" in run("subscribers", "send-test", "1", code=2).stderr
+    monkeypatch.setenv("PAPERBOY_ADMIN_ADDRESSES", "ada@example.org,bob@example.org")
+    run("send")
+    output = run("subscribers", "send-test", "alice@example.org").stdout
+    assert "Sent the digest of alice@example.org to ada@example.org." in output
+    assert re.search(r"It is the last one, \d{4}-\d\d-\d\d. There would be none now: \w", output)
+    sent, test = mail_server.messages
+    assert (sent.recipient, test.recipient) == ("alice@example.org", "ada@example.org")
+    assert "that Plan" in test.parsed().get_body(("plain",)).get_content()
+
+
 def test_backtest(run: Run, alice_is_due: None) -> None:
     """It prints a line for each paper and for each day without papers, or JSON."""
     hour = clock.utcnow().hour

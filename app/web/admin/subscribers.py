@@ -171,7 +171,7 @@ def _preview(operator: Operator, subscriber_id: int) -> digests.PreviewResponse:
 
 @router.post(PATH + "/{subscriber_id}/test")
 def send_test(operator: Sender, subscriber_id: Id, to: Text = "") -> Response:
-    """Send the digest that the subscriber would get now to the given address."""
+    """Send the digest that the subscriber would get now, or else the last one, to the given address."""
     try:
         with operator.capacity.analyses.take():
             body = digests.Recipient(to=to[:320])

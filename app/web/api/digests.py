@@ -15,7 +15,7 @@ from app.delivery.send_result import SendOutcome
 from app.digests import backtesting
 from app.digests.explanation_types import Explanation
 from app.digests.planning import DigestPreview
-from app.errors import Conflict, NotFound
+from app.errors import NotFound
 from app.storage import audit_log, hit_counters
 from app.subscribers import Preferences
 from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Digest, Interest, Skip, UpdateKind
@@ -133,6 +133,7 @@ class Outcome(BaseModel):
     outcome: SendOutcome = Field(examples=[SendOutcome.ACCEPTED])
     code: int | None = Field(examples=[250])
     reply: str = Field(examples=["2.0.0 Ok: queued"])
+    edition: str = Field(description="The edition of the digest that was sent.", examples=["2026-11-20"])
 
 
 @router.post("/previews")
@@ -204,20 +205,18 @@ def preview_for_subscriber(
 def send_test(
     app: Paperboy, key: CanSend, now: Now, subscriber_id: Id, body: Recipient, _slot: Analysis
 ) -> Outcome:
-    """Send the digest that a subscriber would get now to another address.
+    """Send the digest that a subscriber would get now, or else their last one, to another address.
 
     The ledger does not record it, so the subscriber's digest remains due. The links in the test do not work.
     """
     to = subscribers.normalize_address(body.to)
-    digest = _preview_due(app, subscriber_id, now).digest
-    if isinstance(digest, Skip):
-        raise Conflict(f"there would be no digest: {digest.reason}")
+    digest = pipeline.latest_digest(app, now, subscriber_id).digest
     with app.db.write() as session:
         hit_counters.limit(session, f"tests of key {key.id}", app.settings.test_sends_per_hour, now, HOUR)
         hit_counters.limit(session, f"tests to {subscribers.mailbox_hash(to)}", TESTS_TO_A_MAILBOX, now, HOUR)
         audit_log.record(session, key.name, "digest.test", subscriber_id, now, to=to)
     result = pipeline.send_test(app, digest, to, now)
-    return Outcome(outcome=result.outcome, code=result.code, reply=result.text)
+    return Outcome(outcome=result.outcome, code=result.code, reply=result.text, edition=digest.edition)
 
 
 def _to_interests(interests: Sequence[InterestIn]) -> tuple[Interest, ...]:
