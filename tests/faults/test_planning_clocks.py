@@ -11,7 +11,7 @@ from app import clock, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger
 from app.storage import job_runs
-from app.storage.models import Delivery, JobRun, Subscriber
+from app.storage.models import Delivery, DeliveryState, JobRun, Subscriber
 from app.subscribers import Preferences
 from app.types import Interest, MailKind
 from tests.faults import checks
@@ -70,6 +70,24 @@ def test_clock_set_back(app: Application, now: datetime) -> None:
     with app.db.read() as session:
         assert "nothing is planned until it is right" in session.exec(select(JobRun.error)).one()
     assert pipeline.plan(app, now + 30 * DAY) == {"skipped": 1}
+
+
+@pytest.mark.parametrize("state", DeliveryState)
+def test_change_by_a_clock_that_is_behind(app: Application, now: datetime, state: DeliveryState) -> None:
+    """A changed hour withdraws no digest that may have been delivered, so no edition is sent twice."""
+    with app.db.write() as session:
+        add_due_readers(session, now, "alice")
+    assert pipeline.plan(app, now) == {"skipped": 1}
+    with app.db.write() as session:  # it may have been delivered without an attempt that counts
+        digest = session.get_one(Delivery, 1)
+        digest.state = state
+        digest.possibly_delivered = state in (DeliveryState.PENDING, DeliveryState.SKIPPED)
+    with app.db.write() as session:
+        subscribers.change(session, 1, Preferences(interests=(Interest("agents"),), hour=9), now - 20 * DAY)
+    today = f"{now:%Y-%m-%d}"
+    assert editions(app) == [(1, today)]
+    pipeline.plan(app, now + 2 * MINUTE)
+    assert [edition for _, edition in editions(app)].count(today) == 1
 
 
 def test_clock_that_was_ahead(app: Application, now: datetime) -> None:

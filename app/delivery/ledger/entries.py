@@ -125,12 +125,19 @@ def enqueue(
 def withdraw(session: Session, subscriber_id: int, now: datetime) -> list[str]:
     """Delete a subscriber's planned digests that are not due yet and were never attempted.
 
-    Keep cancelled ones. Otherwise, planning would compose and send them again. Return the editions of the
-    deleted ones.
+    Keep cancelled ones and, because the clock may be behind, all that may have been delivered. Otherwise,
+    planning would compose and send them again. Return the editions of the deleted ones.
     """
-    not_due = (col(Delivery.due_at) > now, col(Delivery.attempts) == 0, col(Delivery.reason) != CANCELLED)
-    digests = (col(Delivery.subscriber_id) == subscriber_id, col(Delivery.kind) == MailKind.DIGEST)
-    return list(session.scalars(delete(Delivery).where(*digests, *not_due).returning(col(Delivery.edition))))
+    planned = delete(Delivery).where(
+        col(Delivery.subscriber_id) == subscriber_id,
+        col(Delivery.kind) == MailKind.DIGEST,
+        col(Delivery.due_at) > now,
+        col(Delivery.state).in_((State.PENDING, State.SKIPPED)),
+        col(Delivery.attempts) == 0,
+        ~col(Delivery.possibly_delivered),
+        col(Delivery.reason) != CANCELLED,
+    )
+    return list(session.scalars(planned.returning(col(Delivery.edition))))
 
 
 def with_digest(session: Session, subscriber_ids: Collection[int]) -> set[int]:
