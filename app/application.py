@@ -11,8 +11,6 @@ from datetime import datetime
 from functools import cached_property
 from threading import Event, Lock
 
-from sqlmodel import Session
-
 from app import bounces, clock
 from app.bounces.processing import BounceContext
 from app.delivery import ledger
@@ -27,8 +25,6 @@ from app.relevance.model_store import ModelStore
 from app.settings import Settings
 from app.storage.database import Database
 from app.storage.schema import SchemaGuard
-
-PAUSE_BETWEEN_BATCHES = 0.1  # in seconds: a transaction that waits for SQLite's lock retries every 100 ms
 
 
 @dataclass(frozen=True)
@@ -63,18 +59,6 @@ class Application:
     def timeline(self, now: datetime) -> clock.Timeline:
         """Return the clock for a run that begins at `now`."""
         return clock.Timeline(now, self.db.skew)
-
-    def in_batches(self, work: Callable[[Session], int]) -> None:
-        """Call `work` in one transaction after another, until it returns 0 or the service stops.
-
-        Between them, SQLite's lock stays free long enough for other transactions to acquire it.
-        """
-        pause = 0 if self.db.locks_rows else PAUSE_BETWEEN_BATCHES
-        has_ended = self.stopping.is_set()
-        while not has_ended:
-            with self.db.write() as session:
-                count = work(session)
-            has_ended = not count or self.stopping.wait(pause)
 
     @property
     def poll_context(self) -> PollContext:

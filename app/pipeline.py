@@ -202,8 +202,8 @@ def plan(app: Application, now: datetime) -> Counter[str]:
     The next run then plans the digests.
     """
     time = app.timeline(now)
-    _update_due_times(app, time.start)
-    if not _anyone_due(app, time.start) or polling.poll_missed(app.poll_context, time.start):
+    _end_pauses(app, time.start)
+    if not _anything_to_plan(app, time.start) or polling.poll_missed(app.poll_context, time.start):
         return Counter()
     with job_runs.record(app.db, "plan", time.start) as run:
         _plan(app, time, run)
@@ -231,16 +231,14 @@ def plan_first(app: Application, subscriber_id: int, now: datetime) -> Delivery 
         return subscribers.first_digest(session, subscribers.get(session, subscriber_id), now)
 
 
-def _update_due_times(app: Application, now: datetime) -> None:
-    """End expired pauses, and reschedule digests that a clock that was ahead has scheduled."""
+def _end_pauses(app: Application, now: datetime) -> None:
     app.schema.require()
-    for change in (subscribers.end_expired_pauses, subscribers.reschedule_far_ahead):
-        app.in_batches(partial(change, now=now))
+    app.db.write_in_batches(partial(subscribers.end_expired_pauses, now=now), app.stopping)
 
 
-def _anyone_due(app: Application, now: datetime) -> bool:
+def _anything_to_plan(app: Application, now: datetime) -> bool:
     with app.db.read() as session:
-        return planning.anyone_due(app.digest_context, session, now)
+        return planning.has_work(app.digest_context, session, now)
 
 
 def _plan(app: Application, time: Timeline, run: job_runs.JobRunRecorder) -> None:
@@ -301,7 +299,7 @@ def has_more_to_send(app: Application, now: datetime) -> bool:
 def has_more_to_plan(app: Application, now: datetime) -> bool:
     """Return whether so many digests are due that it is worth loading the papers in another process."""
     with app.db.read() as session:
-        return planning.anyone_due(app.digest_context, session, app.timeline(now).start, planning.MANY)
+        return planning.are_many_due(app.digest_context, session, app.timeline(now).start)
 
 
 def has_more_to_sign(app: Application, now: datetime) -> bool:
@@ -315,8 +313,8 @@ def has_more_to_sign(app: Application, now: datetime) -> bool:
 def plan_and_send(app: Application, now: datetime) -> Counter[str]:
     """Plan the digests that are due, send sendable emails and sign digests ahead, as one job run."""
     time = app.timeline(now)
-    _update_due_times(app, time.start)
-    if not (_anyone_due(app, time.start) or _anything_to_send(app, time.start)):
+    _end_pauses(app, time.start)
+    if not (_anything_to_plan(app, time.start) or _anything_to_send(app, time.start)):
         return Counter()
     with job_runs.record(app.db, "send", time.start) as run:
         _plan(app, time, run)

@@ -70,7 +70,7 @@ def test_batches_let_other_transactions_in(app: Application, settings: Settings)
             factories.add_subscriber(session, "bob@example.org", ["robots"], NOW)
 
     with ThreadPoolExecutor() as threads:
-        batches = threads.submit(app.in_batches, work)
+        batches = threads.submit(app.db.write_in_batches, work, app.stopping)
         has_begun.wait()
         try:
             threads.submit(visit).result()

@@ -32,8 +32,8 @@ def check_clock(session: Session, now: datetime) -> None:
     if newest > now + clock.MAX_AHEAD and not _is_steady(session, now):
         raise ClockError(
             f"the clock shows {now:%Y-%m-%d %H:%M} UTC, but the ledger has an email composed at "
-            f"{newest:%Y-%m-%d %H:%M}: correct the clock; nothing is planned until it is right or has caught "
-            "up. If it is right, because it was ahead at that time, planning continues after a day"
+            f"{newest:%Y-%m-%d %H:%M}: correct the clock. Nothing is planned until it is right or has caught "
+            "up. If it is right now and was ahead then, planning continues when the jobs have run for a day"
         )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
 import structlog
@@ -62,6 +62,7 @@ def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = No
 
     If `ids` is given, plan only digests of these subscribers that are due already. The outcomes are
     "planned", "skipped", "planned_before" (by an earlier run) and "not_planned" (because of an error).
+    Otherwise, also reschedule digests that a clock that was ahead has scheduled too late.
 
     Planning stops between two batches at shutdown. Raise ClockError if the time cannot be trusted. In both
     cases, subscribers who have not been planned yet stay due.
@@ -70,9 +71,13 @@ def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = No
     soon = _soon(context, now) if ids is None else now
     all_due = _due(soon, ids)
     with context.db.read() as session:
-        if not _is_anyone_due(session, all_due):
+        is_far_ahead = ids is None and subscribers.is_anyone_due_far_ahead(session, now)
+        if not (is_far_ahead or _is_anyone_due(session, all_due)):
             return counts
         clock_check.check_clock(session, now)
+    if is_far_ahead:
+        reschedule = partial(subscribers.reschedule_far_ahead, now=now)
+        context.db.write_in_batches(reschedule, context.stopping)
     if ids is None:
         with context.db.write() as session:
             ledger.expire_before_next(session, soon)  # so that the next digests contain their papers
@@ -97,9 +102,15 @@ def plan(context: DigestContext, now: datetime, ids: Collection[int] | None = No
     return counts
 
 
-def anyone_due(context: DigestContext, session: Session, now: datetime, besides: int = 0) -> bool:
-    """Return whether more than `besides` subscribers are due now or soon."""
-    return _is_anyone_due(session, _due(_soon(context, now)), besides)
+def has_work(context: DigestContext, session: Session, now: datetime) -> bool:
+    """Return whether a subscriber is due now or soon, or later than any schedule allows."""
+    is_due = _is_anyone_due(session, _due(_soon(context, now)))
+    return is_due or subscribers.is_anyone_due_far_ahead(session, now)
+
+
+def are_many_due(context: DigestContext, session: Session, now: datetime) -> bool:
+    """Return whether more than MANY subscribers are due now or soon."""
+    return _is_anyone_due(session, _due(_soon(context, now)), besides=MANY)
 
 
 def _is_anyone_due(session: Session, all_due: SelectOfScalar[Subscriber], besides: int = 0) -> bool:

@@ -66,7 +66,7 @@ def _repeat(
         run.counts.update(batch)
         return batch.total()
 
-    app.in_batches(prune_and_count)
+    app.db.write_in_batches(prune_and_count, app.stopping)
 
 
 def _drop_sender_data(app: Application, now: datetime) -> int:

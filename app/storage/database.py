@@ -6,11 +6,12 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from sqlalchemy import (
@@ -41,6 +42,7 @@ from app.storage import compressed_json
 from app.storage.live_processes import Presence
 
 BUSY_TIMEOUT_MS = 30_000
+PAUSE_BETWEEN_BATCHES = 0.1  # in seconds: a transaction that waits for SQLite's lock retries every 100 ms
 WEB_BUSY_TIMEOUT_MS = 5_000  # shorter, because each request that waits for a lock occupies a thread
 CONNECT_SECONDS = "10"  # the default is two minutes
 SKEW_TOLERANCE = timedelta(seconds=1)  # clocks that differ by less count as equal
@@ -134,6 +136,18 @@ class Database:
         info = {"presence": self.presence}
         with Session(self._writing, expire_on_commit=False, info=info) as session, session.begin():
             yield session
+
+    def write_in_batches(self, work: Callable[[Session], int], stopping: Event) -> None:
+        """Call `work` in one transaction after another, until it returns 0 or `stopping` is set.
+
+        Between them, SQLite's lock stays free long enough for other transactions to acquire it.
+        """
+        pause = 0 if self.locks_rows else PAUSE_BETWEEN_BATCHES
+        has_ended = stopping.is_set()
+        while not has_ended:
+            with self.write() as session:
+                count = work(session)
+            has_ended = not count or stopping.wait(pause)
 
     @contextmanager
     def read_then_write(self) -> Iterator[Session]:

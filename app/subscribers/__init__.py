@@ -94,6 +94,7 @@ from app.subscribers.repository import (
     get,
     get_for_update,
     history,
+    is_anyone_due_far_ahead,
     mails,
     preferences_of,
     query_by_address,

@@ -26,9 +26,10 @@ from app.types import MailKind
 
 # Only digests due since this time before the next one can fall on its local day, even in another time zone.
 LOOK_BACK = timedelta(days=3)
-# A week after a digest that is due up to a day ahead, and a reserve for changes of clocks and time zones.
+# No digest is due later than this: a week after one that is due a day ahead, plus two days for changes of
+# time zone.
 MAX_DUE_AHEAD = timedelta(days=10)
-BATCH_SIZE = 100  # digests that one transaction reschedules
+BATCH_SIZE = 100  # subscribers that one transaction reschedules
 # Sign-ups that ended before they were confirmed are not listed or counted. Their rows are kept for the emails
 # that were sent to them, so that the links in these emails never open the pages of another subscriber.
 _IS_LISTED = or_(col(Subscriber.state) != SubscriberState.ERASED, col(Subscriber.confirmed_at).is_not(None))
@@ -139,20 +140,32 @@ def reschedule(session: Session, subscriber: Subscriber, now: datetime) -> None:
             row.give_up_at = due
 
 
-def reschedule_far_ahead(session: Session, now: datetime) -> int:
-    """Reschedule a batch of digests that are due later than any schedule allows.
+def is_anyone_due_far_ahead(session: Session, now: datetime) -> bool:
+    """Return whether a subscriber's digest is due later than any schedule allows.
 
-    The clock was ahead when they were scheduled. Skip rows that another transaction has locked. Return the
-    number of digests; call this again until it is 0.
+    Either the clock was ahead when it was scheduled, or the clock is behind now.
     """
-    far = select(Subscriber).where(
-        Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) > now + MAX_DUE_AHEAD
-    )
-    subscribers = session.exec(far.limit(BATCH_SIZE).with_for_update(skip_locked=True)).all()
+    return session.exec(_due_far_ahead(now).limit(1)).first() is not None
+
+
+def reschedule_far_ahead(session: Session, now: datetime) -> int:
+    """Reschedule the digests of a batch of subscribers that are due later than any schedule allows.
+
+    Call this only after `check_clock`, because by a clock that is behind, all digests are due far ahead. Skip
+    rows that another transaction has locked. Return the number of subscribers; call this again until it is 0.
+    """
+    far_ahead = _due_far_ahead(now).limit(BATCH_SIZE).with_for_update(skip_locked=True)
+    subscribers = session.exec(far_ahead).all()
     for subscriber in subscribers:
         reschedule(session, subscriber, now)
         session.add(subscriber)
     return len(subscribers)
+
+
+def _due_far_ahead(now: datetime) -> SelectOfScalar[Subscriber]:
+    return select(Subscriber).where(
+        Subscriber.state == SubscriberState.ACTIVE, col(Subscriber.next_due_at) > now + MAX_DUE_AHEAD
+    )
 
 
 def _has_digest_on_day(subscriber: Subscriber, recent: Sequence[Delivery], due: datetime) -> bool:

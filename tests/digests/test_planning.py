@@ -615,7 +615,7 @@ def test_shutdown_stops_planning_between_batches(app: Application, monkeypatch: 
     app.on_batch_planned.append(app.stopping.set)
     assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
     with app.db.read() as session:
-        assert planning.anyone_due(app.digest_context, session, AHEAD)
+        assert planning.has_work(app.digest_context, session, AHEAD)
 
 
 @pytest.mark.once

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
 from app import clock, pipeline, subscribers
 from app.application import Application
@@ -13,7 +13,7 @@ from app.delivery import ledger
 from app.storage import job_runs
 from app.storage.models import Delivery, DeliveryState, JobRun, Subscriber
 from app.subscribers import Preferences
-from app.types import Interest, MailKind
+from app.types import Cadence, Interest, MailKind
 from tests.faults import checks
 from tests.faults.sender_process import Starter
 
@@ -68,8 +68,38 @@ def test_clock_set_back(app: Application, now: datetime) -> None:
         session.get_one(Delivery, 1).state = ledger.UNDELIVERED[0]
     assert pipeline.plan(app, now) == {}
     with app.db.read() as session:
-        assert "nothing is planned until it is right" in session.exec(select(JobRun.error)).one()
+        assert "Nothing is planned until it is right" in session.exec(select(JobRun.error)).one()
     assert pipeline.plan(app, now + 30 * DAY) == {"skipped": 1}
+
+
+def stored_rows(app: Application) -> list[object]:
+    """Return the ledger, and when each reader is due."""
+    with app.db.read() as session:
+        ledger_rows = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
+        readers = session.exec(select(Subscriber).order_by(col(Subscriber.id))).all()
+        due_times = [(reader.id, reader.next_due_at, reader.due_since) for reader in readers]
+        return [[row.model_dump() for row in ledger_rows], due_times]
+
+
+@pytest.mark.parametrize("back", [20 * DAY, 8 * DAY])
+def test_clock_back_for_a_minute(app: Application, now: datetime, back: timedelta) -> None:
+    """Nothing changes, although digests are then due later than any schedule allows."""
+    weekly = Preferences(interests=(Interest("agents"),), cadence=Cadence.WEEKLY, weekday=0)
+    with app.db.write() as session:
+        add_due_readers(session, now, "alice", "bob")
+        subscribers.add(session, "carol@example.org", weekly, now - DAY)
+    assert pipeline.plan(app, now) == {"skipped": 2}
+    with app.db.write() as session:
+        held = session.get_one(Delivery, 1)
+        held.state, held.possibly_delivered = DeliveryState.UNCERTAIN, True  # as after a restore
+    rows = stored_rows(app)
+    assert pipeline.plan(app, now - back) == {}
+    with app.db.read() as session:
+        errors = session.exec(select(JobRun.error).order_by(col(JobRun.id))).all()
+        assert "correct the clock" in errors[-1]
+    assert stored_rows(app) == rows
+    assert pipeline.plan(app, now + MINUTE) == {}
+    assert stored_rows(app) == rows
 
 
 @pytest.mark.parametrize("state", DeliveryState)
@@ -91,7 +121,7 @@ def test_change_by_a_clock_that_is_behind(app: Application, now: datetime, state
 
 
 def test_clock_that_was_ahead(app: Application, now: datetime) -> None:
-    """Digests are due at their usual time again, and are planned when the clock has run for a day."""
+    """When the clock has run for a day, digests are due at their usual time again, and are planned."""
     with app.db.write() as session:
         add_due_readers(session, now, "alice", "bob")
     assert pipeline.plan(app, now + 30 * DAY) == {"skipped": 2}
@@ -101,13 +131,14 @@ def test_clock_that_was_ahead(app: Application, now: datetime) -> None:
         pass
     assert pipeline.plan(app, now) == {}
     with app.db.read() as session:
-        assert {*session.exec(select(Subscriber.next_due_at))} == {DUE}
-    assert pipeline.plan(app, DUE) == {}
-    with app.db.read() as session:
         errors = [run.error for run in session.exec(select(JobRun)) if run.error]
-    assert ["planning continues after a day" in error for error in errors] == [True]
-    assert pipeline.plan(app, now + DAY) == {"skipped": 2}
-    day = f"{DUE:%Y-%m-%d}"
+    assert ["planning continues when the jobs have run for a day" in error for error in errors] == [True]
+    assert pipeline.plan(app, now + DAY - MINUTE) == {}
+    assert pipeline.plan(app, now + DAY) == {}
+    with app.db.read() as session:
+        assert {*session.exec(select(Subscriber.next_due_at))} == {DUE + DAY}
+    assert pipeline.plan(app, DUE + DAY) == {"skipped": 2}
+    day = f"{DUE + DAY:%Y-%m-%d}"
     assert editions(app) == [(1, f"{now + 30 * DAY:%Y-%m-%d}"), (1, day), (2, day)]
 
 

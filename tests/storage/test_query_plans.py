@@ -122,6 +122,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     ).all(),
     "wake": lambda s: subscribers.end_expired_pauses(s, NOW),
     "scheduled far ahead": lambda s: subscribers.reschedule_far_ahead(s, NOW),
+    "whether anybody is due far ahead": lambda s: subscribers.is_anyone_due_far_ahead(s, NOW),
     "lateness": lambda s: planning.lateness(s, NOW),
     "promised": lambda s: ledger.paper_ids_promised(s, BATCH, NOW - timedelta(days=7)),
     "claim": lambda s: ledger.claim(s, owner="me", now=NOW),
