@@ -32,6 +32,7 @@ from app.text.in_words import count_of
 
 RECENTLY = timedelta(hours=1)
 LATE = timedelta(minutes=5)  # the schedule runs every minute
+CATCH_UP = timedelta(minutes=30)  # after a start, until late digests have been planned
 KEY_EXPIRES_SOON = timedelta(days=30)
 RECENT_EDITIONS = timedelta(days=7)
 STALE = timedelta(days=3)  # longer than a weekend, when sources publish nothing
@@ -266,7 +267,7 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
             yield ok(f"job {run.job}", f"it last ran at {when}")
 
     late = planning.lateness(session, now)
-    if late > LATE and poll_schedule.missed_sources(session, now):
+    if late > LATE and _is_catching_up(session, now):
         message = (
             f"a digest has been due for {_format_span(late)}; after a downtime, sources are polled first"
         )
@@ -294,6 +295,16 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
         yield error("ledger", f"since yesterday: {faults}", fix)
     else:
         yield ok("ledger", "it has exactly one entry for each digest that has been due since yesterday")
+
+
+def _is_catching_up(session: Session, now: datetime) -> bool:
+    """Return whether a process has started a short time ago, or late sources are being polled or retried."""
+    has_started = any(
+        not status.lost and status.seen_at - status.started_at < CATCH_UP
+        for status in worker_registry.statuses(session)
+    )
+    missed = poll_schedule.missed_sources(session, now)
+    return has_started or any(not poll_schedule.is_due(source, now) for source in missed)
 
 
 def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:

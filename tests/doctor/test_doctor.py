@@ -7,7 +7,7 @@ import shlex
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
 
@@ -22,12 +22,12 @@ from app.delivery import ledger
 from app.doctor import Finding, Level, relay, service_state, test_mail
 from app.doctor.smtp_sink import Sink
 from app.mail import dkim
-from app.papers import picture_fetching
+from app.papers import picture_fetching, poll_schedule
 from app.papers.sources.http_client import HttpTransport
 from app.relevance import model, model_store
 from app.settings import Settings
 from app.storage import database, job_runs
-from app.storage.models import Source, Subscriber, TrainedModel
+from app.storage.models import Source, Subscriber, TrainedModel, WorkerRow
 from app.types import SourceKind
 from tests.support import factories
 from tests.support.dns_server import NameServer
@@ -249,18 +249,42 @@ def test_unmigrated_database(app: Application, now: datetime) -> None:
     assert "schedule" not in findings
 
 
-def test_late_digest_while_sources_are_polled_after_a_downtime(app: Application, now: datetime) -> None:
-    """The schedule is running, and the digest waits for the papers of the downtime."""
+def test_late_digest_after_a_downtime(app: Application, now: datetime) -> None:
+    """It is an error unless a process has just started, or is polling the sources first."""
     with app.db.write() as session:
         source = factories.add_source(session, now)
-        source.polled_at, source.next_poll_at = now - timedelta(days=3), now
+        source.polled_at = source.next_poll_at = now - timedelta(days=3)
         reader = factories.add_subscriber(session, "alice@example.org", ["agents"], now)
-        session.get_one(Subscriber, reader).next_due_at = now - timedelta(minutes=30)
-    late = check_database(app, now)["schedule"]
-    assert (late.level, late.urgent) == (Level.WARNING, False)
+        session.get_one(Subscriber, reader).next_due_at = now - timedelta(days=3)
+
+    def schedule_level() -> tuple[Level, bool]:
+        finding = check_database(app, now)["schedule"]
+        return finding.level, finding.urgent
+
+    assert schedule_level() == (Level.ERROR, True), "nothing is running"
     with app.db.write() as session:
-        session.exec(select(Source)).one().polled_at = now
-    assert check_database(app, now)["schedule"].level is Level.ERROR
+        poll_schedule.begin(session.exec(select(Source)).one(), now)
+    assert schedule_level() == (Level.WARNING, False), "the source is being polled"
+    with app.db.write() as session:
+        poll_schedule.record_success(session.exec(select(Source)).one(), now)
+    assert schedule_level() == (Level.ERROR, True)
+
+
+@pytest.mark.parametrize(
+    ("minutes_since_start", "minutes_since_heartbeat", "level"),
+    [(10, 0, Level.WARNING), (40, 0, Level.ERROR), (10, 5, Level.ERROR)],
+    ids=["just started", "started long ago", "lost"],
+)
+def test_late_digest_after_a_start(
+    app: Application, now: datetime, minutes_since_start: int, minutes_since_heartbeat: int, level: Level
+) -> None:
+    seen_at = datetime.now(UTC) - timedelta(minutes=minutes_since_heartbeat)
+    started_at = seen_at - timedelta(minutes=minutes_since_start)
+    with app.db.write() as session:
+        reader = factories.add_subscriber(session, "alice@example.org", ["agents"], now)
+        session.get_one(Subscriber, reader).next_due_at = now - timedelta(hours=1)
+        session.add(WorkerRow(name="serve:1", started_at=started_at, seen_at=seen_at))
+    assert check_database(app, now)["schedule"].level is level
 
 
 def test_failing_paused_and_outdated_sources(app: Application, now: datetime) -> None:
