@@ -20,7 +20,6 @@ import pytest
 import structlog
 from fastapi.testclient import TestClient
 from rich.console import Console
-from sqlalchemy import update
 from sqlalchemy.engine import make_url
 from sqlmodel import select
 from typer.testing import CliRunner
@@ -38,7 +37,7 @@ from app.settings import load
 from app.storage import api_keys, demo_clock, worker_registry
 from app.storage.api_keys import Scope
 from app.storage.database import ROOT
-from app.storage.models import Delivery, DeliveryState, Source, Subscriber
+from app.storage.models import Delivery, DeliveryState, Subscriber
 from app.types import IngestSummary, MailKind, PaperRecord, SourceKind
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
@@ -115,10 +114,9 @@ def test_demo_runs_without_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "2026-04-01" in run("subscribers", "why", "judy@example.org"), "it uses the demo's date"
     monkeypatch.setattr(clock, "_ahead", timedelta())
     service = main.build(load())
-    with service.db.write() as session:
-        session.execute(update(Source).values(paused=True))  # otherwise, planning would poll them first
     tomorrow = datetime(2026, 4, 2, 12, tzinfo=UTC)
-    assert pipeline.plan(service, tomorrow)["planned"] >= 1, "commands do not stop the demo's planning"
+    counts = pipeline.plan_and_send(service, tomorrow)  # as the button of the demo
+    assert counts["planned"] >= 1, "commands do not stop the demo's planning"
     service.db.dispose()
     workspace.clear(tmp_path / "database")  # a place to move the database to
     for path in (*Path().glob("paperboy.db*"), Path("journal")):
