@@ -45,7 +45,7 @@ templates/README.md lists the templates for pages and mail.
 Where to find limits, weights and intervals:
 
     how often a source is polled (POLLED)       papers/sources/source_types.py
-    how long and large a response may be        papers/sources/http_client.py, papers/polling.py
+    how long and large a response may be        papers/sources/http_client.py, papers/poll_schedule.py
     pauses between requests to arXiv            papers/sources/host_rate_limits.py
     when two rows are the same paper            papers/dedupe.py, papers/title_differences.py
     abbreviations and numbers in titles         papers/title_normalization.py

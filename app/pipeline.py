@@ -199,11 +199,11 @@ def plan(app: Application, now: datetime) -> Counter[str]:
     once. No job run is recorded if nobody is due.
 
     After a downtime, poll the sources first, so that the digests contain the papers listed in the meantime.
-    The next run then plans the digests.
+    A later run then plans the digests.
     """
     time = app.timeline(now)
     _end_pauses(app, time.start)
-    if not _anything_to_plan(app, time.start) or polling.poll_missed(app.poll_context, time.start):
+    if not _anything_to_plan(app, time.start) or polling.poll_missed(app.poll_context, now):
         return Counter()
     with job_runs.record(app.db, "plan", time.start) as run:
         _plan(app, time, run)

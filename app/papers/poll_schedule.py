@@ -19,7 +19,12 @@ from app.types import SourceKind
 
 CONTINUE_AFTER = timedelta(minutes=1)  # between polls of a long list, so that other arXiv sources get a turn
 MAX_DELAY = timedelta(days=2)  # longer than every interval and every wait that a server may ask for
-MISSED_AFTER = timedelta(minutes=15)  # longer than the times between runs and most polls take together
+MISSED_AFTER = timedelta(minutes=15)  # longer than the time between runs plus that of most polls
+POLL_DEADLINE = timedelta(minutes=10)  # per source and run; pages that were read before it are stored
+TIMED_OUT = (
+    f"the source was not read completely within {POLL_DEADLINE.seconds // 60} minutes; "
+    "the next poll continues where it stopped"
+)
 BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 240))
 
 
@@ -37,9 +42,11 @@ def sources_to_poll(session: Session, now: datetime, source_id: int | None = Non
 
 
 def missed_sources(session: Session, now: datetime) -> Sequence[Source]:
-    """Return the sources that were due while no process was running, and have not been polled since then.
+    """Return the sources whose regular poll is more than MISSED_AFTER late, for example after a downtime.
 
-    Sources that failed or have never been polled are left out, so that nothing waits for them.
+    So that nothing waits long for a source, leave out those that have never been polled, failed twice in a
+    row, are too large for one poll, or are not due within MISSED_AFTER. After one failure, a source is not
+    left out, because the network may not have been ready.
     """
     return [source for source in _active_sources(session) if _is_missed(source, now)]
 
@@ -54,10 +61,10 @@ def _active_sources(session: Session) -> Sequence[Source]:
 
 
 def _is_missed(source: Source, now: datetime) -> bool:
-    if source.polled_at is None or source.failures:
+    if source.polled_at is None or source.failures > 1 or source.last_error == TIMED_OUT:
         return False
     is_late = now - source.polled_at > source_types.POLLED[source.kind].every + MISSED_AFTER
-    return is_late and (is_due(source, now) or source_registry.is_unfinished(source))
+    return is_late and is_due(source, now + MISSED_AFTER)
 
 
 def is_due(source: Source, now: datetime) -> bool:

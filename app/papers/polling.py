@@ -23,6 +23,7 @@ from sqlmodel import Session
 from app import clock
 from app.errors import SourceError, Stopping
 from app.papers import ingest, poll_history, poll_schedule, source_registry
+from app.papers.poll_schedule import POLL_DEADLINE, TIMED_OUT
 from app.papers.sources import deadlines, files, http_client, source_types
 from app.papers.sources.allowed_addresses import Allowed
 from app.papers.sources.state import FetchedPage
@@ -33,12 +34,7 @@ from app.storage.models import Source, WebhookEvent
 from app.types import IngestSummary, Rejection, SourceKind
 
 JOB = "refresh"
-POLL_DEADLINE = timedelta(minutes=10)  # per source and run; pages that were read before it are stored
 REFRESH_LEASE = POLL_DEADLINE + timedelta(minutes=5)
-TIMED_OUT = (
-    f"the source was not read completely within {POLL_DEADLINE.seconds // 60} minutes; "
-    "the next poll continues where it stopped"
-)
 REPORTED_FAILURES = 3  # consecutive failures after which operators are notified by webhook
 CHANGED = "The source was changed during the poll."
 UNREADABLE = "the file cannot be read"
@@ -100,20 +96,20 @@ def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResu
 
 
 def poll_missed(context: PollContext, now: datetime) -> bool:
-    """Poll the sources that were due while no process was running. Return whether to wait for their papers.
+    """Poll the sources whose regular poll is late. Return whether planning should wait for a later run.
 
-    The caller should then call this again a minute later. A source that fails is not waited for, nor is one
-    that another process has been polling for more than five minutes, because it is then due again.
+    It should wait if one of them was polled, because `now` is then in the past, if its first retry follows
+    soon, or if another process has been polling it for less than five minutes.
     """
+    time = clock.Timeline(now, context.db.skew).start
     with context.db.read() as session:
-        missed = poll_schedule.missed_sources(session, now)
-    if not any(poll_schedule.is_due(source, now) for source in missed):
-        return bool(missed)  # they are being polled
+        missed = poll_schedule.missed_sources(session, time)
+    if not any(poll_schedule.is_due(source, time) for source in missed):
+        return bool(missed)  # they are being polled, or are retried soon
     names = [source.name for source in missed]
     log.info("polling sources that were not polled for some time before digests are planned", sources=names)
     try:
-        result = poll(context, now, None)
-        return bool(set(result.polled) - result.failed.keys())
+        return not set(names).isdisjoint(poll(context, now, None).polled)
     except Exception:
         log.exception("polling failed; digests are planned without new papers")
         return False

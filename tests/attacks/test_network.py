@@ -316,7 +316,7 @@ def test_a_source_has_a_deadline_in_each_run(
     with app.db.write() as session:
         number = source_registry.add(session, "Days", SourceKind.HUGGINGFACE, {}, now).id or 0
         source_registry.get(session, number).failures = 3
-    assert pipeline.refresh(app, now).failed == {"Days": polling.TIMED_OUT}
+    assert pipeline.refresh(app, now).failed == {"Days": poll_schedule.TIMED_OUT}
     left = get_source(app, number)
     assert (left.watermark, left.failures) == (TODAY - timedelta(days=2), 1)
     assert left.next_poll_at == now + timedelta(minutes=5)

@@ -19,7 +19,7 @@ from sqlmodel import Session, col, func, select
 from app import pipeline
 from app.application import Application
 from app.errors import Conflict
-from app.papers import poll_history, poll_schedule, searchable_papers, source_registry
+from app.papers import poll_history, poll_schedule, polling, searchable_papers, source_registry
 from app.papers.sources.http_client import HttpTransport
 from app.storage import locks
 from app.storage.models import Delivery, JobRun, Listing, Paper, Source, Subscriber, VoteCount
@@ -139,13 +139,49 @@ def test_missed_polls_precede_planning(live: Application, now: datetime) -> None
     assert max(filter(None, listing_days_of_digest(live))) == TODAY
 
 
+HOSTS = ("huggingface.co", "rss.arxiv.org", "export.arxiv.org")
+
+
 @pytest.mark.parametrize("fault", [httpx.Response(503), httpx.ConnectError("refused")])
-def test_planning_does_not_wait_for_a_broken_source(
+def test_planning_waits_for_one_retry_of_a_broken_source(
     live: Application, upstreams: FakeUpstreams, now: datetime, fault: Any
 ) -> None:
+    """When it fails again, the digest is planned without its papers."""
     stop_for_three_days(live, now)
-    upstreams.broken = dict.fromkeys(("huggingface.co", "rss.arxiv.org", "export.arxiv.org"), fault)
+    upstreams.broken = dict.fromkeys(HOSTS, fault)
+    assert [pipeline.plan(live, now + minutes * MINUTE) for minutes in range(6)] == [{}] * 6
+    assert get_source(live, SourceKind.HUGGINGFACE).failures == 2
+    assert pipeline.plan(live, now + 6 * MINUTE) == {"planned": 1}
+
+
+def test_planning_waits_for_the_network(live: Application, upstreams: FakeUpstreams, now: datetime) -> None:
+    """After a boot, the first poll fails; the digest contains the papers of the retry."""
+    stop_for_three_days(live, now)
+    upstreams.broken = dict.fromkeys(HOSTS, httpx.ConnectError("no route"))
+    assert pipeline.plan(live, now) == {}
+    upstreams.broken = {}
+    pipeline.refresh(live, now + 5 * MINUTE)
+    assert pipeline.plan(live, now + 6 * MINUTE) == {"planned": 1}
+    assert max(filter(None, listing_days_of_digest(live))) == TODAY
+
+
+def test_planning_does_not_wait_for_other_sources(
+    live: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another source is polled at each run, while a dead process holds the lease of the late ones."""
+    stop_for_three_days(live, now)
+    monkeypatch.setattr(polling, "poll", lambda *_: polling.PollResult(polled=("Another",)))
     assert pipeline.plan(live, now) == {"planned": 1}
+
+
+def test_missed_polls_use_the_time_of_the_database(
+    live: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The difference of the clocks is added once."""
+    stop_for_three_days(live, now)
+    monkeypatch.setattr(type(live.db), "skew", lambda _db: 40 * MINUTE)
+    assert pipeline.plan(live, now) == {}
+    assert get_source(live, SourceKind.HUGGINGFACE).polled_at == now + 40 * MINUTE
 
 
 def test_planning_does_not_wait_if_polling_fails(
@@ -173,7 +209,8 @@ def test_planning_waits_for_a_running_poll(live: Application, now: datetime) -> 
     [
         (timedelta(hours=1, minutes=16), 0, False, True),
         (timedelta(hours=1, minutes=14), 0, False, False),
-        (timedelta(days=3), 1, False, False),
+        (timedelta(days=3), 1, False, True),
+        (timedelta(days=3), 2, False, False),
         (timedelta(days=3), 0, True, False),
         (None, 0, False, False),
     ],
@@ -192,6 +229,21 @@ def test_missed_sources(
         source.failures, source.paused = failures, paused
     with app.db.read() as session:
         assert bool(poll_schedule.missed_sources(session, now)) is is_missed
+
+
+@pytest.mark.parametrize(
+    ("error", "postponed_by"), [(poll_schedule.TIMED_OUT, MINUTE), ("429: please wait", timedelta(hours=1))]
+)
+def test_planning_does_not_wait_for_a_long_poll(
+    app: Application, now: datetime, error: str, postponed_by: timedelta
+) -> None:
+    """The source takes more than one poll, or its server has asked for a long wait."""
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        source.polled_at, source.next_poll_at = now - timedelta(days=3), now + postponed_by
+        source.failures, source.last_error = 1, error
+    with app.db.read() as session:
+        assert not poll_schedule.missed_sources(session, now)
 
 
 def test_first_refresh_adds_sources_and_backfills(
