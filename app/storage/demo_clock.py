@@ -33,6 +33,7 @@ def follow(database_url: str) -> None:
 
 
 def belongs_to_demo(db: Database) -> bool:
+    """Return whether a database belongs to a demo."""
     file = _file(db.url)
     return file is not None and file.exists()
 
