@@ -14,6 +14,7 @@ from typing import cast
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
+from app import clock
 from app.errors import Conflict, InvalidInput, NotFound
 from app.storage.database import advisory_lock, execute_and_count
 from app.storage.models import ApiKey
@@ -25,7 +26,7 @@ COMMANDS = "cli"  # the name of the command line in the audit log
 AUTOMATIC = "paperboy"  # the name of the service itself in the audit log, for automatic pauses
 BY_MAIL = ", by mail"  # the suffix of the names of keys that a sign-in link created
 LINK_NAME = "sign-in link to"
-LINK_LIFETIME = timedelta(minutes=15)  # if no earlier link of the last day is unused
+LINK_LIFETIME = timedelta(minutes=15)  # of the first link; each unused link doubles that of the next
 LINK_MARGIN = timedelta(minutes=5)  # a link that expires sooner may be too late for its operator
 OVERLAP = timedelta(days=1)  # a key still works this long after it has been replaced
 _SECRET_BYTES = 32
@@ -173,9 +174,10 @@ def lock_and_get(session: Session, key_id: int) -> ApiKey:
 def create_link(session: Session, email: str, now: datetime) -> tuple[ApiKey, str] | None:
     """Create a link that signs an operator in once. Return its row and its token, a key that can only read.
 
-    Return None while an unused link works for more than LINK_MARGIN: it is in the mailbox already. Anyone can
-    request links, so each unused one of the last day doubles the lifetime of the next. A mailbox therefore
-    gets at most seven links a day that nobody uses, and always has one that works.
+    Return None if an unused link still works for more than LINK_MARGIN, because the operator already has it.
+    Anyone can request links, so each unused one of the last day doubles the lifetime of the next. A mailbox
+    therefore gets at most seven links a day that nobody uses, and always has one that works. Links that a
+    clock that was ahead created are revoked.
     """
     name = f"{LINK_NAME} {email}"[:MAX_NAME]
     advisory_lock(session, _LOCK)
@@ -184,7 +186,12 @@ def create_link(session: Session, email: str, now: datetime) -> tuple[ApiKey, st
         col(ApiKey.revoked_at).is_(None),
         col(ApiKey.created_at) > now - timedelta(days=1),
     )
-    links = session.exec(unused).all()
+    links = list[ApiKey]()
+    for link in session.exec(unused):
+        if link.created_at > now + clock.MAX_AHEAD:
+            link.revoked_at = now
+        else:
+            links.append(link)
     if any(link.expires_at and link.expires_at > now + LINK_MARGIN for link in links):
         return None
     return _add(session, name, [Scope.READ], now, now + LINK_LIFETIME * 2 ** len(links))

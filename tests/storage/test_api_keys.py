@@ -136,6 +136,19 @@ def test_strangers_neither_flood_nor_lock_out_an_operator(app: Application, now:
         assert link[0].expires_at == at + api_keys.LINK_LIFETIME
 
 
+def test_link_of_a_clock_that_was_ahead_delays_no_other(app: Application, now: datetime) -> None:
+    """It no longer works."""
+    with app.db.write() as session:
+        early = api_keys.create_link(session, "ada@example.org", now + timedelta(days=30))
+    with app.db.write() as session:
+        link = api_keys.create_link(session, "ada@example.org", now)
+        assert early
+        assert link
+        assert link[0].expires_at == now + api_keys.LINK_LIFETIME
+        assert api_keys.authenticate(session, early[1], now) is None
+        assert api_keys.authenticate(session, link[1], now)
+
+
 @pytest.mark.postgres
 def test_changes_of_keys_wait_for_each_other(app: Application, now: datetime) -> None:
     """Otherwise, simultaneous requests would make several keys with one name, which nobody knows."""

@@ -23,7 +23,7 @@ from fastapi.security import SecurityScopes
 from app import clock
 from app.application import Application
 from app.doctor import operator_mail
-from app.errors import DeliveryError, PaperboyError, TooManyRequests
+from app.errors import PaperboyError, TooManyRequests
 from app.storage import admin_sessions, api_keys, audit_log
 from app.storage.api_keys import ApiKeyIdentity, Scope
 from app.text.in_words import sentence
@@ -65,7 +65,7 @@ class FormOutcome(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """The operator who sent a request, with the application and its capacity for the handlers."""
+    """An operator's request, with the application, its capacity and the operator's key."""
 
     request: Request
     app: Application
@@ -224,8 +224,8 @@ def mail_link(request: Request, later: BackgroundTasks, email: Text = "") -> Res
     if address:
         later.add_task(_mail_link, app, limits, address)
     message = (
-        "If this is an operator’s address, a link is on its way, unless the last one was not used and still "
-        "works: then use that one. The email says until when it works."
+        "If this is an operator’s address, a link is on its way. If you already have an unused link that "
+        "still works, no other is sent: use that one. Its email says how long it works."
     )
     return _sign_in_page(request, HOME, message=message)
 
@@ -255,7 +255,7 @@ def _send_link(app: Application, address: str, now: datetime) -> None:
     )
     try:
         operator_mail.send(app, [operator_mail.OperatorEmail(address, report)], now)
-    except DeliveryError:
+    except Exception:
         with app.db.write() as session:  # otherwise, no other link would be sent while this one works
             api_keys.revoke_by_id(session, row.id or 0, now)
         raise
