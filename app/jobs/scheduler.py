@@ -60,7 +60,10 @@ def running(app: Application) -> Iterator[BackgroundScheduler]:
 
 def _watch_clock(app: Application, scheduler: BackgroundScheduler) -> None:
     while not app.stopping.wait(CLOCK_CHECK_SECONDS):
-        reschedule_if_set_back(scheduler)
+        try:
+            reschedule_if_set_back(scheduler)
+        except Exception:
+            log.exception("checking whether the clock was set back failed")
 
 
 def reschedule_if_set_back(scheduler: BackgroundScheduler) -> None:

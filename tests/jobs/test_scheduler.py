@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
 from fastapi.testclient import TestClient
 from sqlmodel import select
@@ -133,8 +134,17 @@ def test_sources_that_are_due_at_the_start(
 
 
 def test_jobs_after_the_clock_was_set_back(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They run at once again, although their next runs lie hours ahead."""
-    ran = threading.Event()
+    """They run at once again, although their next runs lie hours ahead. A failed check is repeated."""
+    ran, checks = threading.Event(), list[BackgroundScheduler]()
+    check = scheduler.reschedule_if_set_back
+
+    def fail_first(background: BackgroundScheduler) -> None:
+        checks.append(background)
+        if len(checks) == 1:
+            raise ArithmeticError
+        check(background)
+
+    monkeypatch.setattr(scheduler, "reschedule_if_set_back", fail_first)
     monkeypatch.setattr(schedule, "JOBS", (Job(lambda *_: ran.set(), minute="0", hour="0"),))
     monkeypatch.setattr(scheduler, "CLOCK_CHECK_SECONDS", 0.01)
     ahead, minute = timedelta(hours=3), CronTrigger(second="*", timezone=UTC)
