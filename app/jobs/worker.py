@@ -32,7 +32,7 @@ from procrastinate.jobs import Job as StoredJob
 from procrastinate.manager import JobManager
 from procrastinate.periodic import PeriodicDeferrer, TaskAtTime
 from procrastinate.shell import ProcrastinateShell
-from procrastinate.worker import Worker as JobWorker
+from procrastinate.worker import Worker as ProcrastinateWorker
 from psycopg import Error as PostgresError
 from psycopg import InterfaceError, OperationalError
 from sqlalchemy.engine import URL
@@ -89,8 +89,8 @@ class Deferrer(PeriodicDeferrer):
         return super().get_previous_tasks(at)
 
 
-class LaneWorker(JobWorker):
-    """procrastinate's worker, with our `Deferrer`."""
+class LaneWorker(ProcrastinateWorker):
+    """procrastinate's worker, with our `Deferrer`, which tolerates jumps of the clock."""
 
     async def _periodic_deferrer(self) -> None:
         await Deferrer(self.app.periodic_registry, **self.app.periodic_defaults).worker()
@@ -303,7 +303,7 @@ class Worker:
                 await asyncio.sleep(RESTART_SECONDS)
 
     async def _note_running(
-        self, work: Callable[[], Awaitable[Any]], context: JobContext, _lane: JobWorker
+        self, work: Callable[[], Awaitable[Any]], context: JobContext, _lane: ProcrastinateWorker
     ) -> Any:
         """Run a job, and record its id while it runs, because procrastinate does not list running jobs."""
         self._running_jobs.add(context.job.id)
