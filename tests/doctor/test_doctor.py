@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import socket
@@ -448,3 +449,14 @@ def test_damaged_database(app: Application, now: datetime) -> None:
     file.unlink()
     file.mkdir()
     assert "check the disk" in check_database(app, now)["database"].fix
+
+
+@pytest.mark.once
+def test_database_is_opened_for_writing(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise, SQLite would not report a disk that has become read-only."""
+    app.db.dispose()
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write to all folders
+    db = database.Database(app.settings.database_url, create=False)
+    with db.write() as session:
+        session.execute(text("DELETE FROM subscriber"))
+    db.dispose()
