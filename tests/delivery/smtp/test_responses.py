@@ -429,6 +429,9 @@ SAID = {
         "550-Callback failed while verifying <a@b.example> 550-account suspended 550 Sender verify failed",
         "550 Sender address rejected: account has been disabled",
         "550 unable to verify sender: mailbox full",
+        "550 The sender address could not be verified: user has moved",
+        "450 4.7.1 Sender rejected: mailbox is full",
+        "550 Sender domain does not accept mail",
         "550 Access denied by mail from",
     ],
     Reason.NO_RELAYING: [
@@ -523,6 +526,29 @@ SAID = {
 def test_reason_from_text(reason: Reason, text: str) -> None:
     """Test replies in several languages from many servers."""
     assert responses.diagnose(text, "(in reply to RCPT TO command)").reason is reason
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("550 Mailbox full: unknown sender", Reason.MAILBOX_FULL),
+        ("552 5.1.1 Mailbox full; unknown sender", Reason.MAILBOX_FULL),
+        ("550 the recipient's mailbox is full, sender host notified", Reason.MAILBOX_FULL),
+        ("550 Recipient only accepts mail from its contacts; unknown sender", Reason.FILTERED),
+        ("550 This user only accepts mail from a verified sender", Reason.FILTERED),
+        ("550 Recipient restricts mail: sender address rejected by user", Reason.FILTERED),
+        ("550 account disabled, unknown sender", Reason.SUSPEND),
+        ("550 Mailbox is inactive. The sender domain must re-register", Reason.SUSPEND),
+        ("550 the user has disabled delivery from invalid sender addresses", Reason.SUSPEND),
+        ("550 mail loop detected at sender host", Reason.NETWORK_ERROR),
+        ("550 user has moved; unknown sender", Reason.HAS_MOVED),
+        ("451 Temporary problem with greylisting for sender domain", Reason.SYSTEM_ERROR),
+        ("421 system busy; sender host deferred", Reason.SYSTEM_ERROR),
+    ],
+)
+def test_reason_from_text_that_mentions_the_sender(text: str, reason: Reason) -> None:
+    """It is about the recipient or the server. Three refusals of the sender would pause all sending."""
+    assert responses.diagnose(text).reason is reason
 
 
 @pytest.mark.parametrize(

@@ -60,14 +60,23 @@ _MAY_PASS = re.compile(
     r"\btemporar|\btry again|\b(?:try|again) later\b|\bdeferred\b|\bname ?server (?:reply|error|fail|time)",
     re.IGNORECASE,
 )
-# The server asked ours whether the return path exists, and was told or believes that it does not.
-_UNKNOWN_SENDER = re.compile(
-    r"\bsender (?:verif|callout|(?:address )?(?:rejected|unknown\b|not found|does not exist))"
-    r"|\bverif\w{1,9} (?:failed |of |for |the ){0,4}(?:\S{1,320} )?(?<!by )(?:the )?sender\b"
+# The server verified the return path, often by asking ours, and refuses it. Another reason in the text, such
+# as a full mailbox, is the cause.
+_REFUSED_SENDER = re.compile(
+    r"\bsender (?:verif(?!ied\b)|callout|(?:address )?rejected ?:)"
+    r"|\bsender (?:address )?(?:(?:could|can) ?not|can't|couldn't) be verified\b"
+    r"|\bverif(?!ied\b)\w{1,9} (?:failed |of |for |the ){0,4}(?:\S{1,320} )?(?<!by )(?:the )?sender\b",
+    re.IGNORECASE,
+)
+# The text mentions the return path. This is enough if the text names no reason, or one of _OF_ANY_ADDRESS,
+# which may concern either address.
+_MENTIONED_SENDER = re.compile(
+    r"\bsender (?:address )?(?:rejected|unknown\b|not found|does not exist)"
     r"|\b(?:unknown|invalid|bad|non-?existent) sender\b"
     r"|\bsender(?:'s)? (?:e-?mail )?(?:domain|host)\b",
     re.IGNORECASE,
 )
+_OF_ANY_ADDRESS = frozenset({Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN, Reason.NOT_ACCEPT})
 # Postfix asked the destination whether the address exists. The rest is the reply, which Postfix may quote
 # with its code, or the reason why there is none.
 _VERIFICATION = re.compile(r"\bun(?:verified|deliverable) address: (.*)", re.IGNORECASE)
@@ -121,12 +130,8 @@ def _reason(refusal: str, around: str, status: str, phase: Phase) -> Reason:
     code = status.partition(".")[2]
     by_text, by_text_around = reason_in(refusal), reason_in(around)
     by_status = SPECIFIC_CODES.get(code)
-    is_unclear = (
-        by_status in (Reason.USER_UNKNOWN, Reason.HOST_UNKNOWN)
-        if by_status
-        else by_text not in NOT_ABOUT_RECIPIENT  # otherwise, the text says what is wrong with us
-    )
-    if is_unclear and _UNKNOWN_SENDER.search(refusal):
+    is_unclear = by_status in _OF_ANY_ADDRESS or not (by_status or by_text in NOT_ABOUT_RECIPIENT)
+    if is_unclear and _refuses_sender(refusal, by_text):
         return Reason.REJECTED
     if by_status is Reason.USER_UNKNOWN:
         other = by_text or topic_in(refusal)
@@ -147,6 +152,16 @@ def _reason(refusal: str, around: str, status: str, phase: Phase) -> Reason:
         or (Reason.EXPIRED if status.startswith("4") else None)
         or (Reason.ON_HOLD if refusal else Reason.UNDEFINED)
     )
+
+
+def _refuses_sender(text: str, reason: Reason | None) -> bool:
+    """Return whether a text refuses the return path. `reason` is the reason that the text names, if any.
+
+    "Mailbox full: unknown sender" only mentions the sender, but "Sender verify failed: mailbox full" is about
+    the sender's own mailbox.
+    """
+    names_other = reason and reason not in _OF_ANY_ADDRESS | NOT_ABOUT_RECIPIENT
+    return bool(_REFUSED_SENDER.search(text) or (not names_other and _MENTIONED_SENDER.search(text)))
 
 
 def _is_stated(reason: Reason, text: str) -> bool:
