@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -68,8 +69,9 @@ def restore(
     previous: Annotated[
         str | None,
         typer.Option(
-            help="The URL of the old database, if it can still be read. What it has sent is not sent again. "
-            "Departures, pauses and revoked links and keys since the backup are repeated.",
+            help="The URL of the old database, if it can still be read. Emails that it has sent are not sent "
+            "again. Unsubscriptions, erasures, pauses, changes of address, and revocations of links and keys "
+            "since the backup are repeated.",
             callback=database_url,
         ),
     ] = None,
@@ -102,15 +104,7 @@ def restore(
         if old:
             old.dispose()
     if as_json:
-        output.print_json(
-            {
-                **facts,
-                "recovered": report.recovered,
-                "waiting": report.waiting,
-                "due_since": report.due_since,
-                "webhooks": report.webhooks,
-            }
-        )
+        output.print_json({**facts, **{each.name: getattr(report, each.name) for each in fields(report)}})
         return
     print_report(report, origin, with_previous=previous is not None)
 
@@ -144,6 +138,13 @@ def print_report(report: RestoreReport, origin: str, *, with_previous: bool) -> 
         console.print(
             f"These webhooks are disabled: {', '.join(report.webhooks)}. Some may have been removed after "
             "the backup. For each, run paperboy webhooks enable NUMBER or paperboy webhooks remove NUMBER.",
+            soft_wrap=True,
+        )
+    if report.old_addresses:
+        console.print(
+            "These subscribers have changed their address since the backup, but another subscriber has the "
+            f"new one: {output.escaped(', '.join(report.old_addresses))}. Before you resume sending, change "
+            "or erase one of the two.",
             soft_wrap=True,
         )
     console.print("Review the emails: paperboy deliveries --state uncertain. Then: paperboy sending resume.")

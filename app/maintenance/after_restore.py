@@ -35,12 +35,15 @@ DUE_SINCE = "it was due between the backup and the restore, so it may have been 
 _ENDED = (SubscriberState.UNSUBSCRIBED, SubscriberState.BOUNCING, SubscriberState.ERASED)
 _SUBSCRIBED = (SubscriberState.ACTIVE, SubscriberState.PAUSED)
 WEBHOOKS_DISABLED = "restored from a backup: its events may have been sent already"
+# The history of pauses and of links, and the changes of address, by which late bounces recognize an old
+# address.
+_COPIED_EVENTS = ("paused", "resumed", event_log.LINKS_REPLACED, event_log.ADDRESS_CHANGED)
 PAUSE_REASON = "restored from a backup: see `paperboy deliveries --state uncertain`, then resume"
 
 
 @dataclass(slots=True)
 class RestoreReport:
-    """The emails that may have been sent since the backup, and the disabled webhooks.
+    """The emails that may have been sent since the backup, and what the operator has to decide.
 
     The emails are recorded but not sent again.
     """
@@ -48,7 +51,8 @@ class RestoreReport:
     recovered: int = 0  # emails that may have been sent, as recorded by the previous database
     waiting: int = 0  # emails that were in flight when the backup was made, or waiting then and due by now
     due_since: Counter[str] = field(default_factory=Counter)  # digests by edition
-    webhooks: list[str] = field(default_factory=list)  # labels; includes any removed since the backup
+    webhooks: list[str] = field(default_factory=list)  # labels of the disabled ones, some removed since
+    old_addresses: list[str] = field(default_factory=list)  # of subscribers whose new one another has
 
 
 def settle(
@@ -63,8 +67,8 @@ def settle(
 
     All webhooks are disabled. `previous` is the database that the restored one replaces, if it can still be
     read. Its papers and the states of its emails since the backup are copied, so that fewer emails are
-    uncertain and no paper is sent twice. What ended mail or access since the backup is repeated (see
-    `_repeat_revocations`).
+    uncertain and no paper is sent twice. Changes that ended mail or access since the backup are repeated (see
+    `_repeat_changes`).
     """
     report = RestoreReport()
     ledger.recover(db, journals, now, UncertainPolicy.HOLD, on_failed)
@@ -75,10 +79,10 @@ def settle(
             with previous.read() as source:
                 previous_archive.copy_since(session, source)
                 report.recovered = ledger.copy_since(session, source, backup_at)
-                _repeat_revocations(session, source, now)
+                report.old_addresses = _repeat_changes(session, source, now)
         ledger.skip_ids(session)  # must run before any row is added
         report.waiting = ledger.hold_waiting(session, now)
-        while subscribers.end_expired_pauses(session, now):  # digests due since may have been sent, too
+        while subscribers.end_expired_pauses(session, now):  # digests due since the end may have been sent
             pass
         report.due_since = _hold_due(session, now)
         everything = col(SendingPause.edition) == ledger.ALL_EDITIONS
@@ -86,12 +90,31 @@ def settle(
     return report
 
 
-def _repeat_revocations(session: Session, previous: Session, now: datetime) -> None:
-    """Repeat what ended mail or access: departures, pauses, replaced links, suppressions, ends of keys.
+def _repeat_changes(session: Session, previous: Session, now: datetime) -> list[str]:
+    """Repeat the changes that ended mail or access, and return the addresses that could not be replaced.
+
+    These are unsubscriptions, erasures, bounces, pauses, suppressions, new links, changed addresses, and
+    revoked or replaced keys.
+    """
+    old_addresses = _repeat_changes_of_subscribers(session, previous, now)
+    for entry in previous.exec(select(Suppression)).all():
+        values = entry.model_dump(exclude={"id"})
+        insert_or_ignore(session, Suppression, ["address_hash"], **values)
+    for key in previous.exec(select(ApiKey)).all():
+        own = session.exec(select(ApiKey).where(ApiKey.key_hash == key.key_hash)).first()
+        if own:
+            own.revoked_at = own.revoked_at or key.revoked_at
+            ends = [at for at in (own.expires_at, key.expires_at) if at]
+            own.expires_at = min(ends, default=None)  # a key that was rotated expires earlier
+    return old_addresses
+
+
+def _repeat_changes_of_subscribers(session: Session, previous: Session, now: datetime) -> list[str]:
+    """Repeat the changes of subscribers, and return the addresses that could not be replaced.
 
     Skip subscribers who were created at another time: an earlier restore may have reused the id.
     """
-    paused, relinked = list[Subscriber](), list[tuple[Subscriber, Subscriber]]()
+    changed, moved = list[int | None](), list[tuple[Subscriber, Subscriber]]()
     states = (*_ENDED, SubscriberState.PAUSED)
     is_changed = or_(col(Subscriber.state).in_(states), col(Subscriber.link_epoch) > 0)
     for before in previous.exec(select(Subscriber).where(is_changed)).all():
@@ -104,22 +127,16 @@ def _repeat_revocations(session: Session, previous: Session, now: datetime) -> N
             _repeat_end(session, subscriber, before, now)
         elif before.state is SubscriberState.PAUSED and subscriber.state in _SUBSCRIBED:
             _copy_state(subscriber, before)
-            paused.append(subscriber)
+            changed.append(subscriber.id)
         if before.link_epoch > subscriber.link_epoch:
-            relinked.append((subscriber, before))
-    _copy_links(session, relinked)
-    _copy_events(session, previous, [each.id for each in paused], ("paused", "resumed"))
-    replaced = (event_log.LINKS_REPLACED, event_log.ADDRESS_CHANGED)
-    _copy_events(session, previous, [each.id for each, _ in relinked], replaced)
-    for entry in previous.exec(select(Suppression)).all():
-        values = entry.model_dump(exclude={"id"})
-        insert_or_ignore(session, Suppression, ["address_hash"], **values)
-    for key in previous.exec(select(ApiKey)).all():
-        own = session.exec(select(ApiKey).where(ApiKey.key_hash == key.key_hash)).first()
-        if own:
-            own.revoked_at = own.revoked_at or key.revoked_at
-            ends = [at for at in (own.expires_at, key.expires_at) if at]
-            own.expires_at = min(ends, default=None)  # a key that was rotated expires earlier
+            subscriber.link_epoch = before.link_epoch
+            changed.append(subscriber.id)
+            if subscriber.email != before.email:
+                moved.append((subscriber, before))
+    not_moved = _copy_addresses(session, moved)
+    kept_ids = {subscriber.id for subscriber in not_moved}
+    _copy_events(session, previous, [each for each in changed if each not in kept_ids])
+    return [subscriber.email for subscriber in not_moved]
 
 
 def _repeat_end(session: Session, subscriber: Subscriber, before: Subscriber, now: datetime) -> None:
@@ -136,25 +153,39 @@ def _copy_state(subscriber: Subscriber, before: Subscriber) -> None:
         setattr(subscriber, name, getattr(before, name))
 
 
-def _copy_links(session: Session, pairs: Sequence[tuple[Subscriber, Subscriber]]) -> None:
-    """Revoke the links that were revoked since the backup, and copy the addresses that were replaced."""
-    moved = [(subscriber, before) for subscriber, before in pairs if subscriber.email != before.email]
-    for subscriber, before in pairs:
-        subscriber.link_epoch = before.link_epoch
+def _copy_addresses(session: Session, moved: list[tuple[Subscriber, Subscriber]]) -> list[Subscriber]:
+    """Copy new addresses, unless another subscriber has them. Return the subscribers who keep their old ones.
+
+    The owner of such an address was skipped because their id had been reused.
+    """
+    ids, new = [subscriber.id for subscriber, _ in moved], [before.email for _, before in moved]
+    taken = set(
+        session.exec(
+            select(Subscriber.email).where(
+                in_array(session, col(Subscriber.email), new), ~in_array(session, col(Subscriber.id), ids)
+            )
+        )
+    )
+    not_moved = list[Subscriber]()
+    while blocked := [subscriber for subscriber, before in moved if before.email in taken]:
+        moved = [(subscriber, before) for subscriber, before in moved if before.email not in taken]
+        taken = {subscriber.email for subscriber in blocked}
+        not_moved += blocked
     for subscriber, _ in moved:  # because addresses are unique, and two subscribers may have swapped theirs
         subscriber.email = f"moved-{subscriber.id}@moved.invalid"
     session.flush()
     for subscriber, before in moved:
         subscriber.email = before.email
     session.flush()
+    return not_moved
 
 
-def _copy_events(
-    session: Session, previous: Session, ids: Sequence[int | None], kinds: Sequence[str]
-) -> None:
-    """Copy the events that the backup lacks, so that bounces of mail to an old address are not counted."""
+def _copy_events(session: Session, previous: Session, ids: Sequence[int | None]) -> None:
+    """Copy the events of _COPIED_EVENTS that the backup lacks."""
     stored, copied = (
-        select(Event).where(in_array(each, col(Event.subscriber_id), ids), col(Event.kind).in_(kinds))
+        select(Event).where(
+            in_array(each, col(Event.subscriber_id), ids), col(Event.kind).in_(_COPIED_EVENTS)
+        )
         for each in (session, previous)
     )
     present = {(event.subscriber_id, event.kind, event.at) for event in session.exec(stored)}

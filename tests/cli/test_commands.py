@@ -1880,6 +1880,13 @@ def test_restore_summarizes_the_editions(days: int, line: str, capsys: pytest.Ca
     )
 
 
+def test_restore_lists_addresses_that_could_not_be_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    """They are in the output until the operator has decided."""
+    report = after_restore.RestoreReport(old_addresses=["alice@example.org", "bob@example.org"])
+    backup.print_report(report, "9 rows", with_previous=True)
+    assert "the new one: alice@example.org, bob@example.org. Before" in capsys.readouterr().out
+
+
 @pytest.mark.usefixtures("alice_is_due")
 def test_move(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The old database is paused. The new one has everything and sends."""

@@ -299,6 +299,38 @@ def test_reused_id_of_another_subscriber(
     assert (subscriber.email, subscriber.state) == (f"r{READERS - 1}@example.org", SubscriberState.ACTIVE)
 
 
+def test_new_address_that_another_subscriber_has(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, restored_services: list[Application]
+) -> None:
+    """The previous database does not know that subscriber, because an older backup lacked them.
+
+    The address stays the old one, whose links stay revoked, and so does that of a subscriber who moved there.
+    """
+    maintenance.back_up(service, tmp_path / "backup.zip", now)
+    later = now + timedelta(minutes=2)
+    with service.db.write() as session:
+        ids = [subscribers.find(session, f"r{number}@example.org").id or 0 for number in range(READERS)]
+        other = session.get_one(Subscriber, ids[-1])
+        other.email, other.created_at = "other@example.org", now + timedelta(minutes=1)
+        session.add(other)
+        session.flush()
+        subscribers.replace_address(session, ids[0], f"r{READERS - 1}@example.org", later)
+        subscribers.replace_address(session, ids[1], "r0@example.org", later)
+        subscribers.replace_address(session, ids[2], "new@example.org", later)
+    restored, report = restore(
+        service, tmp_path / "backup.zip", empty_url, now + timedelta(minutes=9), service.db
+    )
+    restored_services.append(restored)
+    assert report.old_addresses == ["r0@example.org", "r1@example.org"]
+    with restored.db.read() as session:
+        people = [subscribers.get(session, each) for each in (*ids[:3], ids[-1])]
+        moved = session.exec(select(Event.subscriber_id).where(Event.kind == "address_changed")).all()
+    assert [(person.email, person.link_epoch) for person in people] == [
+        ("r0@example.org", 1), ("r1@example.org", 1), ("new@example.org", 1), ("r7@example.org", 0),
+    ]  # fmt: skip
+    assert moved == [ids[2]], "bounces count for an address that is still used"
+
+
 @pytest.mark.parametrize("with_previous", [False, True])
 def test_digests_due_after_a_pause_that_ended_since_the_backup(
     service: Application, empty_url: str, tmp_path: Path, now: datetime, with_previous: bool,
