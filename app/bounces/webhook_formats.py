@@ -85,10 +85,8 @@ _SES_REPORTS = {"auth-failure", "not-spam"}  # types of feedback that are not co
 def _ses(payload: Any) -> Iterator[Notice]:
     if isinstance(payload, dict) and isinstance(payload.get("Message"), str):  # wrapped by SNS
         message = payload["Message"].lstrip()  # it may be a text about the topic
-        events = _objects(json.loads(message) if message.startswith("{") else [])
-    else:
-        events = _events(payload, "notificationType", "eventType")
-    for event in events:
+        payload = json.loads(message) if message.startswith("{") else []
+    for event in _events(payload, "notificationType", "eventType"):
         mail = _object(event, "mail")
         headers = _objects(mail.get("headers"))
         ids = (_text(header, "value") for header in headers if _text(header, "name").lower() == "message-id")
@@ -166,9 +164,9 @@ def _sendgrid(payload: Any) -> Iterator[Notice]:
 
 
 def _mailgun(payload: Any) -> Iterator[Notice]:
-    if not isinstance(payload, dict):
-        raise InvalidPayload("the body must be an object with event-data")
-    (event,) = _events(_object(payload, "event-data"), "event")
+    if not isinstance(payload, dict) or not isinstance(payload.get("event-data"), dict):
+        raise InvalidPayload("the body must be an object with the object “event-data”")
+    (event,) = _events(payload["event-data"], "event")
     kind, recipient = _text(event, "event"), _text(event, "recipient")
     status = _object(event, "delivery-status")
     description = _text(status, "message") or _text(status, "description")

@@ -200,6 +200,7 @@ def test_notice_without_a_signed_return_path_is_ignored(
         ("postmark", sendgrid_payload("", ""), "“RecordType”"),
         ("sendgrid", {"Email": ALICE}, "“event”"),
         ("ses", {"mail": {}}, "“notificationType” or “eventType”"),
+        ("ses", {"Type": "Notification", "Message": '{"mail": {}}'}, "“notificationType” or “eventType”"),
     ],
 )
 def test_payload_without_the_fields_of_its_format_is_refused(
@@ -208,6 +209,13 @@ def test_payload_without_the_fields_of_its_format_is_refused(
     """Otherwise, a misconfigured relay or a wrong script would lose all bounces without an error."""
     refused = post_notice(relay, payload)
     assert (refused.status_code, f"No event has the field {field}" in refused.json()["detail"]) == (422, True)
+
+
+@pytest.mark.parametrize("payload", [{"event": "failed"}, {"event-data": []}, []])
+def test_mailgun_payload_without_event_data_is_refused(post_notice: PostNotice, payload: Any) -> None:
+    refused = post_notice("mailgun", payload)
+    detail = "The body must be an object with the object “event-data”"
+    assert (refused.status_code, detail in refused.json()["detail"]) == (422, True)
 
 
 @pytest.mark.parametrize(
