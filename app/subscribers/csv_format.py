@@ -31,8 +31,7 @@ MAX_COLUMNS = 200
 MAX_ROW_CHARS = 1_000_000  # a longer row means an unclosed quotation mark, or a file that is not CSV
 MAX_PROBLEMS = 10  # named for a row
 EXTRA_CELLS = "\0"  # the key for cells beyond the last named column
-# Other services export a time in the year 1, 1900 or 1970 if they know none.
-EARLIEST_CONSENT = datetime(1990, 1, 1, tzinfo=UTC)
+EARLIEST_CONSENT = datetime(opt_outs.EARLIEST_YEAR, 1, 1, tzinfo=UTC)
 # Subscribers in any other state have left or have never confirmed.
 IMPORTED_STATES = (SubscriberState.ACTIVE, SubscriberState.PAUSED)
 

@@ -35,13 +35,27 @@ _ACTIVE_STATES = frozenset({
 _FALSE_VALUES = frozenset({
     "no", "n", "false", "f", "off", "0", "0.0", "never", "none", "null", r"\n", "n/a", "-",
 })  # fmt: skip
-# A day, which a time may follow: 2026-11-20, 20.11.2026, 20261120, 20 Nov 2026, Nov 20, 2026 or a Unix time
-_TIME = re.compile(
-    r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?!\d)|(?:19|20)\d{6}(?:\d{6})?(?!\d)|\d{10}(?:\d{3})?(?:\.\d+)?\Z|"
-    r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6},? )?(?:\d{1,2}[- ])?"
-    r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?[- ](?:\d{1,2},? )?\d{4}(?!\d)"
+EARLIEST_YEAR = 1990  # services write a time in the year 0, 1, 1900 or 1970 if they have none; it means “no”
+_WEEKDAY = r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6},? )?"
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
+    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
 )
-_NO_TIME = "0000-00-00"  # as MySQL writes it, perhaps with a time
+# The beginnings of months in English, French, German, Italian, Portuguese and Spanish, for dates such as
+# 20. März 2026.
+_MONTH_AFTER_DAY = (
+    r"(?:a[bpv]r|ago|ao[uû]|aug|d[eé][cz]|dic|ene|f[eé][bv]|gen|giu|jan|jui|jul|jun|lug|ma[giry]|mär|nov|o[ck]t|ott"
+    r"|out|sep|set)[^\W\d_]{0,7}\.?"
+)
+# A date, with or without a time. The group is the year, which a Unix time of 10 or 13 digits does not name.
+_DATE = re.compile(
+    r"(\d{4})[-./年] ?\d{1,2}[-./月] ?\d{1,2}(?!\d)"  # 2026-11-20, 2026年11月20日
+    r"|\d{1,2}[-./]\d{1,2}[-./](\d{4}|\d{2})(?!\d)"  # 20.11.2026, 11/20/26
+    r"|((?:19|20)\d{2})\d{4}(?:\d{4}|\d{6})?(?!\d)"  # 20261120, 202611200800, 20261120T080000Z
+    r"|\d{10}(?:\d{3})?(?:\.\d+)?\Z"
+    rf"|{_WEEKDAY}\d{{1,2}}(?:st|nd|rd|th|\.)?[- ](?:de )?{_MONTH_AFTER_DAY},?[- ](?:de )?(\d{{4}})(?!\d)"
+    rf"|{_WEEKDAY}{_MONTH}[- ](?:\d{{1,2}}(?:st|nd|rd|th)?,? (?:[\d:]{{5,8}} )?)?(\d{{4}})(?!\d)"
+)
 
 # The columns and, in lower case, the values of people who get mail
 _ACTIVE_VALUES = {
@@ -65,9 +79,15 @@ def find_opt_out(row: Mapping[str, Any]) -> str | None:
     """Return the first column that says that a person gets no mail, or None if there is none."""
     for name in filter(COLUMNS.__contains__, row):
         value = (row[name] or "").strip().lower()
-        if value.startswith(_NO_TIME):
-            value = "0"
-        is_time = name in _OPT_IN_COLUMNS and _TIME.match(value)
-        if value and value not in _ACTIVE_VALUES[name] and not is_time:
+        date = _DATE.match(value)
+        if date and _is_missing(date):
+            value, date = "0", None
+        is_opt_in = bool(date) and name in _OPT_IN_COLUMNS
+        if value and value not in _ACTIVE_VALUES[name] and not is_opt_in:
             return name
     return None
+
+
+def _is_missing(date: re.Match[str]) -> bool:
+    year = next(filter(None, date.groups()), "")
+    return len(year) == 4 and int(year) < EARLIEST_YEAR
