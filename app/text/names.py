@@ -24,7 +24,7 @@ _FAMILY_NAME_FIRST = re.compile(r"[^,]+,\s*\w[^,]*")
 _SPELLED_OUT = str.maketrans({"ß": "ss", "æ": "ae", "œ": "oe", "þ": "th"})
 _NAME_WORD = re.compile(r"[^\W_]+")  # the S of "D'S" is part of the name, not a possessive
 _INITIAL = re.compile(r"[^\W\d_]\s")
-# Words in the names of organizations
+# Words that occur in names of organizations.
 _OF_ORGANIZATIONS = re.compile(r"\b(?:of|for|in|the)\b")
 _ORGANIZATION = re.compile(
     r"\b(?:of|for|in|the|(?i:academy|agency|association|bureau|cent(?:er|re)|collaboration|college|company|"
@@ -88,7 +88,11 @@ def _split_at_and(text: str) -> list[str]:
 
 
 def _is_one_organization(left: str, right: str) -> bool:
-    """Return whether the “and” between two texts is part of an organization's name."""
+    """Return whether the “and” between two texts is part of an organization's name.
+
+    After “of” or “for”, a field looks like a person (“Institute of Physics and Machine Learning”), so
+    “University of Oxford and Bo Li” also counts as one name.
+    """
     left, right = left.rpartition(",")[2], right.partition(",")[0]
     if _OF_ORGANIZATIONS.search(left):  # “Center for Data Science and Machine Learning”
         return True
