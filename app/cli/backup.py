@@ -44,7 +44,7 @@ def backup(
         output.print_json(
             {
                 "file": str(target), "bytes": size, "rows": manifest.rows, "revision": manifest.revision,
-                "foreign_tables": manifest.foreign_tables,
+                "tables_left_out": manifest.tables_left_out,
             }
         )  # fmt: skip
     else:
@@ -52,12 +52,12 @@ def backup(
             f"Wrote {output.escaped(str(target))}: {count_of(manifest.rows, 'row')}, {size / 1000:,.0f} kB.",
             soft_wrap=True,
         )
-        print_foreign_tables(manifest)
+        print_tables_left_out(manifest)
 
 
-def print_foreign_tables(manifest: backup_file.Manifest) -> None:
+def print_tables_left_out(manifest: backup_file.Manifest) -> None:
     """Print the tables that a backup or a move has left out."""
-    if names := manifest.foreign_tables:
+    if names := manifest.tables_left_out:
         output.out().print(
             f"Tables that are not Paperboy's were left out: {output.escaped(', '.join(names))}.",
             soft_wrap=True,

@@ -8,7 +8,7 @@ import typer
 
 from app import clock, maintenance
 from app.cli import output
-from app.cli.backup import database_url, print_foreign_tables
+from app.cli.backup import database_url, print_tables_left_out
 from app.storage import backup_file
 from app.text.in_words import count_of
 
@@ -31,7 +31,7 @@ def move(
         output.print_json(
             {
                 "file": str(file), "rows": manifest.rows, "tables": len(manifest.tables),
-                "pause_reason": moved.pause_reason, "foreign_tables": manifest.foreign_tables,
+                "pause_reason": moved.pause_reason, "tables_left_out": manifest.tables_left_out,
             }
         )  # fmt: skip
         return
@@ -41,7 +41,7 @@ def move(
         "Set PAPERBOY_DATABASE_URL to the new URL, then start the service.",
         soft_wrap=True,
     )
-    print_foreign_tables(manifest)
+    print_tables_left_out(manifest)
     if moved.pause_reason:
         output.out().print(
             f"All sending is still paused in the new database: {output.escaped(moved.pause_reason)}.",

@@ -65,7 +65,7 @@ class Manifest:
     journals: tuple[str, ...] = ()
     format: int = field(default=FORMAT)
     last_ids: Mapping[str, int] = field(default_factory=dict)  # of the sequences; rows may have higher ids
-    foreign_tables: tuple[str, ...] = ()  # tables that an operator added: they are not in the backup
+    tables_left_out: tuple[str, ...] = ()  # because an operator added them
 
     @property
     def rows(self) -> int:
@@ -108,18 +108,18 @@ def write(db: Database, target: Path, journals: Path, now: datetime, release: st
         ):
             with _snapshot(db) as connection:
                 present = {table.name: table for table in _tables(connection)}
-                foreign = tuple(sorted(present.keys() - SQLModel.metadata.tables.keys()))
+                left_out = tuple(sorted(present.keys() - SQLModel.metadata.tables.keys()))
                 tables = {
                     name: _write_table(archive, connection, table)
                     for name, table in present.items()
-                    if name not in foreign
+                    if name not in left_out
                 }
                 last_ids = {name: last for name in SEQUENCES if (last := last_id(connection, name))}
             # After the tables, so that an email sent in between is at least in a journal.
             names = tuple(_write_journals(archive, journals))
             manifest = Manifest(
                 now, schema.revisions(db)[0] or "base", release, tables, names,
-                last_ids=last_ids, foreign_tables=foreign,
+                last_ids=last_ids, tables_left_out=left_out,
             )  # fmt: skip
             archive.writestr("manifest.json", json.dumps(asdict(manifest), default=str, indent=1))
         unfinished.rename(target)

@@ -768,8 +768,8 @@ def test_tables_of_an_operator_are_left_out(
         session.execute(text("CREATE TABLE note (id INTEGER PRIMARY KEY, price NUMERIC(8, 2))"))
         session.execute(text("INSERT INTO note VALUES (1, 2.5)"))
     manifest = maintenance.back_up(own, tmp_path / "backup.zip", now)
-    assert (manifest.foreign_tables, "note" in manifest.tables) == (("note",), False)
-    assert maintenance.move(own, empty_url, tmp_path / "1.zip", now).manifest.foreign_tables == ("note",)
+    assert (manifest.tables_left_out, "note" in manifest.tables) == (("note",), False)
+    assert maintenance.move(own, empty_url, tmp_path / "1.zip", now).manifest.tables_left_out == ("note",)
     own.db.dispose()
 
 
