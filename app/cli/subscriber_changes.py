@@ -97,7 +97,7 @@ def set_preferences(
 def _change_preferences(
     session: Session, row: Subscriber, chosen: dict[str, Any], now: datetime
 ) -> Subscriber:
-    """Change the preferences. Interests, given as texts, keep their weight and quota if their text stays."""
+    """Change the preferences. An interest whose text is unchanged keeps its weight and quota."""
     before = subscribers.preferences_of(session, row)
     if texts := chosen.get("interests"):
         current = {each.text: each for each in before.interests}

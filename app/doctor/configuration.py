@@ -29,9 +29,10 @@ def unknown_settings(environ: Mapping[str, str], env_file: Path) -> Iterator[Fin
     for origin, names in names_by_origin.items():
         for name in sorted(names):
             if name.upper().startswith(PREFIX) and name.upper() not in SETTING_NAMES:
-                own_part = name.lower().removeprefix(PREFIX.lower())  # the prefix resembles that of any other
+                without_prefix = name.lower().removeprefix(PREFIX.lower())  # which all names share
                 fix = "remove it; .env.example lists all settings"
-                for similar in get_close_matches(own_part, Settings.model_fields.keys(), n=1, cutoff=0.75):
+                similar_names = get_close_matches(without_prefix, Settings.model_fields, n=1, cutoff=0.75)
+                for similar in similar_names:
                     fix = f"did you mean {PREFIX}{similar.upper()}?"
                 yield warning(
                     f"setting {name}", f"it is set in {origin}, but Paperboy has no such setting", fix
