@@ -1,7 +1,8 @@
 """PURE. Compose a digest from ranked papers, or return the reason why it is skipped or held back.
 
 A digest consists of a section for each interest, and a note. Sections, and the papers in them, are sorted by
-score. Trending papers that match no interest come last.
+score. Trending papers that match no interest come last. If the subscriber has no interests, they fill the
+digest, so that likes never replace the trending papers with less.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = Non
         if request.interests and request.when_empty is EmptyDigestPolicy.SKIP:
             return Skip(notes.nothing_matched(edition, ranked, considered), considered)
         return _trending_digest(edition, ranked, considered)
-    if too_few_papers.must_wait(ranked, selected):
+    if request.interests and too_few_papers.must_wait(ranked, selected):
         return Skip(notes.too_few_papers(len(selected), request), considered)
     by_interest: dict[str, list[SelectedPaper]] = {interest.text: [] for interest in request.interests}
     by_interest[BY_PROFILE.text] = []
@@ -50,11 +51,9 @@ def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = Non
     # The paper with the highest score is the first one that the subscriber sees, and the subject names it.
     sections.sort(key=lambda section: -section.scores[0])
     if beyond := selection.select_beyond_interests(ranked, selected):
-        items = tuple(
-            _item(choice.paper, ranked.pool, _reason_beyond_interests(choice, ranked.pool))
-            for choice in beyond
-        )
-        sections.append(Section("", items))
+        reason_of = _reason_beyond_interests if request.interests else _trending_reason
+        items = tuple(_item(each.paper, ranked.pool, reason_of(each, ranked.pool)) for each in beyond)
+        sections.append(Section("", items, "" if request.interests else section_headings.TRENDING))
     note = notes.join(notes.skipped_editions_note(request), notes.invalid_interests_note(request))
     return Digest(edition, tuple(sections), note, considered)
 

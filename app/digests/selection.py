@@ -316,17 +316,25 @@ def select_trending(ranked: Ranked) -> Iterator[SelectedPaper]:
 def select_beyond_interests(ranked: Ranked, selected: Sequence[SelectedPaper]) -> list[SelectedPaper]:
     """Return pinned and well-voted papers for the places that the interests leave free.
 
-    Papers that are relevant enough are not included, even if a quota left them out. The papers get a score of
-    0, so that the highest-scored paper in a digest is always one that fits the subscriber.
+    If the subscriber has no interests, fill all free places, also with papers that are not well-voted. Papers
+    that are relevant enough are not included, even if a quota left them out. The papers get a score of 0, so
+    that the highest-scored paper in a digest is always one that fits the subscriber.
     """
-    room = min(ranked.request.max_trending, ranked.request.max_papers - len(selected))
+    request, pool = ranked.request, ranked.pool
+    room = request.max_papers - len(selected)
+    if request.interests:
+        room = min(request.max_trending, room)
     if room <= 0:
         return []
     relevant = set(ranked.papers)
-    well_voted = (
+    trending_papers = (
         choice._replace(score=0.0)
         for choice in select_trending(ranked)
         if choice.paper.id not in relevant
-        and (choice.paper.id in ranked.pool.pinned or trending.is_well_voted(ranked.pool.trend(choice.paper)))
+        and (
+            not request.interests
+            or choice.paper.id in pool.pinned
+            or trending.is_well_voted(pool.trend(choice.paper))
+        )
     )
-    return list(itertools.islice(well_voted, room))
+    return list(itertools.islice(trending_papers, room))

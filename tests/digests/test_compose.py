@@ -319,6 +319,18 @@ def test_reader_without_interests_gets_trending_papers() -> None:
     ) == {"": [2]}
 
 
+def test_likes_take_no_trending_papers_from_a_reader_without_interests() -> None:
+    """The digest stays full, and is sent even if fewer liked papers than the minimum match."""
+    on = build_pool({}, 4, trends={2: 0.9, 3: 0.1, 4: 0.5})
+    reader = RankingRequest((), min_papers=3, max_papers=3)
+    assert [item.paper_id for item in composed_digest(reader, on).picks] == [2, 4, 3]
+    result = composed_digest(replace(reader, profile={3: 0.6, 1: -0.6}), on)
+    liked, trending = result.sections
+    assert (liked.heading, [item.paper_id for item in liked.picks]) == ("Close to what you liked", [3])
+    assert (trending.heading, [item.paper_id for item in trending.picks]) == ("Trending now", [2, 4])
+    assert trending.picks[1].reason == "newly listed"
+
+
 def test_likes_are_named_as_reason() -> None:
     """A liked kind of paper without a matching interest is in a section at the end."""
     profile = {1: 0.6, 2: 0.6}
