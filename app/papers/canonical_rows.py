@@ -78,6 +78,14 @@ def papers(session: Session, ids: Collection[int]) -> dict[int, Paper]:
     return {paper_id: rows[canonical_id] for paper_id, canonical_id in canonical.items()}
 
 
+def unhidden_paper(session: Session, paper_id: int) -> Paper:
+    """Return the current row of a paper. Raise NotFound if there is none, or if an operator has hidden it."""
+    paper = papers(session, [paper_id]).get(paper_id)
+    if paper is None or paper.hidden_at:
+        raise NotFound("This paper is no longer in the archive.")
+    return paper
+
+
 def hidden(session: Session) -> set[int]:
     """Return the ids of the papers that operators have hidden, and of the rows merged into them."""
     of_papers = select(Paper.id).where(col(Paper.hidden_at).is_not(None), col(Paper.merged_into_id).is_(None))

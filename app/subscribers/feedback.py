@@ -15,7 +15,7 @@ from hashlib import blake2b
 from sqlalchemy import update
 from sqlmodel import Session, col, delete, or_, select
 
-from app.errors import InvalidInput, NotFound
+from app.errors import InvalidInput
 from app.papers import canonical_rows, dedupe
 from app.papers.title_normalization import title_key
 from app.relevance.model import RelevanceModel
@@ -50,12 +50,11 @@ class MatchedReferences:
 def set_feedback(session: Session, subscriber_id: int, paper_id: int, liked: bool, now: datetime) -> None:
     """Store a like or dislike, replacing an earlier one.
 
-    Raise NotFound if there is no such paper, InvalidInput if the subscriber would exceed MAX_FEEDBACK papers.
+    Raise NotFound if there is no such paper or it is hidden, InvalidInput if the subscriber would exceed
+    MAX_FEEDBACK papers.
     """
     require_not_erased(get_for_update(session, subscriber_id))
-    paper = canonical_rows.papers(session, [paper_id]).get(paper_id)
-    if paper is None:
-        raise NotFound("This paper is no longer in the archive.")
+    paper = canonical_rows.unhidden_paper(session, paper_id)
     rows = _feedback_rows(session, subscriber_id)
     _check_room(len(rows) + len(_private_title_keys(session, subscriber_id)), paper.id not in rows)
     _store(session, subscriber_id, [paper], liked, now)
@@ -130,8 +129,8 @@ def _feedback_rows(session: Session, subscriber_id: int) -> defaultdict[int, lis
 def feedback_for_ranking(
     session: Session, subscriber_ids: Collection[int]
 ) -> dict[int, tuple[Feedback, ...]]:
-    """Return subscribers' feedback as ranking uses it: without the authors that they ignore."""
-    feedback = all_feedback(session, subscriber_ids)
+    """Return subscribers' feedback as ranking and pages use it: without hidden papers and ignored authors."""
+    feedback = all_feedback(session, subscriber_ids, with_hidden=False)
     if not feedback:
         return feedback
     rows = select(Subscriber.id, Subscriber.ignored_authors).where(col(Subscriber.id).in_(list(feedback)))
@@ -148,10 +147,13 @@ def feedback_for_ranking(
     return feedback
 
 
-def all_feedback(session: Session, subscriber_ids: Collection[int]) -> dict[int, tuple[Feedback, ...]]:
+def all_feedback(
+    session: Session, subscriber_ids: Collection[int], *, with_hidden: bool = True
+) -> dict[int, tuple[Feedback, ...]]:
     """Return each subscriber's feedback, newest first. Subscribers without feedback are left out.
 
-    Each paper occurs once: if two papers have been merged, only the newer feedback is returned.
+    Each paper occurs once: if two papers have been merged, only the newer feedback is returned. Feedback on
+    papers that an operator has hidden is returned only `with_hidden`.
     """
     by_subscriber: defaultdict[int, list[Feedback]] = defaultdict(list)
     rated = in_array(session, col(FeedbackRow.subscriber_id), subscriber_ids)
@@ -161,7 +163,8 @@ def all_feedback(session: Session, subscriber_ids: Collection[int]) -> dict[int,
     processed: set[tuple[int, int | None]] = set()
     for row in rows:
         paper = papers[row.paper_id]
-        if (row.subscriber_id, paper.id) not in processed:
+        is_included = with_hidden or paper.hidden_at is None
+        if is_included and (row.subscriber_id, paper.id) not in processed:
             processed.add((row.subscriber_id, paper.id))
             authors = tuple(paper.authors)
             by_subscriber[row.subscriber_id].append(
@@ -221,6 +224,7 @@ def match_references(
 ) -> MatchedReferences:
     """Look up pasted papers in the archive by the same rules that decide which papers are merged.
 
+    Hidden papers count as not in the archive, because the titles of the others are shown to the visitor.
     A profile can use a paper that is not in the archive if it has an abstract, or a title with an id or
     authors, or a title that names a subject (see `RelevanceModel.names_subject`).
     """
@@ -229,7 +233,9 @@ def match_references(
     titles = [title_key(record.title) for record in pasted if record.title]
     matches = or_(col(Paper.arxiv_id).in_(ids), col(Paper.doi).in_(dois), col(Paper.title_key).in_(titles))
     candidates: defaultdict[str, list[Paper]] = defaultdict(list)
-    for candidate in session.exec(select(Paper).where(matches).order_by(col(Paper.id))):
+    rows = session.exec(select(Paper).where(matches).order_by(col(Paper.id))).all()
+    hidden = canonical_rows.hidden(session) if rows else set()
+    for candidate in (row for row in rows if row.id not in hidden):
         for key in {candidate.arxiv_id, candidate.doi, candidate.title_key}:
             candidates[key or ""].append(candidate)
 

@@ -199,8 +199,7 @@ def test_claiming_reads_no_digest_for_a_paper_that_was_hidden_long_ago(app: Appl
 def test_updates_on_a_paper_hidden_during_a_planning_run_are_left_out(app: Application) -> None:
     """The run has loaded its updates before."""
     send(app, HOUR)
-    like(app, HOUR + DAY / 4)
-    store(app, HOUR + DAY / 2, SourceKind.HUGGINGFACE, code_url=CODE)
+    store(app, HOUR + DAY / 2, withdrawn=True)
     now = HOUR + 40 * DAY  # the paper is no candidate any more
     add_paper_of(app, now)
     with app.db.read() as session:

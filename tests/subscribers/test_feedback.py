@@ -11,6 +11,7 @@ from sqlmodel import Session, func, select
 from app import subscribers
 from app.application import Application
 from app.delivery import suppression
+from app.digests import hiding
 from app.errors import Conflict, InvalidInput, NotFound
 from app.papers import merging
 from app.relevance.model import RelevanceModel
@@ -127,6 +128,25 @@ def test_an_erased_reader_cannot_give_feedback(
             subscribers.set_feedback(session, alice, papers[0], True, now)
         with pytest.raises(Conflict):
             subscribers.like(session, alice, MatchedReferences(own=(ATTENTION,)), now)
+
+
+def test_hidden_papers_are_not_named(
+    app: Application, alice: int, papers: tuple[int, ...], now: datetime
+) -> None:
+    """They are not matched, and their feedback does not count, even if another paper is merged into them."""
+    pasted = [PaperRecord(title="", arxiv_id="2611.00001"), PaperRecord(title="", doi="10.1000/fold")]
+    with app.db.write() as session:
+        subscribers.set_feedback(session, alice, papers[0], True, now)
+        merging.merge(session, *(session.get_one(Paper, number) for number in papers[:2]), "by hand", now)
+        hiding.hide(session, session.get_one(Paper, papers[0]), now)
+        assert feedback_of(session, alice) == []
+        matched = subscribers.match_references(session, pasted, MODEL)
+        assert (matched.archived, matched.unknown) == ((), tuple(pasted))
+        with pytest.raises(NotFound):
+            subscribers.set_feedback(session, alice, papers[1], False, now)
+        assert len(subscribers.export(session, alice, now)["feedback"]) == 1
+        hiding.show(session, session.get_one(Paper, papers[0]), now)
+        assert feedback_of(session, alice) == [("Language Agents that Plan Ahead", True)]
 
 
 def test_merged_papers_have_one_feedback(

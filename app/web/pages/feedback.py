@@ -14,7 +14,7 @@ from fastapi import APIRouter, Form, Path, Query, Request, Response, UploadFile
 
 from app import clock, subscribers
 from app.application import Application
-from app.errors import InvalidInput, NotFound, TooManyRequests
+from app.errors import InvalidInput, TooManyRequests
 from app.links import Grant, Purpose
 from app.papers import bibliography, canonical_rows
 from app.text import sanitize
@@ -73,9 +73,7 @@ def _feedback_page(
 ) -> Response:
     """Show the paper with a button. The page does not name the subscriber, because people forward emails."""
     with db(request).read() as session:
-        row = canonical_rows.papers(session, [paper]).get(paper)
-        if row is None:
-            raise NotFound("This paper is no longer in the archive.")
+        row = canonical_rows.unhidden_paper(session, paper)
         current = subscribers.feedback_on(session, grant.subscriber_id, paper)
     return private_page(
         request, "feedback.html", title=row.title, liked=link is FeedbackAction.MORE, current=current,

@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
-from sqlmodel import Session
 
 from app import clock, subscribers
-from app.errors import InvalidInput, NotFound
+from app.errors import InvalidInput
 from app.links import Grant, Purpose
 from app.papers import canonical_rows
 from app.relevance import mute_suggestions, query_language, query_rewriting
@@ -64,7 +63,7 @@ def mute(
 
 def _mute_page(request: Request, grant: Grant, number: int, *, status: int = 200, **values: Any) -> Response:
     with db(request).read() as session:
-        paper = _paper(session, number)
+        paper = canonical_rows.unhidden_paper(session, number)
         chosen = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
     words = mute_suggestions.suggest(paper.title, paper.abstract, paper.keywords, chosen.interests)
     values = {"problem": "", "picked": "", "typed": "", "undone": (), **values}
@@ -96,7 +95,7 @@ def follow(
             if action == "undo":
                 subscribers.unfollow(session, grant.subscriber_id, author, clock.utcnow())
             else:
-                author = _find_author(_paper(session, paper), other.strip() or author)
+                author = _find_author(canonical_rows.unhidden_paper(session, paper), other.strip() or author)
                 most = request.app.state.paperboy.settings.max_interests
                 subscribers.follow(session, grant.subscriber_id, author, clock.utcnow(), most)
     except InvalidInput as error:
@@ -110,7 +109,7 @@ def _follow_page(
     request: Request, grant: Grant, number: int, *, status: int = 200, **values: Any
 ) -> Response:
     with db(request).read() as session:
-        paper = _paper(session, number)
+        paper = canonical_rows.unhidden_paper(session, number)
         chosen = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
     names = [name for name in dict.fromkeys(paper.authors) if query_rewriting.query_for("author", name)]
     offered = names if len(names) <= AUTHORS_SHOWN else [*names[: AUTHORS_SHOWN - 1], names[-1]]
@@ -131,10 +130,3 @@ def _find_author(paper: Paper, typed: str) -> str:
     if name is None:
         raise InvalidInput("The paper has no author with this name. Choose one of its authors.", "author")
     return name
-
-
-def _paper(session: Session, number: int) -> Paper:
-    paper = canonical_rows.papers(session, [number]).get(number)
-    if paper is None:
-        raise NotFound("This paper is no longer in the archive.")
-    return paper

@@ -11,6 +11,7 @@ from sqlmodel import func, select
 
 from app import clock, subscribers
 from app.application import Application
+from app.digests import hiding
 from app.links import Purpose
 from app.papers import bibliography
 from app.storage.models import Paper, Subscriber, SubscriberState
@@ -133,6 +134,19 @@ def test_feedback_link_does_not_identify_its_reader(
 def test_feedback_on_a_missing_paper(client: TestClient, alice: int, link: Link) -> None:
     for method in ("GET", "POST"):
         answer = client.request(method, feedback_path(link, alice, FeedbackAction.MORE, 4711))
+        assert answer.status_code == 404
+        assert "no longer in the archive" in answer.text
+
+
+def test_feedback_pages_do_not_name_a_hidden_paper(
+    app: Application, client: TestClient, alice: int, papers: tuple[int, int], link: Link
+) -> None:
+    """They respond as for a missing paper."""
+    with app.db.write() as session:
+        hiding.hide(session, session.get_one(Paper, papers[0]), clock.utcnow())
+    for action in ("like", "dislike", "mute", "follow"):
+        path = link(Purpose.FEEDBACK, alice, argument=papers[0]).replace("/like/", f"/{action}/")
+        answer = client.get(path)
         assert answer.status_code == 404
         assert "no longer in the archive" in answer.text
 
