@@ -282,17 +282,22 @@ class _Selector:
                 self.over_quota.add(number)
 
     def _best_interest_with_room(self, number: int) -> Interest | None:
-        """Return the interest (or BY_PROFILE) to list a paper under: the best fit with room in its quota.
+        """Return the interest (or BY_PROFILE) to list a paper under: the one that it fits best.
 
         Another interest is eligible if it has at least half the evidence of the strongest one, or enough
-        by itself. One place in each quota is reserved for the interest's best paper.
+        by itself. If the quota of the best fit is used up, the paper moves only to another interest that
+        would select it by itself, and not to the likes: the subscriber limited the papers of this subject.
+        One place in each quota is reserved for the interest's best paper.
         """
         evidence, interests = self._evidence[number], (*self._ranked.request.interests, BY_PROFILE)
         least = min(max(evidence) / 2, ENOUGH)
         # Weights are divided out: they rank papers, but do not change which interest a paper fits best.
         pairs = zip(evidence, interests, strict=True)
-        eligible = [(value / interest.weight, interest) for value, interest in pairs if value >= least]
-        for _, interest in sorted(eligible, key=lambda pair: (-pair[0], pair[1].text)):
+        eligible = [(value / interest.weight, value, interest) for value, interest in pairs if value >= least]
+        is_best_full = False
+        for _, value, interest in sorted(eligible, key=lambda fit: (-fit[0], fit[2].text)):
+            if is_best_full and (value < ENOUGH or interest is BY_PROFILE):
+                continue
             if interest.quota is None:
                 return interest
             best = self._best.get(interest.text, number)
@@ -300,6 +305,7 @@ class _Selector:
             used = sum(selected.interest == interest for selected in self.selected.values())
             if used + reserved < interest.quota:
                 return interest
+            is_best_full = True
         return None
 
 

@@ -123,6 +123,14 @@ def test_paper_over_quota_moves_to_the_next_best_interest() -> None:
     }
 
 
+def test_paper_over_quota_moves_only_where_it_would_be_selected_anyway() -> None:
+    """An interest that it matches weakly does not take it, and the likes take only what fits them best."""
+    weak = FLOOR * 0.7
+    on = build_pool({"agents": {1: 0.9, 2: 0.8, 3: 0.4, 4: FLOOR}, "video": {3: weak}})
+    reader = RankingRequest((Interest("agents", quota=1), VIDEO), profile={2: 0.7, 4: 0.6})
+    assert paper_ids(composed_digest(reader, on)) == {"agents": [1], "": [4]}
+
+
 def test_full_interest_does_not_take_papers_from_another() -> None:
     """Agents alone would select the first paper, although it matches the full interest better."""
     on = build_pool({"agents": {1: FLOOR}, "video": {1: 0.9, 2: 0.95}})
