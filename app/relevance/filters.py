@@ -20,7 +20,7 @@ from app.relevance.phrase_index import PhraseIndex, TextIndex
 from app.relevance.query_language import FilterField, Query
 from app.text.abbreviations import TERM, Abbreviations
 from app.text.characters import fold_accents
-from app.text.names import words_of_name, words_of_organization
+from app.text.names import forms_of_name, words_of_organization
 from app.text.tokenizer import WORD, without_stopwords
 from app.text.word_forms import stem
 from app.types import PaperView
@@ -129,12 +129,12 @@ class Filters:
     def _having(self, field: FilterField, names: Sequence[str]) -> Matrix:
         """Return a mask of the papers with an author, an organisation or a category that matches a name.
 
-        An author or an organisation matches if it contains a name. Whole words must match; accents are
-        ignored.
+        An author or an organisation matches if it contains a name. Whole words must match; accents and the
+        middle initials of authors are ignored.
         """
         match field:
             case FilterField.AUTHOR:
-                phrases, index = [words_of_name(name) for name in names], self._authors
+                phrases, index = [form for name in names for form in forms_of_name(name)], self._authors
             case FilterField.ORGANIZATION:
                 phrases, index = [words_of_organization(name) for name in names], self._organizations
             case FilterField.CATEGORY:
@@ -159,7 +159,9 @@ class Filters:
 
     @cached_property
     def _authors(self) -> PhraseIndex:
-        return PhraseIndex([words_of_name(name) for name in paper.authors] for paper in self._papers)
+        return PhraseIndex(
+            [form for name in paper.authors for form in forms_of_name(name)] for paper in self._papers
+        )
 
     @cached_property
     def _organizations(self) -> PhraseIndex:

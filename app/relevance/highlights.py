@@ -15,7 +15,7 @@ from app.relevance.bm25 import Document, Idf
 from app.relevance.filters import in_categories
 from app.text import summarizer
 from app.text.abbreviations import Abbreviations
-from app.text.names import words_of_name, words_of_organization
+from app.text.names import forms_of_name, words_of_organization
 from app.text.tokenizer import WORD, Token, Tokens, compound_span, tokenize, without_stopwords
 from app.text.word_forms import is_same_word
 from app.types import PaperView, Spans
@@ -99,12 +99,15 @@ class PaperText:
         return tuple(folded)
 
     def matching_authors(self, names: Sequence[str]) -> list[str]:
-        """Return the authors whose names contain one of `names` as whole words. Accents are ignored."""
-        phrases = [phrase for name in names if (phrase := _padded(words_of_name(name))).strip()]
+        """Return the authors whose names contain one of `names` as whole words.
+
+        Accents and middle initials are ignored.
+        """
+        phrases = [_padded(form) for name in names for form in forms_of_name(name) if form]
         return [
             author
             for author in self.paper.authors
-            if any(phrase in _padded(words_of_name(author)) for phrase in phrases)
+            if any(phrase in _padded(form) for form in forms_of_name(author) for phrase in phrases)
         ]
 
     def matching_organization(self, names: Sequence[str]) -> str:

@@ -28,11 +28,11 @@ from app.relevance.model import RelevanceModel
 from app.relevance.query_language import FilterField, FilterValues, Query
 from app.text.abbreviations import TERM
 from app.text.characters import fold_accents
-from app.text.names import words_of_name, words_of_organization
+from app.text.names import forms_of_name, words_of_organization
 from app.text.tokenizer import STOP_STEMS, WORD, without_stopwords
 from app.text.word_forms import americanize, forms_pattern, stem
 
-INDEX_FORMAT = 3  # increase this when a field is added or removed, or a field or a record changes its meaning
+INDEX_FORMAT = 4  # increase this when a field is added or removed, or a field or a record changes its meaning
 MAX_PHRASES = 10  # phrases, exclusions and hyphenated names in a search; each may take a tenth of a second
 # Words of a phrase whose forms are checked. The stems of a longer phrase are distinctive enough.
 MAX_CHECKED_FORMS = 6
@@ -89,7 +89,7 @@ def document(
     new.add_text("written", _joined(written))
     words = {*WORD.findall(fold_accents(f"{paper.title} {paper.abstract}"))}
     new.add_text("words", " ".join({*map(americanize, words)}))
-    new.add_text("authors", _joined(map(words_of_name, paper.authors)))
+    new.add_text("authors", _joined(form for name in paper.authors for form in forms_of_name(name)))
     new.add_text("organizations", _joined(map(words_of_organization, paper.organization_names)))
     for category in _with_parents(paper.categories):
         new.add_text("categories", category)
@@ -255,7 +255,7 @@ class QueryBuilder:
     def _having(self, name: FilterField, value: str) -> TantivyQuery:
         match name:
             case FilterField.AUTHOR:
-                return self._phrase("authors", words_of_name(value))
+                return _any([self._phrase("authors", form) for form in forms_of_name(value)])
             case FilterField.ORGANIZATION:
                 return self._phrase("organizations", words_of_organization(value))
             case FilterField.CATEGORY:

@@ -106,6 +106,15 @@ def words_of_name(name: str) -> list[str]:
     return _NAME_WORD.findall(fold_accents(given_name_first(name)).translate(_SPELLED_OUT))
 
 
+def forms_of_name(name: str) -> list[list[str]]:
+    """Return the words of a name and, if it has middle initials, also the words without them.
+
+    A paper may have either form: "Ada M. Byron" → [["ada", "m", "byron"], ["ada", "byron"]].
+    """
+    words, normalized = words_of_name(name), normalized_name(name).split()
+    return [words] if words == normalized else [words, normalized]
+
+
 def words_of_organization(name: str) -> list[str]:
     """Return the lower-case words of an organisation's name without accents."""
     return WORD.findall(fold_accents(name).translate(_SPELLED_OUT))

@@ -90,6 +90,25 @@ def test_names_with_letters_that_case_folding_replaces(name: str) -> None:
         assert filters.excluded_mask(parse_muted(f'{field}:"{name}"')).tolist() == [True]
 
 
+@pytest.mark.parametrize(
+    ("typed", "is_author"),
+    [
+        ("Donald E. Knuth", (True, True)), ("Donald Knuth", (True, True)), ("Knuth, Donald F.", (True, True)),
+        ("E. Knuth", (True, False)), ("Knuth", (True, True)), ("D. Knuth", (False, False)),
+    ],
+)  # fmt: skip
+def test_middle_initials_do_not_tell_authors_apart(typed: str, is_author: tuple[bool, bool]) -> None:
+    """As in likes, a paper may spell a name with or without them. A typed initial is found as before."""
+    authors = ("Donald E. Knuth", "Donald Knuth")
+    papers = [PaperView(number, "Cats", authors=(name,)) for number, name in enumerate(authors)]
+    query = parse(query_for("author", typed))
+    assert tuple(Filters(papers, ABBREVIATIONS).passing_mask(query).tolist()) == is_author
+    names = query.required[FilterField.AUTHOR]
+    assert (
+        tuple(bool(PaperText(paper, ABBREVIATIONS).matching_authors(names)) for paper in papers) == is_author
+    )
+
+
 def test_field_that_no_source_gives() -> None:
     """The reason says that the paper lacks it. A field is absent if all papers lack it."""
     reasons = [FILTERS.rejection_reason(parse(text), 0) for text in ("org:meteo", "cat:cs")]
@@ -260,7 +279,7 @@ WORDS = st.sampled_from(
     ]
 )
 TEXT = st.lists(WORDS, max_size=8).map(" ".join)
-NAME = st.sampled_from(["Ada Lovelace", "Lovelace", "José Ada", "Lace"])
+NAME = st.sampled_from(["Ada Lovelace", "Lovelace", "José Ada", "Lace", "Ada M. Lovelace", "M. Lovelace"])
 CATEGORY = st.sampled_from(["cs.CL", "cs", "csx", "stat.ML"])
 PAPERS = st.lists(
     st.tuples(TEXT, TEXT, *[st.lists(names, max_size=2) for names in (NAME, NAME, CATEGORY)]), max_size=4

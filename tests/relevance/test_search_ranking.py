@@ -32,7 +32,7 @@ PAPERS = [
     replace(
         paper,
         title=paper.title + (" on SWE-bench", "")[paper.id % 2],
-        authors=(("Lovelace, Ada", "Alan Turing"), ("Grace Hopper",), ("José García-Ruiz",))[paper.id % 3],
+        authors=(("Lovelace, Ada", "Alan M. Turing"), ("Grace Hopper",), ("José García-Ruiz",))[paper.id % 3],
         categories=(("cs.CL",), ("math.PR", "cs.LG"), ("math",), ())[paper.id % 4],
         organization_names=(("NVIDIA", "nvidia-lab"), (), ("AI at Météo",), ("Together",))[paper.id % 4],
         last_listed_on=DAY - timedelta(days=paper.id % 5),
@@ -58,6 +58,8 @@ QUERIES = [
     "author:garcia",
     'author:"jose garcia"',
     'author:"hopper grace"',
+    'author:"alan turing"',
+    'author:"Grace B. Hopper"',
     "cat:cs",
     "cat:c",
     "cat:cs.LG -org:nvidia",
