@@ -8,12 +8,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from app.errors import InvalidInterest
-from app.relevance.muted_texts import parse_typed_muted
+from app.relevance.model import RelevanceModel
+from app.relevance.muted_texts import parse_muted, parse_typed_muted
 from app.relevance.query_language import GENERAL_STEMS, normalize
 from app.text.tokenizer import WORD, compound_span, stem_all, without_stopwords
 from app.types import Interest
 
 MAX_SUGGESTIONS = 8
+MAX_SHARE = 0.5  # of papers that mention a suggestion; "model" is in nine of ten
 # Besides GENERAL_STEMS, words that are common in titles on any subject.
 _GENERAL = GENERAL_STEMS.union(
     stem_all("bridging can enabling enhancing exploring harnessing improving introducing investigating "
@@ -23,13 +25,15 @@ _GENERAL = GENERAL_STEMS.union(
 _WORD_PAIRS = re.compile(r"[^\W_]{3,}(?=([ -][^\W_]{3,}))")
 
 
-def suggest(title: str, abstract: str, keywords: Iterable[str], interests: Iterable[Interest]) -> list[str]:
+def suggest(
+    title: str, abstract: str, keywords: Iterable[str], interests: Iterable[Interest], model: RelevanceModel
+) -> list[str]:
     """Return at most MAX_SUGGESTIONS words and phrases in a paper that a subscriber may want to mute.
 
     Keywords come first, then pairs of neighbouring title words, then single title words, hyphenated ones as
     a whole. A keyword must occur in the title or the abstract, and a pair in the abstract. Suggestions that
-    contain only general words and words from the subscriber's interests are left out, and those that cannot
-    be muted.
+    contain only general words and words from the subscriber's interests are left out, those that most papers
+    mention, and those that cannot be muted.
     """
     title_stems, abstract_stems = _padded_stems(title), _padded_stems(abstract)
     pairs = (match.group() + match[1] for match in _WORD_PAIRS.finditer(title))
@@ -46,9 +50,22 @@ def suggest(title: str, abstract: str, keywords: Iterable[str], interests: Itera
     for text in map(normalize, suggestions):
         with suppress(InvalidInterest):
             parse_typed_muted(text)
-            if not interest_stems.issuperset(_content_stems(text)):
+            own_words = interest_stems.issuperset(_content_stems(text))
+            if not own_words and share_of_papers(text, model) < MAX_SHARE:
                 distinct.setdefault(_padded_stems(text), text)
     return [*distinct.values()][:MAX_SUGGESTIONS]
+
+
+def share_of_papers(text: str, model: RelevanceModel) -> float:
+    """Estimate the share of papers that a muted text leaves out, in 0…1, from those that the model has seen.
+
+    A phrase is in at most as many papers as each of its words and pairs of words. Return 0 for a filter.
+    """
+    phrases = parse_muted(text).excluded_phrases
+    terms, _ = model.document(" ".join(itertools.chain(*phrases)), "")
+    parts = [*terms, *map(" ".join, itertools.pairwise(terms))]
+    statistics = model.statistics
+    return min((statistics.frequencies.get(part, 0) for part in parts), default=0) / max(1, statistics.papers)
 
 
 def _content_stems(text: str) -> list[str]:

@@ -5,15 +5,19 @@ GET shows a page with a button. POST acts, and is idempotent.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
+from sqlmodel import Session
 
 from app import clock, subscribers
+from app.application import Application
 from app.errors import InvalidInput
 from app.links import Grant, Purpose
 from app.papers import canonical_rows
 from app.relevance import mute_suggestions, query_language, query_rewriting
+from app.relevance.model import RelevanceModel
 from app.storage.models import Paper
 from app.text.names import normalized_name
 from app.web.feedback_overview import followed_authors
@@ -23,6 +27,7 @@ from app.web.request_bodies import FormRoute
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
+NOTABLE_SHARE = 0.1  # of papers that mention a word; pages state it from here on
 AUTHORS_SHOWN = 30  # per paper, always including the last author
 
 FeedbackLink = Annotated[Grant, allows(Purpose.FEEDBACK)]
@@ -58,18 +63,31 @@ def mute(
         return _mute_page(request, grant, paper, problem=str(error), picked=word, typed=other, status=422)
     if action == "undo":
         return _mute_page(request, grant, paper, undone=texts)
-    return private_page(request, "muted.html", texts=texts)
+    with db(request).read() as session:
+        shares = _percentages(texts, _model(request, session))
+    return private_page(request, "muted.html", shares=shares)
 
 
 def _mute_page(request: Request, grant: Grant, number: int, *, status: int = 200, **values: Any) -> Response:
     with db(request).read() as session:
         paper = canonical_rows.unhidden_paper(session, number)
         chosen = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
-    words = mute_suggestions.suggest(paper.title, paper.abstract, paper.keywords, chosen.interests)
+        model = _model(request, session)
+    words = mute_suggestions.suggest(paper.title, paper.abstract, paper.keywords, chosen.interests, model)
     values = {"problem": "", "picked": "", "typed": "", "undone": (), **values}
-    return private_page(
-        request, "mute.html", status=status, paper=paper, words=words, muted=chosen.muted, **values
-    )
+    values |= {"words": _percentages(words, model), "muted": chosen.muted}
+    return private_page(request, "mute.html", status=status, paper=paper, **values)
+
+
+def _percentages(texts: Iterable[str], model: RelevanceModel) -> dict[str, int]:
+    """Return the percentage of papers, to the nearest 5, that mention each text. Return 0 if it is small."""
+    shares = {text: mute_suggestions.share_of_papers(text, model) for text in texts}
+    return {text: 5 * round(20 * share) if share >= NOTABLE_SHARE else 0 for text, share in shares.items()}
+
+
+def _model(request: Request, session: Session) -> RelevanceModel:
+    app: Application = request.app.state.paperboy
+    return app.models.current(session)
 
 
 # --- follow an author

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 import pytest
@@ -59,6 +60,23 @@ def test_word_is_muted_by_post_only(
     undone = client.post(path, data={"other": "Bold", "action": "undo"})
     assert "No longer muted: “<bdi>Bold</bdi>”" in undone.text
     assert preferences_of(app, alice).muted == ("<b> block chain",)
+
+
+def test_mute_pages_say_how_many_papers_a_word_leaves_out(
+    app: Application, client: TestClient, alice: int, link: Link, now: datetime
+) -> None:
+    """Words in most papers are not offered. A typed one is muted, and the page says how many mention it."""
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        paper = factories.add_paper(session, source, "Benchmark of Zebrafish Models", now.date(), now)
+    path = action_path(link, alice, "mute", paper)
+    page = client.get(path).text
+    assert re.findall(r'name="word" value="(\w+)"', page) == ["Benchmark", "Zebrafish"]
+    assert page.count("% of all papers") == 1
+    assert '<bdi>Benchmark</bdi> <span class="hint">in about 45% of all papers<' in page
+    muted = client.post(path, data={"word": "Zebrafish", "other": "model"}).text
+    assert "About 95% of all papers mention “<bdi>model</bdi>”." in muted
+    assert "mention “<bdi>Zebrafish" not in muted
 
 
 @pytest.mark.parametrize(
