@@ -30,6 +30,7 @@ from app.errors import NotFound
 from app.papers import canonical_rows, paper_views
 from app.relevance.cut_offs import FLOOR
 from app.storage.models import Delivery, Listing, Paper, Source, Subscriber, SubscriberState
+from app.subscribers import schedule
 from app.text import sanitize
 from app.types import Digest, DigestItem, Interest, MailKind, Match, PaperView, Section, Skip
 
@@ -61,11 +62,11 @@ def explain(
         changes = _preference_changes(session, row.id or 0, explained_at, replaced=bool(has_preferences))
         builder, _ = DigestBuilder(context, session, now).by_window(session, [row], now)[-1]
         builder.rewind_to(now)
-        since = builder.earliest_possible_delivery
-        [digest_request] = planning.digest_requests(session, [row], since, now)
-    request = builder.ranking_request(digest_request)
+        [digest_request] = planning.digest_requests(session, [row], builder.earliest_possible_delivery, now)
+    times = _due_times_at(row, at) if at else planning.due_times(row, now)
+    request = builder.ranking_request(replace(digest_request, following_due=times.following_due))
     [ranked] = ranking.rank(builder.pool, [request])
-    digest = compose.compose(planning.due_times(row, now).edition, ranked)
+    digest = compose.compose(times.edition, ranked)
     sections = digest.sections if isinstance(digest, Digest) else ()
     cards = {item.paper_id: _card(each, item, score) for each in sections for item, score in each.scored}
     interests = tuple(_interest_match(builder, interest, view) for interest in request.interests)
@@ -88,6 +89,12 @@ def explain(
         skip_reason=digest.reason if isinstance(digest, Skip) else "",
     )
     return replace(facts, verdict=explanation_text.summarize(facts))
+
+
+def _due_times_at(row: Subscriber, at: datetime) -> planning.DueTimes:
+    """Return the times of the edition of the local day of `at`. The row stores only the current due time."""
+    following_due = schedule.next_edition_due(row.cadence, row.weekday, row.hour, row.zone, at)
+    return planning.DueTimes(schedule.edition(row.zone, at), at, following_due)
 
 
 def _interest_match(builder: DigestBuilder, interest: Interest, paper: PaperView) -> InterestMatch:

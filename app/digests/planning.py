@@ -201,12 +201,16 @@ def preview_due(context: DigestContext, now: datetime, ids: Iterable[int] | None
                 for windowed, group in builder.by_window(session, rows)
             ]
             updates = paper_updates.for_digests(session, recent, [r for _, group in groups for r in group])
-        for windowed, requests in groups:
-            for request, ranked in zip(requests, windowed.ranked(requests), strict=True):
+        for windowed, undated in groups:
+            times = [due_times(request.subscriber, now) for request in undated]
+            requests = [
+                replace(request, following_due=due.following_due)
+                for request, due in zip(undated, times, strict=True)
+            ]
+            for request, due, ranked in zip(requests, times, windowed.ranked(requests), strict=True):
                 subscriber = request.subscriber
-                edition = due_times(subscriber, now).edition
-                digest = windowed.digest(subscriber, edition, ranked, updates.get(subscriber.id or 0, ()))
-                yield DigestPreview(subscriber.id or 0, addresses[subscriber.id], edition, digest)
+                digest = windowed.digest(subscriber, due.edition, ranked, updates.get(subscriber.id or 0, ()))
+                yield DigestPreview(subscriber.id or 0, addresses[subscriber.id], due.edition, digest)
 
 
 def digest_requests(

@@ -18,6 +18,7 @@ from app.delivery.journal import AttemptResult
 from app.delivery.send_result import SendOutcome, SendResult
 from app.digests import planning, reconciliation
 from app.digests.builder import DigestBuilder, DigestRequest
+from app.digests.explanation import explain
 from app.digests.reconciliation import Reconciliation
 from app.storage.models import (
     Delivery,
@@ -356,12 +357,19 @@ def test_late_weekly_digest_contains_papers_of_all_days(app: Application) -> Non
 
 @pytest.mark.parametrize(("age", "waits"), [(6, False), (5, True)])
 def test_digest_below_the_minimum_waits_for_the_next_one(app: Application, age: int, waits: bool) -> None:
-    """The next due time decides, however early the digest is composed."""
+    """The next due time decides, however early the digest is composed. Operators' previews agree."""
     with app.db.write() as session:
         source = session.exec(select(factories.Source)).one()
         factories.add_paper(session, source, "Pigeons that Plan", (NOW - age * DAY).date(), NOW)
-        factories.add_subscriber(session, "bob@example.org", ["pigeons"], HOUR, min_papers=2)
+        bob = factories.add_subscriber(session, "bob@example.org", ["pigeons"], HOUR, min_papers=2)
+    (preview,) = planning.preview_due(app.digest_context, AHEAD, [bob])
+    assert isinstance(preview.digest, Skip) == waits
+    explanation = explain(app.digest_context, AHEAD, "bob@example.org", "1")
+    assert bool(explanation.skip_reason) == waits
     assert planning.plan(app.digest_context, AHEAD)["skipped"] == waits
+    before = AHEAD - timedelta(minutes=1)
+    later = explain(app.digest_context, HOUR + DAY / 2, "bob@example.org", "1", at=before)
+    assert bool(later.skip_reason) == waits
 
 
 # --- between composing and sending
