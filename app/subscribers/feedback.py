@@ -63,7 +63,11 @@ def set_feedback(session: Session, subscriber_id: int, paper_id: int, liked: boo
 def feedback_on(session: Session, subscriber_id: int, paper_id: int) -> bool | None:
     """Return True if a subscriber likes a paper, False if they dislike it, None if there is no feedback."""
     current = canonical_rows.canonical_ids(session, [paper_id])
-    rows = _feedback_rows(session, subscriber_id)[current.get(paper_id, 0)]
+    return _last(_feedback_rows(session, subscriber_id)[current.get(paper_id, 0)])
+
+
+def _last(rows: Sequence[FeedbackRow]) -> bool | None:
+    """Return the last feedback of rows on the same paper. There are several if papers were merged."""
     return max(rows, key=lambda row: (row.at, row.id)).liked if rows else None
 
 
@@ -97,11 +101,7 @@ def _store(session: Session, subscriber_id: int, papers: Sequence[Paper], liked:
     Feedback that does not change keeps its time.
     """
     rows = _feedback_rows(session, subscriber_id)
-    changed = [
-        paper
-        for paper in papers
-        if [(row.paper_id, row.liked) for row in rows[paper.id or 0]] != [(paper.id, liked)]
-    ]
+    changed = [paper for paper in papers if _last(rows[paper.id or 0]) is not liked]
     for row in (row for paper in changed for row in rows[paper.id or 0]):
         session.delete(row)
     keys = [_title_key(paper.title) for paper in papers]

@@ -160,6 +160,8 @@ def test_merged_papers_have_one_feedback(
         merging.merge(session, remaining, absorbed, "nearly the same title", now)
         (item,) = subscribers.feedback_for_ranking(session, [alice])[alice]
         assert (item.paper_id, item.liked) == (papers[0], True)
+        subscribers.set_feedback(session, alice, papers[1], True, now + 2 * MINUTE)
+        assert subscribers.feedback_for_ranking(session, [alice])[alice] == (item,)  # it keeps its time
         subscribers.set_feedback(
             session, alice, papers[1], False, now + 2 * MINUTE
         )  # by a link in an older email
