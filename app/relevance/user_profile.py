@@ -263,7 +263,9 @@ class UserProfile:
     @cached_property
     def _agreement_with_dislikes(self) -> Matrix:
         zeros = np.zeros(len(self.candidates.texts))
-        disliked = [paper.closeness for paper in self.candidates.rated_papers(self.disliked)]
+        rated = self.candidates.rated_papers(self.disliked)
+        # A paper without known terms would count as close to those that are least like the archive's average.
+        disliked = [paper.closeness for paper in rated if paper.columns.size]
         nearest_like = np.max([zeros, *self._closeness_to_likes], axis=0)
         excess = np.max([zeros, *disliked], axis=0) - LIKES_AGAINST_DISLIKE * nearest_like
         return np.asarray(_trust(1) * np.maximum(excess, 0))

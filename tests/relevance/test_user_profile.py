@@ -100,9 +100,11 @@ def test_copy_of_a_disliked_paper_is_lowered() -> None:
 
 
 def test_paper_without_known_words_has_no_effect() -> None:
-    """A pasted paper without known terms changes nothing."""
+    """A paper without known terms changes nothing, whether it is liked or disliked."""
     unknown = Feedback("Zxqv", "", (), True, AT)
     assert profile_of([unknown]).relevance == {}
+    disliked = profile_of([replace(unknown, liked=False)])
+    assert disliked.agreement.tolist() == [0.0] * len(disliked.agreement)
     like = feedback_on(papers_on("astronomy")[0])
     assert profile_of([unknown, like]).relevance == profile_of([like]).relevance
 
