@@ -34,14 +34,15 @@ class FeedbackOverview:
 
 def overview(session: Session, subscriber_id: int) -> FeedbackOverview:
     feedback = subscribers.feedback_for_ranking(session, [subscriber_id]).get(subscriber_id, ())
-    authors = user_profile.liked_authors(feedback)
+    all_authors = user_profile.liked_authors(feedback)
+    authors = all_authors[:AUTHORS_SHOWN]
     subscriber = subscribers.get(session, subscriber_id)
     interests = subscribers.preferences_of(session, subscriber).interests
     return FeedbackOverview(
         liked=tuple(item for item in feedback if item.liked),
         disliked=tuple(item for item in feedback if not item.liked),
-        authors=tuple(authors[:AUTHORS_SHOWN]),
-        more_authors=max(0, len(authors) - AUTHORS_SHOWN),
+        authors=tuple(authors),
+        more_authors=len(all_authors) - len(authors),
         followed=frozenset(followed_authors((name for name, _ in authors), interests)),
         ignored=tuple(subscriber.ignored_authors),
     )
