@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from secrets import token_hex
 
@@ -261,6 +262,7 @@ def confirm(
 ) -> Subscriber:
     """Record the owner's consent to one sign-up and store its choices. Repeated calls have no effect.
 
+    A former subscriber's muted words are kept like their likes, because the form has no field for them.
     `delivery_id` is the email whose link was followed; without it, the newest sign-up is used. Raise Conflict
     if the sign-up is no longer valid, or AddressSuppressed if the address is suppressed.
     """
@@ -271,7 +273,8 @@ def confirm(
     choices = pending_choices(session, subscriber_id, delivery_id)
     if choices is None:
         raise Conflict("This sign-up is no longer valid. You are welcome to sign up again.")
-    store_preferences(session, subscriber, choices.preferences)
+    muted = choices.preferences.muted or preferences_of(session, subscriber).muted
+    store_preferences(session, subscriber, replace(choices.preferences, muted=muted))
     # A former subscriber may exceed the limit on papers. The sign-up is then confirmed without new papers.
     with suppress(InvalidInput):
         feedback.like(session, subscriber_id, choices.liked, now)

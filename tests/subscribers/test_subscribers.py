@@ -306,6 +306,17 @@ def test_sign_up_of_a_suppressed_address(app: Application, now: datetime) -> Non
         assert session.exec(select(Event.kind)).all() == ["signup_refused"]
 
 
+def test_signing_up_again_keeps_muted_words(app: Application, now: datetime) -> None:
+    """The form has no field for them. Other preferences are replaced."""
+    identity = add_confirmed_reader(app, now, preferences=replace(WANTED, hour=20, muted=("crypto",)))
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, identity, now)
+        factories.sign_up(session, SignUp(ALICE, WANTED), "", now + 2 * HOUR)
+        subscribers.confirm(session, identity, "", now + 2 * HOUR)
+        stored = subscribers.preferences_of(session, subscribers.get(session, identity))
+    assert stored == replace(WANTED, muted=("crypto",))
+
+
 def test_sign_up_of_an_unsubscribed_reader_needs_confirmation(app: Application, now: datetime) -> None:
     """Nothing changes until they confirm."""
     identity = add_confirmed_reader(app, now)
