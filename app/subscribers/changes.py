@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from datetime import datetime
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 from sqlmodel import Session, select
 
@@ -30,6 +31,7 @@ from app.types import Interest
 def change(session: Session, subscriber_id: int, preferences: Preferences, now: datetime) -> Subscriber:
     """Replace a subscriber's preferences and reschedule the next digest.
 
+    If the time zone changes, a pause ends at the same local time as before, in the new zone.
     If anything changed, record an event with the names of the changed preferences, without their values.
     Raise InvalidPreference, which names the first field with an invalid value, or Conflict if the subscriber
     was erased.
@@ -38,6 +40,9 @@ def change(session: Session, subscriber_id: int, preferences: Preferences, now: 
     require_not_erased(subscriber)
     before = preferences_of(session, subscriber)
     checked = check(preferences, before=before)
+    if subscriber.paused_until and checked.zone != before.zone:
+        local_end = subscriber.paused_until.astimezone(ZoneInfo(before.zone))
+        subscriber.paused_until = local_end.replace(tzinfo=ZoneInfo(checked.zone)).astimezone(UTC)
     store_preferences(session, subscriber, checked)
     reschedule(session, subscriber, now)
     if names := changed_fields(before, checked):

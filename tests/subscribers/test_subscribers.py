@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from sqlmodel import Session, col, func, select
@@ -775,6 +776,17 @@ def test_pause_until_a_day(app: Application, now: datetime) -> None:
         SubscriberState.ACTIVE,
         datetime(2026, 11, 28, 7, tzinfo=UTC),
     )
+
+
+def test_a_pause_ends_on_the_same_day_in_another_zone(app: Application, now: datetime) -> None:
+    """It lasts until midnight in the new zone."""
+    auckland = replace(WANTED, zone="Pacific/Auckland")
+    identity = add_confirmed_reader(app, now, preferences=auckland)
+    with app.db.write() as session:
+        until = datetime(2026, 12, 10, tzinfo=ZoneInfo("Pacific/Auckland"))
+        subscribers.pause(session, identity, until, now)
+        subscribers.change(session, identity, replace(auckland, zone="America/Los_Angeles"), now)
+    assert reader_of(app, identity).paused_until == datetime(2026, 12, 10, 8, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("end", [subscribers.end_expired_pauses, None], ids=["job", "resumed by hand"])
