@@ -23,6 +23,7 @@ PACKAGES = sorted(path.parent for path in ROOT.rglob("__init__.py"))
 
 # Whole packages, and single modules.
 PURE = (
+    "bounces.automatic_replies",
     "bounces.free_text",
     "bounces.mime_parser",
     "bounces.notices",
@@ -96,7 +97,7 @@ PURE = (
     "storage.growing_delays",
     "subscribers.address",
     "subscribers.event_labels",
-    "subscribers.opt_outs",
+    "subscribers.csv_opt_outs",
     "subscribers.schedule",
     "text",
     "types",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from app.bounces import free_text, mime_parser
+from app.bounces.automatic_replies import FROM_A_DAEMON, is_automatic_reply
 from app.bounces.mime_parser import Part
 from app.delivery.smtp import responses
 from app.delivery.smtp.responses import Action, Reason
@@ -225,6 +226,17 @@ def _group_notice(group: dict[str, list[str]], recipient: str, context: str, lim
 # --- automatic replies
 
 
+def _parse_automatic_reply(mail: Part) -> tuple[Notice, ...]:
+    if not is_automatic_reply(mail):
+        return ()
+    sender = sanitize.EMAIL_ADDRESS.search(mail.header("from"))
+    text = _readable_text(mail) or mail.header("subject")
+    return (Notice(Kind.VACATION, sender[0] if sender else "", "", Reason.VACATION, None, text),)
+
+
+# --- free text
+
+
 _DELAYED = re.compile(r"\bdelay(?:ed)?\b|\bstill being retried\b", re.IGNORECASE)
 # Unlike `responses.mentions_failure`, this does not include "Delivery Status Notification (Delay)".
 _FAILED = re.compile(
@@ -236,36 +248,6 @@ _ONLY_DELAYED = re.compile(
     r"\bwill (?:keep trying|continue to be (?:re)?tried)\b",
     re.IGNORECASE,
 )
-_AWAY = re.compile(
-    r"\b(?:out of (?:the )?office|auto(?:matic|mated)?[- ]?(?:reply|response|answer)|away (?:until|from)|"
-    r"on (?:vacation|holiday|leave)|currently away|vacation (?:reply|response)|abwesen|auto: |autosvar|"
-    r"automatisch(?:e antwort| antwoord)|réponse automatique|absence du bureau|"
-    r"r(?:espuesta|isposta|esposta) autom[aá]tica|fuera de (?:la )?oficina|автоматический ответ|автоответ)|"
-    r"自動(?:応答|返信|回覆)|自动(?:回复|答复)",
-    re.IGNORECASE,
-)
-_FROM_A_DAEMON = re.compile(r"mailer-daemon|post_?master|mail delivery|mdaemon", re.IGNORECASE)
-
-
-def _parse_automatic_reply(mail: Part) -> tuple[Notice, ...]:
-    """Parse an automatic reply (RFC 3834), unless it is a bounce that a mail server marked as automatic."""
-    subject = mail.header("subject")
-    automatic = mail.header("auto-submitted").lower().startswith("auto-replied") or any(
-        mail.header(name)
-        for name in ("x-autoreply", "x-autorespond", "x-autoresponder", "x-auto-response-suppress")
-    )
-    daemon = _FROM_A_DAEMON.search(mail.header("from")) or mail.header("x-failed-recipients")
-    away = _AWAY.search(subject)
-    if daemon or not (automatic or away):
-        return ()
-    if responses.mentions_failure(subject[: away.start()] if away else subject):
-        return ()  # "Undeliverable: Automatic reply" is a bounce of an automatic reply
-    sender = sanitize.EMAIL_ADDRESS.search(mail.header("from"))
-    text = _readable_text(mail) or subject
-    return (Notice(Kind.VACATION, sender[0] if sender else "", "", Reason.VACATION, None, text),)
-
-
-# --- free text
 
 
 def _parse_free_text(mail: Part) -> tuple[Notice, ...]:
@@ -314,7 +296,7 @@ def _looks_like_a_notice(mail: Part, text: str) -> bool:
     no_sender = mail.header("return-path").strip() == "<>" or mail.header("from").strip() in ("<>", "")
     subject_fails = responses.mentions_failure(mail.header("subject"))
     return bool(
-        (no_sender or _FROM_A_DAEMON.search(sender) or subject_fails)
+        (no_sender or FROM_A_DAEMON.search(sender) or subject_fails)
         and (subject_fails or responses.mentions_failure(text[:2000]))
     )
 

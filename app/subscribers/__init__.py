@@ -15,7 +15,7 @@ address_change    change the address after confirmation from the old and the new
 privacy           unsubscribe, new links, export, erase
 csv_transfer      import and export
 csv_format        columns, cells and rows of the CSV files
-opt_outs          PURE: find the people in another service's export who get no mail from it
+csv_opt_outs      PURE: find the people in another service's export who get no mail from it
 bulk              add many subscribers in one transaction
 repository        find, list and lock rows, set the next due date, enqueue service emails
 event_log         record events for operators and webhooks, count them, compute earlier states

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from app.errors import InvalidInput, InvalidPreference
 from app.storage.models import SubscriberState
-from app.subscribers import opt_outs
+from app.subscribers import csv_opt_outs
 from app.subscribers.address import normalize_address
 from app.subscribers.pausing import LONGEST_PAUSE
 from app.subscribers.preferences import Preferences, check
@@ -31,7 +31,7 @@ MAX_COLUMNS = 200
 MAX_ROW_CHARS = 1_000_000  # a longer row means an unclosed quotation mark, or a file that is not CSV
 MAX_PROBLEMS = 10  # named for a row
 EXTRA_CELLS = "\0"  # the key for cells beyond the last named column
-EARLIEST_CONSENT = datetime(opt_outs.EARLIEST_YEAR, 1, 1, tzinfo=UTC)
+EARLIEST_CONSENT = datetime(csv_opt_outs.EARLIEST_YEAR, 1, 1, tzinfo=UTC)
 # Subscribers in any other state have left or have never confirmed.
 IMPORTED_STATES = (SubscriberState.ACTIVE, SubscriberState.PAUSED)
 
@@ -129,7 +129,7 @@ _SURPLUS = (
 )
 COLUMNS = ("email", "interests", *_PREFERENCES, *_OTHERS)
 EXPORTED = ("id", *COLUMNS, "created_at", "confirmed_at")
-_READ_COLUMNS = frozenset({*COLUMNS, *opt_outs.COLUMNS})
+_READ_COLUMNS = frozenset({*COLUMNS, *csv_opt_outs.COLUMNS})
 _LISTS = ("interests", "weights", "quotas", "muted")
 
 
@@ -219,7 +219,7 @@ def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, di
 def _column_name(cell: str) -> str:
     """Return the name of a column. Ignore the case of names that we know, and spaces around them."""
     name = cell.strip().lower()
-    return name if name in EXPORTED else opt_outs.column_name(cell) or cell
+    return name if name in EXPORTED else csv_opt_outs.column_name(cell) or cell
 
 
 def _name_cells(columns: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def parse_row(row: Mapping[str, Any], defaults: Preferences, now: datetime) -> I
     """
     if EXTRA_CELLS in row:
         raise InvalidInput(_SURPLUS)
-    if column := opt_outs.find_opt_out(row):
+    if column := csv_opt_outs.find_opt_out(row):
         raise InvalidInput(
             f"{column} is “{row[column].strip()[:40]}”: this person gets no mail from the other service, so "
             "they are not imported. If they do, empty the cell. If the column says something else, rename or "

@@ -273,7 +273,7 @@ def mails(session: Session, subscriber_id: int, limit: int) -> Sequence[Delivery
     return session.exec(own.order_by(col(Delivery.id).desc()).limit(limit)).all()
 
 
-def history(session: Session, subscriber_id: int, limit: int = 14) -> list[Delivery]:
+def history(session: Session, subscriber_id: int, limit: int) -> list[Delivery]:
     """Return a subscriber's latest digests, including skipped ones, newest first."""
     digests = select(Delivery).where(
         Delivery.subscriber_id == subscriber_id, Delivery.kind == MailKind.DIGEST

@@ -14,6 +14,8 @@ from app.links import Purpose
 from app.storage.models import Delivery, DeliveryState, Subscriber
 from app.web.link_access import signed_path
 
+UNFOLDED = 5  # digests that the preferences page shows at once
+LISTED = 14  # digests, including those that the page shows on request
 _OUTCOMES = {
     DeliveryState.PENDING: "about to be sent",
     DeliveryState.CLAIMED: "being sent",
@@ -38,7 +40,7 @@ class HistoryEntry(NamedTuple):
 
 def latest(session: Session, app: Application, subscriber: Subscriber, now: datetime) -> list[HistoryEntry]:
     """Return a subscriber's latest digests, including skipped ones, newest first."""
-    history = subscribers.history(session, subscriber.id or 0)
+    history = subscribers.history(session, subscriber.id or 0, LISTED)
     stored, pauses = ledger.stored_digests(session, [row.id for row in history]), ledger.pauses(session)
     digests = []
     for row in history:

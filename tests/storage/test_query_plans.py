@@ -187,7 +187,7 @@ SORTING: dict[str, Callable[[Session], object]] = {
     "wishes": lambda s: subscribers.interests_of(s, BATCH),
     "feedback": lambda s: subscribers.feedback_for_ranking(s, BATCH),
     "letters": lambda s: claims.load_claimed(s, NEWEST, ledger.SnapshotStore(), NOW),
-    "history": lambda s: subscribers.history(s, 77),
+    "history": lambda s: subscribers.history(s, 77, 14),
     "waiting": lambda s: ledger.waiting_mails(s),
     "an edition by state": lambda s: ledger.digest_totals_by_edition(s, ["2026-11-15"]),
     "digests of late": lambda s: ledger.digest_totals_since(s, NOW - timedelta(hours=1)),

@@ -298,7 +298,7 @@ def _preferences_page(
         links=subscriber_links(request, subscriber, now), zones=forms.zones(),
         token=request.path_params["token"],
         amounts=forms.AMOUNT_OPTIONS,
-        history=history,
+        history=history, unfolded=digest_history.UNFOLDED,
         # A page with a preview must not become too large. Scripts fetch suggestions for what is typed.
         suggestions=[] if digest_preview else request.app.state.suggestions.matching("", now, 40),
     )  # fmt: skip

@@ -788,7 +788,7 @@ def test_first_digest_is_sent_on_request(
     last_second = now.astimezone(ZoneInfo(WANTED.zone)).replace(hour=23, minute=59, second=59)
     pipeline.plan_and_send(app, last_second.astimezone(UTC))
     with app.db.read() as session:
-        (row,) = subscribers.history(session, pending)
+        (row,) = subscribers.history(session, pending, 9)
         assert row.state is DeliveryState.SENT
         assert subscribers.get(session, pending).next_due_at > last_second  # type: ignore[operator]
         assert reconciliation.reconcile_recent(session, now).is_consistent
@@ -845,8 +845,8 @@ def test_request_for_first_digest_sends_no_others(
     assert "on its way" in press_for_first_digest(client, link, alice)
     assert [mail.recipient for mail in mail_server.messages] == [ALICE]
     with app.db.read() as session:
-        assert subscribers.history(session, carol) == []
-        assert [row.state for row in subscribers.history(session, dave)] == [DeliveryState.PENDING]
+        assert subscribers.history(session, carol, 9) == []
+        assert [row.state for row in subscribers.history(session, dave, 9)] == [DeliveryState.PENDING]
         assert session.exec(select(JobRun)).all() == []
 
 
@@ -858,7 +858,7 @@ def test_first_digest_without_matches(
         assert press_for_first_digest(client, link, alice).startswith("There is no digest today.")
     assert mail_server.messages == []
     with app.db.read() as session:
-        (row,) = subscribers.history(session, alice)
+        (row,) = subscribers.history(session, alice, 9)
     assert row.state is DeliveryState.SKIPPED
 
 
@@ -875,7 +875,7 @@ def test_first_digest_composed_ahead_is_scheduled(
     assert "has been sent or is scheduled" in press_for_first_digest(client, link, alice)
     assert mail_server.messages == []
     with app.db.read() as session:
-        (row,) = subscribers.history(session, alice)
+        (row,) = subscribers.history(session, alice, 9)
     assert (row.state, row.due_at) == (DeliveryState.PENDING, due)
 
 
@@ -908,7 +908,7 @@ def test_first_digest_is_left_to_scheduler_while_clocks_disagree(
         ).created_at += timedelta(days=30)
     assert press_for_first_digest(client, link, alice).startswith("Your first digest is scheduled.")
     with app.db.read() as session:
-        assert subscribers.history(session, alice) == []
+        assert subscribers.history(session, alice, 9) == []
         assert subscribers.get(session, alice).next_due_at <= clock.utcnow() + timedelta(seconds=1)  # type: ignore[operator]
 
 
