@@ -80,6 +80,8 @@ def _generic(payload: Any) -> Iterator[Notice]:
 # bounces with a delivery status notice, these have neither a status nor a diagnostic.
 _SES_AUTOMATIC_REPLIES = {("Transient", "General"), ("Undetermined", "Undetermined")}
 _SES_REPORTS = {"auth-failure", "not-spam"}  # types of feedback that are not complaints
+# Subtypes of bounces and complaints about emails that SES did not send.
+_SES_SUPPRESSED = {"OnAccountSuppressionList", "Suppressed"}
 
 
 def _ses(payload: Any) -> Iterator[Notice]:
@@ -95,23 +97,22 @@ def _ses(payload: Any) -> Iterator[Notice]:
         paths = (_text(mail, "source"), *(_echoed_path(_to_text(token)) for token in tokens))
         kind = _text(event, "notificationType") or _text(event, "eventType")
         details = _object(event, kind[:1].lower() + kind[1:])
-        if kind == "Bounce":
-            bounce_type, subtype = _text(details, "bounceType"), _text(details, "bounceSubType")
-            for recipient in _objects(details.get("bouncedRecipients")):
-                diagnostic, status = _text(recipient, "diagnosticCode"), _text(recipient, "status")
-                address = _text(recipient, "emailAddress")
-                if (bounce_type, subtype) in _SES_AUTOMATIC_REPLIES and not (diagnostic or status):
-                    yield _notice(Kind.VACATION, address, "", paths, message_id, reason=Reason.VACATION)
-                    continue
-                permanent = bounce_type == "Permanent"
-                yield _bounce(address, diagnostic, status, permanent, paths, message_id)
-        elif kind == "Complaint":
-            reported = _text(details, "complaintFeedbackType") or "abuse"
-            feedback_type = reported if reported.lower() in _SES_REPORTS else "abuse"
-            for recipient in _objects(details.get("complainedRecipients")):
-                address = _text(recipient, "emailAddress")
+        bounce_type = _text(details, "bounceType")
+        subtype = _text(details, "bounceSubType") or _text(details, "complaintSubType")
+        reported = _text(details, "complaintFeedbackType") or "abuse"
+        for recipient in _objects(details.get("bouncedRecipients") or details.get("complainedRecipients")):
+            address = _text(recipient, "emailAddress")
+            diagnostic, status = _text(recipient, "diagnosticCode"), _text(recipient, "status")
+            if subtype in _SES_SUPPRESSED:
+                yield _suppressed(address, diagnostic or subtype, paths, message_id)
+            elif kind == "Complaint":
+                feedback_type = reported if reported.lower() in _SES_REPORTS else "abuse"
                 yield _feedback(feedback_type, address, reported, paths, message_id)
-        elif kind == "Delivery":
+            elif (bounce_type, subtype) in _SES_AUTOMATIC_REPLIES and not (diagnostic or status):
+                yield _notice(Kind.VACATION, address, "", paths, message_id, reason=Reason.VACATION)
+            elif kind == "Bounce":
+                yield _bounce(address, diagnostic, status, bounce_type == "Permanent", paths, message_id)
+        if kind == "Delivery":
             for address in _list(details.get("recipients")):
                 yield _delivered(str(address), _text(details, "smtpResponse"), paths, message_id)
 
@@ -125,6 +126,7 @@ _POSTMARK_IGNORED = {
     "AddressChange",
     "OpenRelayTest",
 }
+_POSTMARK_SUPPRESSED = "SMTPApiError"  # the type of bounces of emails that Postmark did not send
 
 
 def _postmark(payload: Any) -> Iterator[Notice]:
@@ -144,8 +146,15 @@ def _postmark(payload: Any) -> Iterator[Notice]:
                 yield _feedback("opt-out", recipient, diagnostic, paths, message_id)
         elif record == "Delivery":
             yield _delivered(recipient, diagnostic, paths, message_id)
+        elif record == "Bounce" and kind == _POSTMARK_SUPPRESSED:
+            yield _suppressed(recipient, diagnostic, paths, message_id)
         elif record == "Bounce" and kind not in _POSTMARK_IGNORED:
             yield _bounce(recipient, diagnostic, "", kind in _POSTMARK_HARD, paths, message_id)
+
+
+# The reasons of dropped emails that concern the recipient. The others concern us or the email, such as "Spam
+# Content".
+_SENDGRID_SUPPRESSED = {"Bounced Address", "Invalid", "Spam Reporting Address", "Unsubscribed Address"}
 
 
 def _sendgrid(payload: Any) -> Iterator[Notice]:
@@ -156,6 +165,11 @@ def _sendgrid(payload: Any) -> Iterator[Notice]:
         if kind == "bounce":
             declared = _text(event, "type") == "bounce"
             yield _bounce(recipient, diagnostic, _text(event, "status"), declared, paths, message_id)
+        elif kind == "dropped" and diagnostic in _SENDGRID_SUPPRESSED:
+            yield _suppressed(recipient, diagnostic, paths, message_id)
+        elif kind == "dropped":
+            details = {"reason": Reason.ON_HOLD, "hard": False, "action": Action.OURS}
+            yield _notice(Kind.BOUNCE, recipient, diagnostic, paths, message_id, **details)
         elif kind in ("spamreport", "unsubscribe", "group_unsubscribe"):
             feedback_type = "abuse" if kind == "spamreport" else "opt-out"
             yield _feedback(feedback_type, recipient, diagnostic or kind, paths, message_id)
@@ -175,8 +189,11 @@ def _mailgun(payload: Any) -> Iterator[Notice]:
     message_id = f"<{bare_message_id.strip('<>')}>" if bare_message_id else ""
     token = _text(_object(event, "user-variables"), "paperboy")
     paths = (_text(_object(event, "envelope"), "sender"), _echoed_path(token))
-    if kind == "failed" and _text(event, "severity") == "permanent":
-        declared = _text(event, "reason") in ("bounce", "suppress-bounce")
+    reason = _text(event, "reason")
+    if kind == "failed" and reason.startswith("suppress-"):  # "-bounce", "-complaint" or "-unsubscribe"
+        yield _suppressed(recipient, diagnostic or reason, paths, message_id)
+    elif kind == "failed" and _text(event, "severity") == "permanent":
+        declared = reason == "bounce"
         yield _bounce(recipient, diagnostic, _text(status, "enhanced-code"), declared, paths, message_id)
     elif kind in ("complained", "unsubscribed"):
         feedback_type = "abuse" if kind == "complained" else "opt-out"
@@ -210,6 +227,17 @@ def _bounce(
         hard, action = declared, Action.SUPPRESS if declared else Action.COUNT
         reason = Reason.USER_UNKNOWN if declared else reason
     details = {"status": diagnosis.status, "reason": reason, "hard": hard, "action": action}
+    return _notice(Kind.BOUNCE, recipient, diagnostic, paths, message_id, **details)
+
+
+def _suppressed(recipient: str, diagnostic: str, paths: tuple[str, ...], message_id: str) -> Notice:
+    """Build a bounce of an email that the relay did not send, because its own list names the address.
+
+    The list may contain an address because of an earlier bounce, complaint or unsubscription, even from
+    another sender's email. Such a notice is therefore no complaint about us.
+    """
+    details = {"reason": Reason.SUPPRESSED, "hard": True, "action": Action.SUPPRESS}
+    diagnostic = f"suppressed by the relay: {diagnostic}"
     return _notice(Kind.BOUNCE, recipient, diagnostic, paths, message_id, **details)
 
 

@@ -366,6 +366,65 @@ def test_ses_reports_automatic_replies_as_bounces(
     assert post_notice("ses", payload).json() == {"counts": {count: 1}}
 
 
+def ses_suppressed(kind: str, subtype: str, recipients: str) -> dict[str, Any]:
+    """Return a notice of SES about an email that it did not send."""
+    details = {f"{kind.lower()}SubType": subtype, recipients: [{"emailAddress": ALICE}]}
+    return {"notificationType": kind, kind.lower(): details}
+
+
+@pytest.mark.parametrize(
+    ("relay", "notice"),
+    [
+        ("ses", ses_suppressed("Complaint", "OnAccountSuppressionList", "complainedRecipients")),
+        ("ses", ses_suppressed("Bounce", "OnAccountSuppressionList", "bouncedRecipients")),
+        ("ses", ses_suppressed("Bounce", "Suppressed", "bouncedRecipients")),
+        ("postmark", {"RecordType": "Bounce", "Type": "SMTPApiError", "Details": "marked as inactive"}),
+        ("sendgrid", [{"event": "dropped", "reason": "Bounced Address"}]),
+        ("sendgrid", [{"event": "dropped", "reason": "Spam Reporting Address"}]),
+        ("sendgrid", [{"event": "dropped", "reason": "Unsubscribed Address"}]),
+        ("sendgrid", [{"event": "dropped", "reason": "Invalid"}]),
+        *(
+            (
+                "mailgun",
+                {"event-data": {"event": "failed", "severity": "permanent", "reason": f"suppress-{name}"}},
+            )
+            for name in ("bounce", "complaint", "unsubscribe")
+        ),
+    ],
+)
+def test_suppression_by_the_relay_suppresses_the_address(
+    app: Application,
+    post_notice: PostNotice,
+    sent_digest: dict[str, str],
+    alice: int,
+    relay: str,
+    notice: Any,
+) -> None:
+    """The relay accepted the email, but did not send it. It is no complaint, even if one was the cause."""
+    event = notice[0] if isinstance(notice, list) else notice.get("event-data", notice)
+    event |= {
+        "recipient": ALICE, "email": ALICE, "Email": ALICE,
+        "mail": {"source": sent_digest["path"]}, "smtp-id": sent_digest["id"],
+        "message": {"headers": {"message-id": sent_digest["id"].strip("<>")}},
+        "delivery-status": {"code": 607, "description": "a user who marked your messages as spam"},
+        "Content": f"To: {sent_digest['path']}\n\nx",
+    }  # fmt: skip
+    assert post_notice(relay, notice).json() == {"counts": {"hard": 1}}
+    assert suppression_reason(app).startswith("bounced: suppressed by the relay: ")
+    with app.db.read() as session:
+        assert session.get_one(Subscriber, alice).state is SubscriberState.BOUNCING
+
+
+def test_other_emails_that_sendgrid_drops(
+    app: Application, post_notice: PostNotice, sent_digest: dict[str, str]
+) -> None:
+    """They concern us or the email, whatever words the reason contains."""
+    dropped = {"event": "dropped", "email": ALICE, "smtp-id": sent_digest["id"]}
+    notice = [dropped | {"reason": "Recipient List over Package Quota"}]
+    assert post_notice("sendgrid", notice).json() == {"counts": {"sender_rejections": 1}}
+    assert suppression_reason(app) == ""
+
+
 @pytest.mark.parametrize(
     ("reason", "suppresses", "counts", "state"),
     [

@@ -34,6 +34,7 @@ class Reason(StrEnum):
     SECURITY_ERROR = "securityerror"
     SPAM_DETECTED = "spamdetected"
     SPEEDING = "speeding"
+    SUPPRESSED = "suppressed"  # by our relay: its own list names the address
     SUSPEND = "suspend"
     SYNTAX_ERROR = "syntaxerror"
     SYSTEM_ERROR = "systemerror"
