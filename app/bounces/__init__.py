@@ -22,10 +22,12 @@ from app.bounces.notices import Kind, Notice
 from app.bounces.recording import (
     BouncedDelivery,
     find_delivery,
+    is_request_recorded,
     record_complaint,
     record_hard,
     record_opt_out,
     record_refusal,
+    record_request,
     record_sender_rejection,
     record_soft,
 )

@@ -189,7 +189,7 @@ def _process_mail(
     """
     try:
         request = unsubscribe_mails.parse(raw)
-        outcome = _unsubscribe(context, request, now) if request else None
+        outcome = _unsubscribe(context, request, raw, now) if request else None
         if outcome:
             counts, rejections = Counter([outcome]), list[Rejection]()
         else:
@@ -205,22 +205,26 @@ def _process_mail(
 
 
 def _unsubscribe(
-    context: BounceContext, request: unsubscribe_mails.UnsubscribeMail, now: datetime
+    context: BounceContext, request: unsubscribe_mails.UnsubscribeMail, raw: bytes, now: datetime
 ) -> str | None:
     """Unsubscribe the subscriber to whom the first valid token belongs.
 
     If no token is valid but the sender is a subscriber, send them the email with their preferences and
-    unsubscribe links, unless they got one less than an hour ago. Do nothing if they have no subscription.
+    unsubscribe links, unless they got one less than an hour ago. Do nothing if they have no subscription, or
+    if this email has had its effect, but could not be removed.
 
     Return the outcome, or None if neither a token nor the sender belongs to a subscriber.
     """
     with context.db.write() as session:
+        if bounces.is_request_recorded(session, raw):
+            return "known"
         for token in request.tokens:
             with suppress(LinkForged, NotFound):
                 grant = context.signer.verify(Purpose.UNSUBSCRIBE, token, now)
                 if grant.is_older_than(subscribers.get(session, grant.subscriber_id).created_at):
                     continue
                 subscribers.unsubscribe(session, grant.subscriber_id, now)
+                bounces.record_request(session, raw, grant.subscriber_id, now)
                 return "unsubscribed"
         with suppress(NotFound, InvalidInput):
             subscriber = subscribers.find(session, request.sender)
@@ -229,7 +233,10 @@ def _unsubscribe(
             confirmable = context.signer.lifetimes[Purpose.CONFIRM]
             sent = subscribers.send_link(session, subscriber.email, "", now, confirmable)
             has_links = sent or subscribers.was_mailed_recently(session, subscriber, MailKind.MANAGE, now)
-            return "unsubscribe_links" if has_links else UNANSWERED
+            if not has_links:
+                return UNANSWERED
+            bounces.record_request(session, raw, subscriber.id or 0, now)
+            return "unsubscribe_links"
     return None
 
 

@@ -1,11 +1,12 @@
 """Record bounces and complaints. Suppress addresses after a hard bounce, several soft bounces or a complaint.
 
 Each kind of event is recorded once per delivery, even if the relay's reply, a notice in the mailbox and a
-webhook all report it.
+webhook all report it. An email that asks to unsubscribe is recorded once.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -31,7 +32,7 @@ from app.subscribers import event_log, repository
 from app.text import sanitize
 
 HARD, SOFT, TRUSTED = "bounce", "soft_bounce", "trusted_again"
-COMPLAINT, OPT_OUT = "complaint", "opt_out"
+COMPLAINT, OPT_OUT, UNSUBSCRIBE_MAIL = "complaint", "opt_out", "unsubscribe_mail"
 # The events that operators' webhooks receive, each with its additional data.
 _WEBHOOK_EVENTS: dict[str, tuple[WebhookEvent, dict[str, bool]]] = {
     HARD: (WebhookEvent.BOUNCED, {"permanent": True}),
@@ -172,6 +173,24 @@ def record_opt_out(
     In that case, the caller must not unsubscribe the subscriber, who may have resubscribed since.
     """
     return _record_event(session, OPT_OUT, delivery_id, subscriber_id, diagnostic, now)
+
+
+def is_request_recorded(session: Session, raw: bytes) -> bool:
+    """Return whether an email that asks to unsubscribe has had its effect (see `record_request`)."""
+    return session.exec(select(Event.id).where(Event.key == _request_key(raw))).first() is not None
+
+
+def record_request(session: Session, raw: bytes, subscriber_id: int, now: datetime) -> None:
+    """Record that an email that asks to unsubscribe has had its effect.
+
+    It may be read again if it could not be removed, but the subscriber may have resubscribed since.
+    """
+    kind, key = UNSUBSCRIBE_MAIL, _request_key(raw)
+    session.add(Event(at=now, kind=kind, subscriber_id=subscriber_id, key=key))
+
+
+def _request_key(raw: bytes) -> str:
+    return f"{UNSUBSCRIBE_MAIL}:{hashlib.sha256(raw).hexdigest()[:40]}"
 
 
 def soft_bounces_since_success(session: Session, subscriber_id: int, now: datetime) -> Sequence[datetime]:

@@ -20,6 +20,7 @@ EVENTS = {
     "paused": "paused",
     "resumed": "resumed",
     "unsubscribed": "unsubscribed",
+    "unsubscribe_mail": "unsubscription requested by email",
     "came_back": "subscribed again",
     "address_asked": "change of address requested",
     "address_changed": "address changed",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import imaplib
+import itertools
 import json
 import os
 import re
@@ -48,6 +49,7 @@ from tests.support.interleaving import before_statement
 from tests.support.mail_server import MailServer
 
 ALICE = "alice@example.org"
+_numbers = itertools.count(1)
 
 
 @pytest.fixture
@@ -825,7 +827,9 @@ def test_smtp_refusal_of_us_does_not_count(app: Application, verdict: SendOutcom
 
 
 def unsubscribe_mail(to: str, sender: str = ALICE) -> bytes:
-    return f"From: <{sender}>\r\nTo: <{to}>\r\nSubject: unsubscribe\r\n\r\n".encode()
+    message_id = f"<{next(_numbers)}@example.org>"
+    headers = f"Message-ID: {message_id}\r\nFrom: <{sender}>\r\nTo: <{to}>\r\nSubject: unsubscribe"
+    return f"{headers}\r\n\r\n".encode()
 
 
 def unsubscribe_address(app: Application) -> str:
@@ -847,6 +851,31 @@ def test_mail_to_the_unsubscribe_address_in_the_folder(app: Application, folder:
     assert pipeline.read_bounces(app, NOW) == {"mails": 1, "unsubscribed": 1}
     assert alice(app).state is SubscriberState.UNSUBSCRIBED
     assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize(("has_token", "outcome"), [(True, "unsubscribed"), (False, "unsubscribe_links")])
+def test_request_that_cannot_be_removed_counts_once(
+    app: Application,
+    imap_server: ImapServer,
+    monkeypatch: pytest.MonkeyPatch,
+    has_token: bool,
+    outcome: str,
+) -> None:
+    """The server does not let Paperboy delete emails. The reader has resubscribed since the first run."""
+    address = unsubscribe_address(app) if has_token else "digest@paperboy.test"
+    imap_server.deliver(unsubscribe_mail(address))
+    run_command = imaplib.IMAP4.uid
+
+    def uid(client: imaplib.IMAP4, command: str, *arguments: str) -> Any:
+        refused = ("NO", [b"[NOPERM] Permission denied"])
+        return refused if command == "STORE" else run_command(client, command, *arguments)
+
+    monkeypatch.setattr(imaplib.IMAP4, "uid", uid)
+    assert pipeline.read_bounces(app, NOW) == {"mails": 1, outcome: 1}
+    with app.db.write() as session:
+        subscribers.resubscribe(session, alice(app).id or 0, "192.0.2.1", NOW)
+    assert pipeline.read_bounces(app, NOW + timedelta(hours=2)) == {"mails": 1, "known": 1}
+    assert alice(app).state is SubscriberState.ACTIVE
 
 
 def test_plain_request_from_end_to_end(app: Application, mail_server: MailServer, folder: Path) -> None:

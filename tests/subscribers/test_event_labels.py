@@ -19,6 +19,7 @@ def test_each_event_has_a_name() -> None:
     recorded = {kind for text in sources for kind in re.findall(r'record_event\(\w+, "(\w+)"', text)}
     kinds = recorded | set(event_log.CHANGES) | {event_log.LINKS_REPLACED, event_log.ADDRESS_CHANGED}
     kinds |= {recording.SOFT, recording.OPT_OUT, recording.SENDER_REJECTION, recording.TRUSTED}
+    kinds |= {recording.UNSUBSCRIBE_MAIL}
     assert len(kinds) > 20
     assert {kind for kind in kinds if kind not in event_labels.EVENTS} == set()
 
