@@ -49,7 +49,10 @@ def doctor_command(
         with console.status(progress) if visible else nullcontext():
             findings += doctor.run_checks(settings, clock.utcnow(), online=http, service=temporary_service())
     if as_json:
-        output.print_json({"findings": [*map(asdict, findings)]})
+        rows = map(asdict, findings)
+        output.print_json(
+            {"findings": [{name: row[name] for name in row if name != "since"} for row in rows]}
+        )
     else:
         console = output.out()
         for finding in findings:

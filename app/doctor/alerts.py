@@ -20,7 +20,7 @@ from app.types import OperatorReport, ReportSection
 
 JOB = "alert"
 MAX_CAUSE = 200  # characters
-REPEAT_AFTER = timedelta(days=1)  # a cause that was absent for longer is reported again
+REPEAT_AFTER = timedelta(days=1)  # a cause that was absent for longer is another one
 RETRY_FOR = timedelta(hours=18)  # how long other operators' servers are tried after one operator got an alert
 LONGEST_WAIT = timedelta(hours=1)  # between two attempts
 
@@ -95,18 +95,23 @@ def _compose(
 
 
 def _store_causes(session: Session, urgent: Mapping[str, Finding], now: datetime) -> None:
-    """Store the causes of the `urgent` findings. Delete causes that have been absent for REPEAT_AFTER."""
+    """Store the causes of the `urgent` findings.
+
+    Delete causes that have been absent for REPEAT_AFTER, and replace those whose finding has begun later.
+    """
     for alert in session.exec(select(OperatorAlert)):
-        if alert.cause in urgent:
-            alert.seen_at = now
-            session.add(alert)
-        elif now - alert.seen_at > REPEAT_AFTER:
+        finding = urgent.get(alert.cause)
+        began_later = finding and finding.since and finding.since > alert.since
+        if began_later or (finding is None and now - alert.seen_at > REPEAT_AFTER):
             locks.forget(session, f"{_kind(alert.cause)} to ")
             session.delete(alert)
+        elif finding:
+            alert.seen_at = now
+            session.add(alert)
     for cause, finding in urgent.items():
-        insert_or_ignore(
-            session, OperatorAlert, ["cause"], cause=cause, message=finding.message, since=now, seen_at=now
-        )
+        since = max(now, finding.since or now)  # the clock of the machine that paused may be ahead
+        details = {"message": finding.message, "since": since, "seen_at": now}
+        insert_or_ignore(session, OperatorAlert, ["cause"], cause=cause, **details)
 
 
 def _unsettled_alerts(session: Session, urgent: Mapping[str, Finding], now: datetime) -> list[OperatorAlert]:

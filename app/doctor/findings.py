@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 
@@ -45,7 +46,8 @@ class Finding:
     """The result of one check. A warning or error always has a fix.
 
     It is shown as "check: message". The message is a sentence without its full stop, or a phrase, and begins
-    in lower case. Operators get an alert if `urgent` is set. Errors are always urgent.
+    in lower case. Operators get an alert if `urgent` is set. Errors are always urgent. If `since` is set, a
+    later time means another problem, about which they get another alert.
     """
 
     check: str
@@ -54,6 +56,7 @@ class Finding:
     fix: str = ""
     urgent: bool = False
     remedy: Remedy | None = None
+    since: datetime | None = None
 
 
 def ok(check: str, message: str, advice: str = "") -> Finding:

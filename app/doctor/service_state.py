@@ -118,6 +118,7 @@ def _check_pauses(session: Session) -> Iterator[Finding]:
             f"run `paperboy sending resume{option}` when the reason no longer applies",
             urgent=True,
             remedy=remedy,
+            since=pause.since,
         )
 
 

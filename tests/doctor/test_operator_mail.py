@@ -219,6 +219,20 @@ def test_alert_once_per_cause(service: Application, mail_server: MailServer, now
     assert len(subjects(now + 4 * DAY)) == 1
 
 
+def test_alert_about_each_pause(service: Application, mail_server: MailServer, now: datetime) -> None:
+    """An operator has resumed sending, and waits for an alert if it does not work. Clocks may differ."""
+    for hours, reason in ((0, "3 complaints about 200 emails"), (2, "554 5.7.1 blocked")):
+        begun_at = now + hours * HOUR
+        with service.db.write() as session:
+            ledger.pause(session, reason, begun_at + 2 * MINUTE)
+        for minutes in (0, 5, 10):
+            mail_server.messages.clear()
+            alerts.send_alerts(service, begun_at + minutes * MINUTE)
+            assert [mail.recipient for mail in mail_server.messages] == ([] if minutes else [*OPERATORS])
+        with service.db.write() as session:
+            ledger.resume(session)
+
+
 def test_alert_that_the_relay_refuses_is_sent_later(
     service: Application, mail_server: MailServer, now: datetime
 ) -> None:
