@@ -76,7 +76,10 @@ def _require_operator(request: Request, now: auth.Now, given: auth.Given) -> Non
 
 @router.get("/metrics", dependencies=[Depends(_require_operator)], response_class=PlainTextResponse)
 def metrics(request: Request) -> Response:
-    """Return counts and times as Prometheus metrics. They contain no personal data."""
+    """Return counts and times as Prometheus metrics. They contain no personal data.
+
+    No label is called `job` or `instance`: Prometheus sets these itself, and would rename ours.
+    """
     registry, state = CollectorRegistry(), request.app.state
     with auth.capacity(request).api.take():
         # These values are cached, because the queries read all subscribers and the emails of eight days.
@@ -155,7 +158,7 @@ class _DatabaseCollector(Collector):
                 select(JobRun.job, func.max(ended)).where(ended.is_not(None)).group_by(JobRun.job)
             )
             times = [(job, at.timestamp() if at else 0) for job, at in last]
-            yield _gauges("job_ended_timestamp_seconds", "Time at which a job last ended.", "job", times)
+            yield _gauges("job_ended_timestamp_seconds", "Time at which a job last ended.", "name", times)
             yield from _worker_metrics(session)
             yield from _model_metrics(self._app.models.versions(session))
 
@@ -186,7 +189,7 @@ def _worker_metrics(session: Session) -> Iterator[Metric]:
     yield _gauges("workers", "Processes that run jobs.", "state", numbers)
     seen = [(status.name, status.seen_at.timestamp()) for status in statuses]
     yield _gauges("worker_seen_timestamp_seconds", "Time of a worker's last heartbeat.", "worker", seen)
-    counts = GaugeMetricFamily("paperboy_jobs", "Jobs on PostgreSQL by state.", labels=["job", "state"])
+    counts = GaugeMetricFamily("paperboy_jobs", "Jobs on PostgreSQL by state.", labels=["name", "state"])
     for each in worker_registry.job_counts(session):
         counts.add_metric([each.job, each.state], each.count)
     yield counts

@@ -116,7 +116,7 @@ def test_operators_see_workers_and_jobs(
     assert [(each["job"], each["state"]) for each in fleet["jobs"]] == jobs
     assert 'paperboy_workers{state="lost"} 1.0' in metrics
     assert 'paperboy_worker_seen_timestamp_seconds{worker="mail1:1:a"} ' in metrics
-    assert ('paperboy_jobs{job="prune",state="failed"} 1.0' in metrics) == on_postgresql
+    assert ('paperboy_jobs{name="prune",state="failed"} 1.0' in metrics) == on_postgresql
     assert "mail2:2:b" in page
 
     for name, value in _environment(settings).items():

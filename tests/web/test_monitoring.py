@@ -77,6 +77,9 @@ def test_dashboard_uses_existing_metrics(app: Application, client: TestClient) -
     used = {name for query in queries for name in re.findall(r"(?:paperboy|process)_\w+", query)}
     assert len(used) > 10
     assert used <= exported
+    legends = [target["legendFormat"] for panel in dashboard["panels"] for target in panel["targets"]]
+    labels = {label for legend in legends for label in re.findall(r"{{(\w+)}}", legend)}
+    assert labels == {"name", "receiver", "source", "state"}
 
 
 def test_readiness_without_a_database_is_503(settings: Settings) -> None:
@@ -121,12 +124,14 @@ def test_metrics_match_the_database(app: Application, client: TestClient, now: d
     assert float(lines['paperboy_complaints_today{receiver="others"}']) == 0
     assert float(lines['paperboy_source_failures{source="hub \\"A\\""}']) == 2
     assert float(lines['paperboy_source_polled_timestamp_seconds{source="hub \\"A\\""}']) == now.timestamp()
-    assert float(lines['paperboy_job_ended_timestamp_seconds{job="refresh"}']) >= now.timestamp()
+    assert float(lines['paperboy_job_ended_timestamp_seconds{name="refresh"}']) >= now.timestamp()
     assert float(lines["paperboy_models_invalid"]) == 0
     assert "paperboy_model_papers" not in lines
     assert 3600 <= float(lines["paperboy_digest_lateness_seconds"]) < 3700
     assert "process_cpu_seconds_total" in lines
     assert "alice" not in response.text
+    labels = {label for line in lines for label in re.findall(r'(\w+)="', line)}
+    assert labels == {"name", "receiver", "source", "state"}  # not those that Prometheus sets: job, instance
 
 
 def test_subscriber_metrics_leave_out_unconfirmed_erasures(app: Application, client: TestClient) -> None:
