@@ -268,15 +268,28 @@ def require_database(url: str) -> None:
         )
 
 
+def stop_signals() -> list[int]:
+    """Return the signals that end a process in order: Ctrl-C, SIGTERM, and SIGHUP if the terminal closes.
+
+    Leave out SIGHUP if it is ignored, as with nohup.
+    """
+    survives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([] if survives else [signal.SIGHUP])]
+
+
 @contextmanager
 def graceful_shutdown(app: Application) -> Iterator[None]:
-    """On Ctrl-C or SIGTERM, let work in progress finish. A second signal has its usual effect at once."""
+    """On one of the `stop_signals`, let work in progress finish. A second one has its usual effect at once.
+
+    A second SIGHUP has no effect, because the shell and the kernel each send one if a terminal closes.
+    """
 
     def request_stop(number: int, _frame: object) -> None:
         app.stopping.set()
-        signal.signal(number, handlers[number])
+        if number != signal.SIGHUP:
+            signal.signal(number, handlers[number])
 
-    handlers = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in stop_signals()}
     try:
         for number in handlers:
             signal.signal(number, request_stop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shlex
+import signal
 import socket
 import sys
 import threading
@@ -54,6 +55,8 @@ def serve(
             **connection_limits.options(app.settings),
         )
         server = Server(config, app.stopping)
+        if signal.SIGHUP in output.stop_signals():  # uvicorn handles the others
+            signal.signal(signal.SIGHUP, server.handle_exit)
         with suppress(KeyboardInterrupt):  # uvicorn raises it again after a clean shutdown
             server.run()
         if not server.started:

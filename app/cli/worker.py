@@ -16,7 +16,7 @@ def worker() -> None:
     with output.open_application(log_level=None, migrate=True) as app:
         output.log_unknown_settings()
         stop = threading.Event()
-        for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, lambda *_: stop.set())
+        for number in output.stop_signals():
+            signal.signal(number, lambda *_: stop.set())
         with main.running_jobs(app):
             stop.wait()

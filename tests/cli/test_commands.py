@@ -36,7 +36,7 @@ from typer.testing import CliRunner
 from app import clock, doctor, pipeline, subscribers
 from app.application import Application
 from app.cli import backup, cli, preview, serve
-from app.cli.output import parse_time, table
+from app.cli.output import graceful_shutdown, parse_time, table
 from app.delivery import ledger
 from app.maintenance import after_restore
 from app.papers import listing_days, source_registry
@@ -800,6 +800,20 @@ def test_sigterm_while_sending(run: Run, mail_server: MailServer) -> None:
         assert signals == [signal.SIGTERM]
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("is_ignored", "stops"), [(False, True), (True, False)])
+def test_terminal_closes(app: Application, is_ignored: bool, stops: bool) -> None:
+    """The shell and the kernel each send SIGHUP. A command that was started with nohup ignores it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if is_ignored else signal.SIG_DFL)
+    try:
+        with graceful_shutdown(app):
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGHUP)
+            assert app.stopping.is_set() == stops
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.usefixtures("alice_is_due")
@@ -1996,7 +2010,8 @@ def start_process(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", "from app.cli import main; main()", *arguments]
+        heed = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"  # nohup may have started us
+        command = [sys.executable, "-c", f"{heed}; from app.cli import main; main()", *arguments]
         process = subprocess.Popen(  # noqa: S603 - it is our own command
             command,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
@@ -2025,7 +2040,12 @@ def wait_for(process: subprocess.Popen[str], words: str) -> str:
     raise AssertionError(f"it ended without saying “{words}”:\n{log}")
 
 
-def test_serve_until_sigterm(start_process: Callable[..., subprocess.Popen[str]]) -> None:
+# SIGHUP comes if the terminal closes. It needs no test on PostgreSQL.
+STOP_SIGNALS = [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.once)]
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_serve_until_a_signal(start_process: Callable[..., subprocess.Popen[str]], number: int) -> None:
     """It answers on the given port and runs the schedule."""
     process = start_process("serve", "--port", "0")
     line = wait_for(process, "running on")
@@ -2033,14 +2053,15 @@ def test_serve_until_sigterm(start_process: Callable[..., subprocess.Popen[str]]
     assert url, line
     assert httpx.get(f"{url[0]}/readyz").json() == {"status": "ok", "database": "ok", "failed_jobs": []}
     assert httpx.get(f"{url[0]}/api/v1/runs").status_code == 401
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     _, logged = process.communicate(timeout=60)
     assert "jobs stopped" in logged
     assert process.returncode in (0, -signal.SIGTERM)
 
 
-def test_worker_runs_jobs_until_sigterm(
-    start_process: Callable[..., subprocess.Popen[str]], tmp_path: Path
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_worker_runs_jobs_until_a_signal(
+    start_process: Callable[..., subprocess.Popen[str]], tmp_path: Path, number: int
 ) -> None:
     """Its log begins with warnings about lines in .env that have no effect."""
     (tmp_path / ".env").write_text("PAPERBOY_SMPT_HOST=relay\nthis is = wrong\n")
@@ -2052,7 +2073,7 @@ def test_worker_runs_jobs_until_sigterm(
     assert "setting PAPERBOY_SMPT_HOST: it is set in .env, but Paperboy has no such setting" in warning
     assert "did you mean PAPERBOY_SMTP_HOST?" in warning
     wait_for(process, "jobs started")
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     _, logged = process.communicate(timeout=60)
     assert "jobs stopped" in logged
     assert process.returncode == 0
