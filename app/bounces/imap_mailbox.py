@@ -142,7 +142,9 @@ class Mailbox:
                 self._open()
                 continue
             if status == "OK" or "[EXPUNGEISSUED]" in str(parts):  # the latter: RFC 5530
-                return next((bytes(part[1]) for part in parts if isinstance(part, tuple)), None)
+                if literal := next((part[1] for part in parts if isinstance(part, tuple)), b""):
+                    return bytes(literal)
+                return b"" if "BODY[]" in str(parts).upper() else None  # some servers return NIL for b""
             reply = f"{self._url.hostname}: FETCH: {printable_line(str(parts), 300)}"
         log.warning("an email could not be fetched", uid=name, error=reply)
         raise UnreadableMail(reply)

@@ -225,6 +225,25 @@ def fail_to_fetch(
     monkeypatch.setattr(imaplib.IMAP4, "uid", uid)
 
 
+@pytest.mark.parametrize("body", ["NIL", '""'])
+def test_empty_mail_is_set_aside(
+    app: Application, imap_server: ImapServer, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    """Some servers return it without a literal. It does not stay among the emails to read."""
+    (path,) = add_deliveries(app)
+    imap_server.deliver(PERSONAL_MAIL, dsn(path))
+    run_command = imaplib.IMAP4.uid
+
+    def uid(client: imaplib.IMAP4, command: str, *arguments: str) -> Any:
+        if command == "FETCH" and arguments[0] == "101":
+            return "OK", [f"1 (UID 101 BODY[]<0> {body})".encode()]
+        return run_command(client, command, *arguments)
+
+    monkeypatch.setattr(imaplib.IMAP4, "uid", uid)
+    assert pipeline.read_bounces(app, NOW) == {"mails": 2, "unknown": 1, "hard": 1}
+    assert imap_server.subjects(flagged=True) == ["Hello"]
+
+
 @pytest.mark.parametrize(
     "error", [imaplib.IMAP4.error("BAD"), imaplib.IMAP4.abort("socket error: EOF"), None]
 )
