@@ -179,20 +179,26 @@ def test_readme_fits_two_screens() -> None:
 
 @pytest.mark.skipif(shutil.which("sh") is None, reason="no shell on this machine")
 def test_cron_line_makes_a_backup(tmp_path: Path) -> None:
-    """It is run as cron does, by `sh`, and deletes old files."""
+    """It is run as cron does, by `sh`, and deletes old backups, as the systemd service does."""
     (line,) = re.findall(r"^  30 3 \* \* \* (.+)$", OPERATING, re.MULTILINE)
-    (tmp_path / "var" / "backups").mkdir(parents=True)
-    outdated = tmp_path / "var" / "backups" / "paperboy-old.zip"
-    outdated.touch()
-    os.utime(outdated, (0, 0))
+    service = (ROOT / "deploy" / "paperboy-backup.service").read_text()
+    assert line.partition(" find var/backups ")[2].replace("'", '"') in service
+    backups = tmp_path / "var" / "backups"
+    (backups / "kept").mkdir(parents=True)
+    for name in ("paperboy-20261001T033000Z.zip", "before-upgrade.zip", "kept/paperboy-20261001T033000Z.zip"):
+        (backups / name).touch()
+        os.utime(backups / name, (0, 0))
     command = line.replace("/opt/paperboy", str(tmp_path)).replace(
         ".venv/bin/paperboy", f"{sys.executable} -c 'from app.cli import main; main()'"
     )
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
     schema.migrate(f"sqlite:///{tmp_path}/var/paperboy.db")
     subprocess.run(["sh", "-c", command], env=environment, check=True)  # noqa: S603, S607
-    (made,) = (tmp_path / "var" / "backups").iterdir()
-    assert made.name.startswith("paperboy-2")
+    assert (backups / "kept" / "paperboy-20261001T033000Z.zip").exists()
+    before, kept, made = sorted(path.name for path in backups.iterdir())
+    assert (before, kept) == ("before-upgrade.zip", "kept")
+    assert made.startswith("paperboy-2")
+    assert not made.startswith("paperboy-20261001")
 
 
 def test_changelog_has_the_version_and_says_how_to_upgrade() -> None:
