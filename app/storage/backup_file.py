@@ -262,6 +262,11 @@ def _tables(connection: Connection) -> Sequence[Table]:
     """Return the tables of a backup, in the order in which foreign keys allow inserting their rows."""
     tables = MetaData()
     tables.reflect(connection, only=lambda name, _tables: name not in EXCLUDED and not name.startswith(JOBS))
+    for table in tables.sorted_tables:
+        for column in table.columns:
+            if isinstance(column.type, column_types.JSON):
+                # By default, None is stored as the JSON value null.
+                column.type.none_as_null = bool(column.nullable)
     return tables.sorted_tables
 
 

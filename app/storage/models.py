@@ -191,7 +191,7 @@ class Paper(Row, table=True):
     # papers.field_precedence).
     versions: dict[str, str] = Field(default_factory=dict, sa_type=JSON)
     # The sources' values of the fields that an operator has edited (see papers.editing).
-    sourced: dict[str, Any] | None = Field(default=None, sa_type=JSON, nullable=True)
+    sourced: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True), nullable=True)
     edited_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     # The time at which an operator hid the paper. A hidden paper is neither sent nor shown.
     hidden_at: datetime | None = Field(default=None, sa_type=UtcDateTime)

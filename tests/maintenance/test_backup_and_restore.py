@@ -97,6 +97,8 @@ def test_every_row_is_restored(
     assert [path.name for path in file.parent.iterdir()] == ["backup.zip"]
     before = read_rows(service.settings.database_url)
     restored, report = restore(service, file, empty_url, now + timedelta(hours=3))
+    with restored.db.read() as session:  # a missing value does not become the JSON value null
+        assert session.execute(text("SELECT count(*) FROM paper WHERE sourced IS NOT NULL")).scalar() == 0
     restored.db.dispose()
     after = read_rows(empty_url)
     (pause,) = after.pop("sending_pause")
