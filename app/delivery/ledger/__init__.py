@@ -70,6 +70,7 @@ from app.delivery.ledger.controls import (
     resend_uncertain,
     resume,
     retry_failed,
+    uncertain_ids,
 )
 from app.delivery.ledger.daily_limits import is_limited, warm_up_of, warm_up_status
 from app.delivery.ledger.edition_totals import EditionTotals

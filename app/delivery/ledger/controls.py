@@ -245,6 +245,12 @@ def resend(session: Session, delivery_id: int, now: datetime) -> None:
     session.add(delivery)
 
 
+def uncertain_ids(session: Session, edition: str) -> list[int]:
+    """Return the ids of the deliveries that `resend_uncertain` and `confirm_uncertain` are about, sorted."""
+    uncertain = col(Delivery.edition) == edition, col(Delivery.state) == State.UNCERTAIN
+    return list(session.scalars(sql_select(col(Delivery.id)).where(*uncertain).order_by(col(Delivery.id))))
+
+
 def resend_uncertain(session: Session, edition: str, now: datetime) -> int:
     """Have all uncertain digests of an edition sent again, except those whose content is lost.
 

@@ -14,6 +14,7 @@ sources         the sources: try, add, pause, resume, poll, remove
 deliverability  rates by receiver; look up, suppress and list addresses
 records         runs of jobs, changes by operators, settings
 setting_descriptions  explain the settings
+form_versions   find out what has changed since a form was shown
 confirmation    ask before an action that cannot be undone
 pagination      pages of long lists, with links to the newer and the older page
 timing          phrases that say when requested work will be done

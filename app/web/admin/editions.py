@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import Annotated, Unpack
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Response
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from app import clock, subscribers
 from app.delivery import ledger
 from app.digests import reconciliation
 from app.errors import Conflict, InvalidInput
+from app.storage import audit_log
 from app.storage.models import Delivery, DeliveryState
 from app.text.in_words import count_of
 from app.types import MailKind
 from app.web.admin import remedies
 from app.web.admin.confirmation import confirmation_page
+from app.web.admin.form_versions import version_of
 from app.web.admin.sign_in import FormOutcome, Operator, ProspectiveSender, Reader, Sender, back_to
 from app.web.api import editions
 from app.web.api.pagination import newest_first, window_of
@@ -36,10 +40,13 @@ MESSAGES = {
     "resumed": "Resumed. " + remedies.WAITING,
     "released": "The edition is no longer held.",
     "cancelled": "All unsent emails of this edition are cancelled.",
-    "all_resent": "The uncertain emails will be sent again {timing.mails}.",
+    "all_resent": (
+        "Emails that will be sent again {timing.mails}: {count}. Emails whose content was lost in a restore "
+        "stay uncertain."
+    ),
     "retried": remedies.RETRIED,
     "confirmed": "The email is recorded as sent.",
-    "all_confirmed": "The uncertain emails are recorded as sent.",
+    "all_confirmed": "Emails that were recorded as sent: {count}.",
     "resent": "The email will be sent again {timing.mails}.",
 }
 
@@ -81,11 +88,21 @@ def _editions_page(
 
 
 @router.get("/admin/editions/{edition}")
-def show_edition(operator: Reader, edition: editions.Name, done: str = "", reload: str = "") -> Response:
-    """Show an edition: its states, the most common reasons, and the emails with problems.
+def show_edition(
+    operator: Reader, edition: editions.Name, done: str = "", count: int = 0, reload: str = ""
+) -> Response:
+    """Show an edition. `count` is the number of emails that the action `done` changed.
 
     The page reloads while emails are being sent. No input is lost, because the page has no text fields.
     """
+    message = MESSAGES.get(done, "").replace("{count}", f"{count:,}")
+    return _edition_page(operator, edition, reloads=not reload, message=message)
+
+
+def _edition_page(
+    operator: Operator, edition: str, *, reloads: bool = False, **outcome: Unpack[FormOutcome]
+) -> Response:
+    """Show an edition: its states, the most common reasons, and the emails with problems."""
     current = editions.get_edition(operator.app, operator.key, clock.utcnow(), edition)
     troubled = select(Delivery).where(
         Delivery.edition == edition, Delivery.kind == MailKind.DIGEST, col(Delivery.state).in_(IN_TROUBLE)
@@ -98,12 +115,17 @@ def show_edition(operator: Reader, edition: editions.Name, done: str = "", reloa
         ids = [*(mail.subscriber_id for mail in mails), *(digest.subscriber_id for digest in sample)]
         addresses = subscribers.addresses_of(session, ids)
         held = ledger.count_held(session, edition)
+        uncertain = _version_of_uncertain(session, edition)
     return operator.page(
         "admin/edition.html", edition=current, mails=mails, sample=sample, addresses=addresses, held=held,
-        meanings=reconciliation.MEANINGS,
+        uncertain=uncertain, meanings=reconciliation.MEANINGS,
         awaits_approval=current.paused is not None and current.paused.reason == ledger.AWAITS_APPROVAL,
-        message=MESSAGES.get(done, ""), reload_after=RELOAD_AFTER if is_sending and not reload else 0,
+        reload_after=RELOAD_AFTER if is_sending and reloads else 0, **outcome,
     )  # fmt: skip
+
+
+def _version_of_uncertain(session: Session, edition: str) -> str:
+    return version_of(str(ledger.uncertain_ids(session, edition)))
 
 
 @router.get("/admin/editions/{edition}/readers")
@@ -146,15 +168,34 @@ def resume_edition(operator: Sender, edition: editions.Name) -> Response:
 
 
 @router.post("/admin/editions/{edition}/resend-uncertain")
-def resend_uncertain(operator: Sender, edition: editions.Name) -> Response:
-    editions.resend_uncertain(operator.app, operator.key, clock.utcnow(), edition)
-    return back_to(f"/admin/editions/{edition}", "all_resent")
+def resend_uncertain(operator: Sender, edition: editions.Name, uncertain: Text = "") -> Response:
+    resend = ledger.resend_uncertain
+    return _settle_uncertain(operator, edition, uncertain, "resent", "edition.resend_uncertain", resend)
 
 
 @router.post("/admin/editions/{edition}/confirm-uncertain")
-def confirm_uncertain(operator: Sender, edition: editions.Name) -> Response:
-    editions.confirm_uncertain(operator.app, operator.key, clock.utcnow(), edition)
-    return back_to(f"/admin/editions/{edition}", "all_confirmed")
+def confirm_uncertain(operator: Sender, edition: editions.Name, uncertain: Text = "") -> Response:
+    confirm = ledger.confirm_uncertain
+    return _settle_uncertain(operator, edition, uncertain, "confirmed", "edition.confirm_uncertain", confirm)
+
+
+def _settle_uncertain(
+    operator: Operator, edition: str, version: str, done: str, action: str,
+    settle: Callable[[Session, str, datetime], int],
+) -> Response:  # fmt: skip
+    """Settle the uncertain emails that the page showed. If they have changed since, show the page again."""
+    now = clock.utcnow()
+    with operator.app.db.write() as session:
+        if is_current := version == _version_of_uncertain(session, edition):
+            count = settle(session, edition, now)
+            audit_log.record(session, operator.key.name, action, edition, now, **{done: count})
+    if not is_current:
+        problem = (
+            "Nothing was done, because the uncertain emails of this edition have changed since the page was "
+            "shown. The page is now up to date: check it, then press the button again."
+        )
+        return _edition_page(operator, edition, problem=problem, status=409)
+    return back_to(f"/admin/editions/{edition}", f"all_{done}", count=count)
 
 
 @router.post("/admin/editions/{edition}/retry-failed")

@@ -159,12 +159,14 @@ def _admin_page(
     return templating.page(request, template, status=status, headers={**HEADERS, **headers}, **values)
 
 
-def back_to(path: str, done: str = "") -> Response:
+def back_to(path: str, done: str = "", **query: object) -> Response:
     """Redirect to a page after a form, so that a reload does not submit it again.
 
     `done` names the message to show there.
     """
-    return RedirectResponse(f"{path}?done={done}" if done else path, status_code=303, headers=HEADERS)
+    query |= {"done": done} if done else {}
+    address = f"{path}?{urlencode(query)}" if query else path
+    return RedirectResponse(address, status_code=303, headers=HEADERS)
 
 
 def _sign_in_page(

@@ -247,22 +247,32 @@ def resume_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_matc
     _resume_sending(app, key.name, now, edition, if_match)
 
 
-@router.post("/editions/{edition}/resend-uncertain")
-def resend_uncertain(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Resent:
+@router.post("/editions/{edition}/resend-uncertain", responses=problems.responses(412))
+def resend_uncertain(
+    app: Paperboy, key: CanSend, now: Now, edition: Name, if_match: IfMatch = None
+) -> Resent:
     """Send all uncertain digests of an edition again, with the same Message-IDs and bytes.
 
     Some subscribers may receive their digest twice. Digests whose content was lost in a restore are not sent.
+    With `If-Match`, this happens only if the edition has not changed since the client read it.
     """
     with app.db.write() as session:
+        _require_version(app, session, now, edition, if_match)
         resent = ledger.resend_uncertain(session, edition, now)
         audit_log.record(session, key.name, "edition.resend_uncertain", edition, now, resent=resent)
     return Resent(resent=resent)
 
 
-@router.post("/editions/{edition}/confirm-uncertain")
-def confirm_uncertain(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Confirmed:
-    """Record all uncertain digests of an edition as sent, because they arrived. They are not sent again."""
+@router.post("/editions/{edition}/confirm-uncertain", responses=problems.responses(412))
+def confirm_uncertain(
+    app: Paperboy, key: CanSend, now: Now, edition: Name, if_match: IfMatch = None
+) -> Confirmed:
+    """Record all uncertain digests of an edition as sent, because they arrived. They are not sent again.
+
+    With `If-Match`, this happens only if the edition has not changed since the client read it.
+    """
     with app.db.write() as session:
+        _require_version(app, session, now, edition, if_match)
         confirmed = ledger.confirm_uncertain(session, edition, now)
         audit_log.record(session, key.name, "edition.confirm_uncertain", edition, now, confirmed=confirmed)
     return Confirmed(confirmed=confirmed)
@@ -290,8 +300,7 @@ def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_matc
     """
     get_edition(app, key, now, edition)  # raises NotFound before anything is logged
     with app.db.write() as session:
-        if if_match is not None:
-            require_match(if_match, _read_edition(app, session, now, edition))
+        _require_version(app, session, now, edition, if_match)
         cancelled = ledger.cancel(session, edition)
         audit_log.record(session, key.name, "edition.cancel", edition, now, ended=cancelled)
     return get_edition(app, key, now, edition)
@@ -346,13 +355,20 @@ def _resume_sending(
     app: Paperboy, actor: str, now: datetime, edition: str, if_match: str | None = None
 ) -> None:
     with app.db.write() as session:
-        if if_match is not None:
-            require_match(if_match, _read_edition(app, session, now, edition))
+        _require_version(app, session, now, edition, if_match)
         if not ledger.resume(session, edition):
             raise NotFound(
                 "there is no such pause: all sending, first digests and each edition are paused separately"
             )
         audit_log.record(session, actor, audit_log.SENDING_RESUMED, edition, now)
+
+
+def _require_version(
+    app: Paperboy, session: Session, now: datetime, edition: str, if_match: str | None
+) -> None:
+    """Raise PreconditionFailed if If-Match is set, and the edition has another version."""
+    if if_match is not None:
+        require_match(if_match, _read_edition(app, session, now, edition))
 
 
 def _reconciliation_out(counted: reconciliation.Reconciliation) -> ReconciliationOut:

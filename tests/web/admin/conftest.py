@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -32,6 +33,13 @@ class Desk:
         """Submit a form of this session."""
         data = {"form_token": self.form_token, **fields}
         return self.browser.post(path, data=data, follow_redirects=False)
+
+    def press(self, page: str, path: str) -> httpx2.Response:
+        """Submit the form of a page whose action is `path`, with its hidden fields."""
+        form = re.search(rf'<form[^>]* action="{path}">(.*?)</form>', self.get(page).text, re.DOTALL)
+        assert form, f"{page} has no form with the action {path}"
+        fields = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', form[1])
+        return self.browser.post(path, data=dict(fields), follow_redirects=False)
 
 
 @pytest.fixture

@@ -675,7 +675,9 @@ def test_all_uncertain_mails_of_an_edition_are_sent_again(
     """Those whose content was lost before a restore stay as they are."""
     desk = sign_in()
     assert "Send all uncertain emails again" in desk.get("/admin/editions/2026-11-19").text
-    desk.post("/admin/editions/2026-11-19/resend-uncertain")
+    edition = "/admin/editions/2026-11-19"
+    answer = desk.press(edition, f"{edition}/resend-uncertain")
+    assert "Emails that will be sent again within a minute: 1." in desk.get(answer.headers["location"]).text
     with app.db.read() as session:
         rows = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
     assert [row.next_attempt_at is not None for row in rows] == [True, False]
@@ -701,7 +703,9 @@ def test_uncertain_mails_that_arrived_are_recorded_as_sent(
     assert "recorded as sent" in desk.get(answer.headers["location"]).text
     assert desk.post("/admin/deliveries/7/confirm-arrival").status_code == 409
     assert desk.post("/admin/deliveries/99/confirm-arrival").status_code == 404
-    desk.post("/admin/editions/2026-11-19/confirm-uncertain")
+    edition = "/admin/editions/2026-11-19"
+    answer = desk.press(edition, f"{edition}/confirm-uncertain")
+    assert "Emails that were recorded as sent: 1." in desk.get(answer.headers["location"]).text
     with app.db.read() as session:
         rows = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
         assert [(row.state, row.next_attempt_at, row.sent_at) for row in rows] == [
@@ -710,6 +714,28 @@ def test_uncertain_mails_that_arrived_are_recorded_as_sent(
         assert not ledger.has_work(session, now, Path(app.settings.journal_dir))
     assert [action for _, action in actions(app)] == ["delivery.confirm_arrival", "edition.confirm_uncertain"]
     assert "an operator has to decide" not in desk.get("/admin").text
+
+
+@pytest.mark.usefixtures("uncertain_mails")
+@pytest.mark.parametrize("action", ["resend-uncertain", "confirm-uncertain"])
+def test_only_uncertain_mails_that_the_page_showed_are_settled(
+    app: Application, sign_in: Callable[..., Desk], action: str
+) -> None:
+    """Otherwise, emails that become uncertain meanwhile would be lost or sent twice."""
+    desk, edition = sign_in(), "/admin/editions/2026-11-19"
+    with app.db.write() as session:
+        session.get_one(Delivery, 8).state = DeliveryState.COMMITTING
+    stale = re.search(r'name="uncertain" value="(\w+)"', desk.get(edition).text)
+    assert stale
+    with app.db.write() as session:
+        session.get_one(Delivery, 8).state = DeliveryState.UNCERTAIN
+    answer = desk.post(f"{edition}/{action}", uncertain=stale[1])
+    assert (answer.status_code, "have changed since the page was shown" in answer.text) == (409, True)
+    assert actions(app) == []
+    with app.db.read() as session:
+        rows = session.exec(select(Delivery)).all()
+    assert {(row.state, row.next_attempt_at) for row in rows} == {(DeliveryState.UNCERTAIN, None)}
+    assert desk.press(edition, f"{edition}/{action}").status_code == 303
 
 
 def test_all_failed_mails_of_an_edition_are_retried(

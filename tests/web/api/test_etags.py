@@ -134,7 +134,9 @@ def test_events_do_not_change_the_version_of_a_webhook(send: Send, app: Applicat
     assert send("PATCH", "/webhooks/1", body, If_Match=later.headers["etag"]).status_code == 412
 
 
-def test_only_the_edition_that_was_read_is_approved(send: Send, app: Application, alice: int) -> None:
+def test_only_the_edition_that_was_read_is_approved_or_settled(
+    send: Send, app: Application, alice: int
+) -> None:
     """An edition that does not exist has no version."""
     with app.db.write() as session:
         ledger.pause(session, "it awaits approval", NOW, EDITION)
@@ -143,7 +145,8 @@ def test_only_the_edition_that_was_read_is_approved(send: Send, app: Application
     send("POST", f"{path}/resume")
     send("POST", f"{path}/pause", {"reason": "another reason"})
     assert send("POST", f"{path}/resume", If_Match=old).status_code == 412
-    assert send("POST", f"{path}/cancel", If_Match=old).status_code == 412
+    for action in ("cancel", "resend-uncertain", "confirm-uncertain"):
+        assert send("POST", f"{path}/{action}", If_Match=old).status_code == 412
     assert send("POST", f"{path}/resume", If_Match=send("GET", path).headers["etag"]).status_code == 204
     assert send("POST", "/editions/2026-01-01/resume", If_Match="*").status_code == 412
 
