@@ -101,6 +101,7 @@ PURE = (
     "subscribers.schedule",
     "text",
     "types",
+    "web.admin.form_versions",
     "web.vote_chart",
 )
 IMPURE = {

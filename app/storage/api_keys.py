@@ -260,7 +260,8 @@ def rotate(
     """Create a key with the same name, scopes and lifetime. The old key expires after `overlap`.
 
     The new key expires no later than the key of its `creator`, unless a key rotates itself. Return the new
-    row and the key itself. Raise NotFound or Conflict if the old key cannot be replaced.
+    row and the key itself. Raise NotFound or Conflict if the old key cannot be replaced, or if the new one
+    would expire earlier than the old one without the replacement.
     """
     old = lock_and_get(session, key_id)
     if (newest := active(session, old.name, now)).id != key_id:
@@ -272,6 +273,11 @@ def rotate(
     expires_at = now + (old.expires_at - old.created_at) if old.expires_at else None
     if creator is not None and creator.id != key_id:
         expires_at = _earlier(expires_at, creator)
+    if expires_at and (old.expires_at is None or expires_at < old.expires_at):
+        raise Conflict(
+            f"the new key would expire earlier than the old one, at {expires_at:%Y-%m-%d %H:%M} UTC, like your "
+            "own key: use a key that lasts longer, or paperboy key rotate"
+        )
     old.expires_at = min(old.expires_at or now + overlap, now + overlap)
     session.add(old)
     return _add(session, old.name, [Scope(scope) for scope in old.scopes], now, expires_at)

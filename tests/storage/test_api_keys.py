@@ -96,13 +96,25 @@ def test_a_key_does_not_outlive_its_creator(app: Application, now: datetime) -> 
             parent.expires_at,
             now + timedelta(days=2),
         ]
-        other = api_keys.create(session, "other", [Scope.READ], now, days=100)[0]
+        other = api_keys.create(session, "other", [Scope.READ], now - timedelta(days=95), days=100)[0]
         assert api_keys.rotate(session, other.id or 0, now, timedelta(), creator)[0].expires_at == (
             parent.expires_at
         )
         later = now + timedelta(days=5)
         itself = api_keys.rotate(session, parent.id or 0, later, timedelta(), creator)[0]
         assert itself.expires_at == later + timedelta(days=10)
+
+
+@pytest.mark.parametrize("days", [11, None])
+def test_replacing_a_key_does_not_shorten_its_life(app: Application, now: datetime, days: int | None) -> None:
+    """Otherwise, both keys would end with the key of whoever replaces it, such as one of a sign-in link."""
+    with app.db.write() as session:
+        creator = api_keys.identity_of(api_keys.create(session, "me", [Scope.READ], now, 10)[0], now)
+        relay, secret = api_keys.create(session, "relay", [Scope.READ], now, days)
+        with pytest.raises(Conflict, match="would expire earlier than the old one"):
+            api_keys.rotate(session, relay.id or 0, now, api_keys.OVERLAP, creator)
+        assert api_keys.authenticate(session, secret, now + timedelta(days=10))
+        assert api_keys.rotate(session, relay.id or 0, now, api_keys.OVERLAP)
 
 
 def test_a_key_of_a_mailed_link_is_not_rotated(app: Application, now: datetime) -> None:

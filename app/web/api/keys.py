@@ -86,7 +86,7 @@ def rotate_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> CreatedKey
     """Replace a key with a new one of the same name and scopes. The old one works for one more day.
 
     The new key has the same lifetime as the old one, counted from now. If another key makes the request, the
-    new key expires no later than that key.
+    new key expires no later than that key. Status 409 if it would therefore expire earlier than the old one.
     """
     with app.db.write() as session:
         _require_scopes(key, [Scope(scope) for scope in api_keys.get(session, key_id).scopes])
