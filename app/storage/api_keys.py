@@ -275,8 +275,8 @@ def rotate(
         expires_at = _earlier(expires_at, creator)
     if expires_at and (old.expires_at is None or expires_at < old.expires_at):
         raise Conflict(
-            f"the new key would expire earlier than the old one, at {expires_at:%Y-%m-%d %H:%M} UTC, like your "
-            "own key: use a key that lasts longer, or paperboy key rotate"
+            f"the new key would expire earlier than the old one, at {expires_at:%Y-%m-%d %H:%M} UTC, like "
+            "your own key: use a key that lasts longer, or paperboy key rotate"
         )
     old.expires_at = min(old.expires_at or now + overlap, now + overlap)
     session.add(old)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Annotated, Any, Unpack
 
 from fastapi import APIRouter, Form, Response
@@ -12,6 +11,7 @@ from app.digests import operator_changes
 from app.digests.operator_changes import Editor
 from app.errors import Conflict, InvalidInput, NotFound
 from app.papers import canonical_rows, merging, pinning
+from app.web.admin import form_versions
 from app.web.admin.sign_in import FormOutcome, Operator, Reader, Writer, back_to
 from app.web.api import paper_changes, papers
 from app.web.api.auth import Id
@@ -86,18 +86,22 @@ def edit_paper(
 ) -> Response:
     """Store the fields that the operator changed, and revert the edits whose boxes are checked.
 
-    `seen` contains `NAME:DIGEST` for each field, with a digest of the value that the page showed. A poll may
-    have changed the value since then.
+    `seen` contains the versions of the values that the page showed. A poll or another operator may have
+    changed them since then. If this operator changed the same field, refuse the form once.
     """
     typed = {
         "title": title, "tldr": tldr, "abstract": abstract, "authors": authors, "published_on": published_on,
         "url": url, "pdf_url": pdf_url, "code_url": code_url, "project_url": project_url,
     }  # fmt: skip
-    digests = {name: digest for name, _, digest in (item.partition(":") for item in seen or ())}
+    versions = form_versions.parse(seen)
     try:
         with operator.app.db.write() as session:
-            digests = {**_digests(_fields(papers.detail(session, paper_id))), **digests}
-            changes = {name: value for name, value in typed.items() if _digest(value) != digests[name]}
+            stored = _fields(papers.detail(session, paper_id))
+            versions = {**form_versions.versions_of(stored), **versions}
+            changes = form_versions.edits(typed, versions)
+            if conflicts := form_versions.conflicts(changes, stored, versions):
+                versions |= conflicts
+                raise Conflict(form_versions.describe_conflicts(conflicts))
             changes |= dict.fromkeys(reset or ())  # type: ignore[arg-type]
             edits: dict[str, Any] = dict(changes)
             if edits.get("published_on") == "":
@@ -105,8 +109,8 @@ def edit_paper(
             if edits.get("authors") is not None:
                 edits["authors"] = [line for line in map(str.strip, authors.splitlines()) if line]
             Editor(session, operator.key.name, clock.utcnow()).edit(paper_id, edits)
-    except InvalidInput as error:
-        return _page(operator, paper_id, typed=typed, digests=digests, problem=str(error), status=422)
+    except (InvalidInput, Conflict) as error:
+        return _page(operator, paper_id, typed=typed, versions=versions, problem=str(error), status=422)
     return back_to(f"{PATH}/{paper_id}", "edited")
 
 
@@ -185,7 +189,7 @@ def _page(
     paper_id: int,
     *,
     typed: dict[str, str] | None = None,
-    digests: dict[str, str] | None = None,
+    versions: dict[str, str] | None = None,
     other: str = "",
     **outcome: Unpack[FormOutcome],
 ) -> Response:
@@ -197,8 +201,8 @@ def _page(
     fields = _fields(paper)
     return operator.page(
         "admin/paper.html", paper=paper, history=history, typed=typed, fields=fields,
-        digests=digests or _digests(fields), other=other, addresses=addresses, now=clock.utcnow(),
-        pin_days=pinning.PIN_DAYS, listings_shown=ROWS_SHOWN, **outcome,
+        versions=versions or form_versions.versions_of(fields), other=other, addresses=addresses,
+        now=clock.utcnow(), pin_days=pinning.PIN_DAYS, listings_shown=ROWS_SHOWN, **outcome,
     )  # fmt: skip
 
 
@@ -210,16 +214,6 @@ def _fields(paper: papers.PaperDetail) -> dict[str, str]:
         fields["tldr"] = ""  # a model wrote the summary, so the field is empty
     published_on = paper.published_on.isoformat() if paper.published_on else ""
     return {**fields, "authors": "\n".join(paper.authors), "published_on": published_on}
-
-
-def _digests(fields: dict[str, str]) -> dict[str, str]:
-    return {name: _digest(value) for name, value in fields.items()}
-
-
-def _digest(text: str) -> str:
-    """Return a digest of a text, ignoring line endings, because browsers change them."""
-    plain = "\n".join(text.strip().splitlines())
-    return blake2b(plain.encode(errors="replace"), digest_size=12).hexdigest()
 
 
 def _number(text: str) -> int | None:

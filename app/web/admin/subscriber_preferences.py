@@ -1,18 +1,24 @@
-"""Change a subscriber's preferences, with the form and the checks of the subscriber's own page."""
+"""Change a subscriber's preferences, with the form and the checks of the subscriber's own page.
+
+What the subscriber or another operator changed since the form was shown stays, unless this operator changed
+the same preference and saves the form twice.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Unpack
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Form, Response
 
 from app import clock, subscribers
 from app.errors import Conflict
 from app.storage import audit_log
 from app.storage.models import Subscriber, SubscriberState
+from app.subscribers import Preferences
 from app.web import forms
-from app.web.admin.sign_in import Operator, Reader, Writer, back_to
+from app.web.admin import form_versions
+from app.web.admin.sign_in import FormOutcome, Operator, Reader, Writer, back_to
 from app.web.api.auth import Id
 from app.web.forms import PreferencesForm
 from app.web.request_bodies import FormRoute
@@ -20,6 +26,11 @@ from app.web.request_bodies import FormRoute
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 PATH = "/admin/subscribers/{subscriber_id}/preferences"
+LABELS = {
+    "rows": "interests", "cadence": "cadence", "weekday": "weekday", "hour": "hour", "zone": "time zone",
+    "min_papers": "fewest papers", "max_papers": "most papers", "when_empty": "days without papers",
+    "max_trending": "trending papers", "muted": "muted words", "paper_updates": "updates of papers",
+}  # fmt: skip
 
 
 @router.get(PATH)
@@ -29,38 +40,77 @@ def show_preferences(operator: Reader, subscriber_id: Id) -> Response:
 
 @router.post(PATH)
 def change_preferences(
-    operator: Writer, subscriber_id: Id, form: Annotated[PreferencesForm, Depends(forms.preferences_form)]
+    operator: Writer,
+    subscriber_id: Id,
+    form: Annotated[PreferencesForm, Depends(forms.preferences_form)],
+    seen: Annotated[list[str] | None, Form()] = None,
 ) -> Response:
-    """Replace the preferences. Record the names of those that changed. The subscriber is not notified."""
+    """Store the preferences that the operator changed, and record their names. Do not notify the subscriber.
+
+    `seen` contains the versions of the values that the page showed. If a preference that the operator changed
+    has another value by now, refuse the form once.
+    """
     now = clock.utcnow()
     with operator.app.db.write() as session:
         subscriber = subscribers.get_for_update(session, subscriber_id)
         _require_preferences(subscriber)
         before = subscribers.preferences_of(session, subscriber)
-        problems = forms.save_preferences(session, subscriber_id, form, now)
+        current = _without_additions(before, form, operator.app.settings.max_interests)
+        stored = _values(current)
+        versions = {**form_versions.versions_of(stored), **form_versions.parse(seen)}
+        edits = form_versions.edits(_values(form), versions)
+        conflicts = form_versions.conflicts(edits, stored, versions)
+        unchanged = {name: getattr(current, name) for name in LABELS if name not in edits}
+        problems = (
+            {} if conflicts
+            else forms.save_preferences(session, subscriber_id, replace(form, **unchanged), now)
+        )  # fmt: skip
         changed = subscribers.changed_fields(before, subscribers.preferences_of(session, subscriber))
         if changed:
             audit_log.record(
                 session, operator.key.name, "subscriber.change", subscriber_id, now, changed=changed
             )
+    if conflicts:
+        problem = form_versions.describe_conflicts(LABELS[name] for name in conflicts)
+        return _page(operator, subscriber_id, form, versions | conflicts, problem=problem, status=422)
     if problems:
-        return _page(operator, subscriber_id, replace(form, problems=problems), status=422)
+        return _page(operator, subscriber_id, replace(form, problems=problems), versions, status=422)
     return back_to(f"/admin/subscribers/{subscriber_id}", "preferences")
 
 
+def _without_additions(stored: Preferences, form: PreferencesForm, max_interests: int) -> PreferencesForm:
+    """Return the form that shows stored preferences, but no text that was added since `form` was opened.
+
+    `forms.save_preferences` keeps these texts.
+    """
+    had = {*form.original_texts} or {*stored.muted, *(interest.text for interest in stored.interests)}
+    interests = tuple(interest for interest in stored.interests if interest.text in had)
+    muted = tuple(text for text in stored.muted if text in had)
+    return forms.filled_form(replace(stored, interests=interests, muted=muted), max_interests)
+
+
+def _values(form: PreferencesForm) -> dict[str, str]:
+    return {name: str(getattr(form, name)) for name in LABELS}
+
+
 def _page(
-    operator: Operator, subscriber_id: int, form: PreferencesForm | None = None, *, status: int = 200
+    operator: Operator,
+    subscriber_id: int,
+    form: PreferencesForm | None = None,
+    versions: dict[str, str] | None = None,
+    **outcome: Unpack[FormOutcome],
 ) -> Response:
     now = clock.utcnow()
     with operator.app.db.read() as session:
         subscriber = subscribers.get(session, subscriber_id)
         _require_preferences(subscriber)
         stored = subscribers.preferences_of(session, subscriber)
+    form = form or forms.filled_form(stored, operator.app.settings.max_interests)
     return operator.page(
-        "admin/subscriber_preferences.html", subscriber=subscriber,
-        form=form or forms.filled_form(stored, operator.app.settings.max_interests),
-        amounts=forms.AMOUNT_OPTIONS, zones=forms.zones(),
-        suggestions=operator.request.app.state.suggestions.matching("", now, 40), status=status,
+        "admin/subscriber_preferences.html", subscriber=subscriber, form=form,
+        versions=versions or form_versions.versions_of(_values(form)), amounts=forms.AMOUNT_OPTIONS,
+        zones=forms.zones(),
+        suggestions=operator.request.app.state.suggestions.matching("", now, 40), **outcome,
     )  # fmt: skip
 
 

@@ -161,6 +161,29 @@ def test_field_that_a_poll_changed_is_not_edited(
     assert (row.title, row.abstract, [*(row.sourced or {})]) == ("Agents", "A newer abstract.", ["title"])
 
 
+def test_field_that_another_operator_edited(
+    app: Application, sign_in: Callable[..., Desk], papers: list[int]
+) -> None:
+    """It is overwritten only if the form is saved again."""
+    desk, at = sign_in(), f"/admin/papers/{papers[0]}"
+    seen = re.findall('name="seen" value="([^"]*)"', desk.get(at).text)
+    with app.db.read() as session:
+        row = session.get_one(Paper, papers[0])
+    form = {
+        **dict.fromkeys(FIELDS, ""), "title": row.title, "abstract": row.abstract, "url": row.url,
+        "pdf_url": row.pdf_url, "authors": "\n".join(row.authors),
+        "published_on": str(row.published_on or ""),
+    }  # fmt: skip
+    assert desk.post(at, **form | {"title": "Theirs"}, seen=seen).status_code == 303
+    refused = desk.post(at, **form | {"title": "Ours"}, seen=seen)
+    assert (refused.status_code, 'value="Ours"' in refused.text) == (422, True)
+    assert "since the page was shown: title." in refused.text
+    with app.db.read() as session:
+        assert session.get_one(Paper, papers[0]).title == "Theirs"
+    seen = re.findall('name="seen" value="([^"]*)"', refused.text)
+    assert desk.post(at, **form | {"title": "Ours"}, seen=seen).status_code == 303
+
+
 def test_hide_pin_merge_and_split(app: Application, sign_in: Callable[..., Desk], papers: list[int]) -> None:
     """A refusal is explained on the paper's page."""
     desk, one, two = sign_in(), *(f"/admin/papers/{number}" for number in papers)

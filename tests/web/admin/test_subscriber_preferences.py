@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -146,6 +147,28 @@ def test_interest_that_the_subscriber_added_meanwhile(
     assert [interest.text for interest in stored(app, alice).interests] == [
         "diffusion models", "robotics", 'author:"Ada Lovelace"',
     ]  # fmt: skip
+
+
+def test_preferences_that_the_subscriber_changed_meanwhile(
+    app: Application, sign_in: Callable[..., Desk], alice: int
+) -> None:
+    """What the operator did not change stays. If both changed the same, the operator must save again."""
+    desk, at = sign_in(), f"/admin/subscribers/{alice}/preferences"
+    form = fields_of(desk.get(at).text)
+    chosen = Preferences(
+        interests=(Interest("robotics"), Interest("speech")), cadence=Cadence.WEEKLY, hour=18, max_papers=3,
+        zone="Europe/Berlin",
+    )  # fmt: skip
+    with app.db.write() as session:
+        subscribers.change(session, alice, chosen, clock.utcnow())
+    assert desk.post(at, **form | {"min_papers": "2"}).status_code == 303
+    assert stored(app, alice) == replace(chosen, min_papers=2)
+    refused = desk.post(at, **form | {"min_papers": "1", "hour": "7", "max_papers": "9"})
+    assert refused.status_code == 422
+    assert "since the page was shown: hour, most papers." in refused.text
+    assert stored(app, alice) == replace(chosen, min_papers=2)
+    assert desk.post(at, **fields_of(refused.text)).status_code == 303
+    assert stored(app, alice) == replace(chosen, min_papers=2, hour=7, max_papers=9)
 
 
 @pytest.mark.parametrize("state", [SubscriberState.PENDING, SubscriberState.ERASED])
