@@ -43,7 +43,9 @@ COOKIE = "paperboy_admin"
 HOME = "/admin"
 KEY_LIFETIME = timedelta(days=1)  # lifetime of the key that a sign-in link creates
 HEADERS = {**NOT_STORED, **PUBLIC_REFERRER, "X-Robots-Tag": "noindex, nofollow"}
-
+FORM_LOST = (
+    "You were signed out before you pressed the button, so nothing was changed. Sign in, then do it again."
+)
 
 log = structlog.get_logger(__name__)
 
@@ -186,8 +188,8 @@ def _wait_page(request: Request, to: str, error: TooManyRequests, then: str, ema
 
 
 @router.get("/admin/sign-in")
-def ask_key(request: Request, to: str = HOME) -> Response:
-    return _sign_in_page(request, _local(to))
+def ask_key(request: Request, to: str = HOME, done: str = "") -> Response:
+    return _sign_in_page(request, _local(to), problem=FORM_LOST if done == "lost" else "", status=200)
 
 
 @router.post("/admin/sign-in", dependencies=[Depends(same_site)])
@@ -322,12 +324,15 @@ def install(site: FastAPI) -> None:
 def _to_sign_in(request: Request, _error: Exception) -> Response:
     """Redirect to the sign-in page, unless a link on another site is why there is no cookie.
 
-    After such a link, the page opens only on a click, because the other site has chosen its address.
+    After such a link, the page opens only on a click, because the other site has chosen its address. After a
+    form, the page says that nothing was changed, and signing in leads back to the page of the form.
     """
+    if request.method != "GET":
+        # Without the query, which may name the message of an earlier action.
+        _, _, form_path = request.headers.get("referer", "").partition("?")[0].partition(HOME)
+        return back_to(f"{HOME}/sign-in", "lost", to=HOME + form_path)
     query = request.url.query
     address = request.url.path + (f"?{query}" if query else "")
-    if request.method != "GET":
-        address = HOME
-    elif request.headers.get("sec-fetch-site") == "cross-site":
+    if request.headers.get("sec-fetch-site") == "cross-site":
         return _admin_page(request, "admin/cross_site_link.html", None, status=403, address=address)
-    return RedirectResponse(f"{HOME}/sign-in?{urlencode({'to': address})}", status_code=303, headers=HEADERS)
+    return back_to(f"{HOME}/sign-in", to=address)

@@ -116,6 +116,28 @@ def test_sign_in_returns_to_the_same_filters(app: Application, visitor: TestClie
         visitor.cookies.clear()
 
 
+def test_form_of_an_ended_session(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """The sign-in page says that nothing was changed, and leads back to the page of the form."""
+    desk = sign_in()
+    with app.db.write() as session:
+        session.exec(select(AdminSession)).one().used_at -= timedelta(hours=2)
+        key = api_keys.create(session, "later", [Scope.READ], clock.utcnow())[1]
+    for page, target in (
+        ("https://paperboy.test/admin/editions?done=resumed", f"{HOME}/editions"),
+        ("https://[", HOME),
+        ("https://example.org/", HOME),
+        ("", HOME),
+    ):
+        answer = desk.browser.post(
+            f"{HOME}/sending/pause", data={"reason": "wrong"}, headers={"referer": page}
+        )
+        assert "so nothing was changed" in answer.text
+        (to,) = re.findall(r'name="to" value="([^"]*)"', answer.text)
+        assert to == target
+    answer = desk.browser.post(f"{HOME}/sign-in", data={"key": key, "to": to}, follow_redirects=False)
+    assert answer.headers["location"] == HOME
+
+
 @pytest.mark.once
 def test_link_on_another_site_leads_to_the_page(visitor: TestClient) -> None:
     """It opens on a click, because the other site may have chosen a slow page or text in it."""
