@@ -96,6 +96,9 @@ def show_edition(
     The page reloads while emails are being sent. No input is lost, because the page has no text fields.
     """
     message = MESSAGES.get(done, "").replace("{count}", f"{count:,}")
+    with operator.app.db.read() as session:
+        if ledger.is_paused(session, edition):
+            message = message.replace("{timing.mails}", "when this edition is resumed")
     return _edition_page(operator, edition, reloads=not reload, message=message)
 
 
@@ -116,9 +119,10 @@ def _edition_page(
         addresses = subscribers.addresses_of(session, ids)
         held = ledger.count_held(session, edition)
         uncertain = _version_of_uncertain(session, edition)
+        pauses = [pause for pause in ledger.pauses(session) if pause.edition == ledger.ALL_EDITIONS]
     return operator.page(
         "admin/edition.html", edition=current, mails=mails, sample=sample, addresses=addresses, held=held,
-        uncertain=uncertain, meanings=reconciliation.MEANINGS,
+        uncertain=uncertain, meanings=reconciliation.MEANINGS, pauses_of_all=pauses,
         awaits_approval=current.paused is not None and current.paused.reason == ledger.AWAITS_APPROVAL,
         reload_after=RELOAD_AFTER if is_sending and reloads else 0, **outcome,
     )  # fmt: skip

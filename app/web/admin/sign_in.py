@@ -22,6 +22,7 @@ from fastapi.security import SecurityScopes
 
 from app import clock
 from app.application import Application
+from app.delivery import ledger
 from app.doctor import operator_mail
 from app.errors import PaperboyError, TooManyRequests
 from app.storage import admin_sessions, api_keys, audit_log
@@ -29,6 +30,7 @@ from app.storage.api_keys import ApiKeyIdentity, Scope
 from app.text.in_words import sentence
 from app.types import OperatorReport, ReportSection
 from app.web import templating
+from app.web.admin.timing import Timing
 from app.web.api import auth
 from app.web.capacity import Capacity
 from app.web.errors import please_wait, with_retry_after
@@ -156,7 +158,11 @@ def _admin_page(
     message: str = "", headers: Mapping[str, str] = {}, **values: Any,
 ) -> Response:  # fmt: skip
     """Render an admin page, which browsers must not store."""
-    message = message.format(timing=request.app.state.timing)
+    timing: Timing = request.app.state.timing
+    if "{timing.mails}" in message and operator:
+        with operator.app.db.read() as session:
+            timing = timing.while_paused() if ledger.is_paused(session) else timing
+    message = message.format(timing=timing)
     values |= {"operator": operator, "problem": sentence(problem), "message": message}
     return templating.page(request, template, status=status, headers={**HEADERS, **headers}, **values)
 

@@ -14,3 +14,7 @@ class Timing(NamedTuple):
     mails: str = "within a minute"
     polls: str = "within minutes"
     events: str = "within a minute"
+
+    def while_paused(self) -> Timing:
+        """Return the times while all sending is paused."""
+        return self._replace(mails="when all sending is resumed")

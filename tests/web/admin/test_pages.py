@@ -738,6 +738,25 @@ def test_only_uncertain_mails_that_the_page_showed_are_settled(
     assert desk.press(edition, f"{edition}/{action}").status_code == 303
 
 
+@pytest.mark.usefixtures("uncertain_mails")
+@pytest.mark.parametrize(
+    ("pause", "until"),
+    [("/admin/sending", "all sending"), ("/admin/editions/2026-11-19", "this edition"), ("", "")],
+)
+def test_messages_say_when_mails_are_sent(sign_in: Callable[..., Desk], pause: str, until: str) -> None:
+    """No email is promised within a minute while all sending or the edition is paused."""
+    desk, edition = sign_in(), "/admin/editions/2026-11-19"
+    if pause:
+        desk.post(f"{pause}/pause", reason="the relay moves")
+    page = desk.get(desk.press(edition, f"{edition}/resend-uncertain").headers["location"]).text
+    assert f"sent again {f'when {until} is resumed' if pause else 'within a minute'}: 1." in page
+    assert ("aused: the relay moves" in page) == bool(pause)
+    if until == "all sending":
+        desk.post(f"{edition}/pause")
+        page = desk.get(desk.post(f"{edition}/resume").headers["location"]).text
+        assert "Waiting emails will be sent when all sending is resumed" in page
+
+
 def test_all_failed_mails_of_an_edition_are_retried(
     app: Application, sign_in: Callable[..., Desk], people: list[int]
 ) -> None:
