@@ -256,6 +256,13 @@ def _respond(
     error_page: ErrorPage | None = None,
 ) -> Response:
     error = error_page or _PAGES.get(status) or ErrorPage(HTTPStatus(status).phrase, "")
+    if operator := getattr(request.state, "operator", None):  # signed in to the admin pages
+        if status == HTTPStatus.NOT_FOUND and request.method == "POST":
+            error = _PAGES[HTTPStatus.CONFLICT]  # the operator typed no address
+        return page(
+            request, "admin/error.html", status=status, headers={**security.NOT_STORED, **(headers or {})},
+            error=error, detail=detail, operator=operator, message="", problem="",
+        )  # fmt: skip
     return page(
         request, "error.html", status=status, headers=headers, error=error, detail=detail, code=status
     )

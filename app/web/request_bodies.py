@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import anyio
@@ -55,9 +55,15 @@ class FormRoute(APIRoute):
 
         async def with_form(request: Request) -> Response:
             request.state.form_request = form_request = FormRequest(request.scope, request.receive)
-            return await handle(form_request)
+            return await self.respond(form_request, handle)
 
         return with_form
+
+    async def respond(
+        self, request: FormRequest, handle: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
+        """Return the response of the handler to a request."""
+        return await handle(request)
 
 
 def parsed(request: Request) -> FormData | None:

@@ -12,13 +12,13 @@ from app.bounces import rates
 from app.delivery import ledger, suppression
 from app.errors import InvalidAddress, NotFound
 from app.storage.models import Suppression
+from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.pagination import Position, page_at
 from app.web.admin.sign_in import FormOutcome, Operator, Reader, Sender, Writer, back_to
 from app.web.api import statistics, suppressions
 from app.web.forms import Text
-from app.web.request_bodies import FormRoute
 
-router = APIRouter(include_in_schema=False, route_class=FormRoute)
+router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
 PATH = "/admin/deliverability"
 DAYS_SHOWN = 7

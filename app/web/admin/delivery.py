@@ -9,12 +9,12 @@ from app import clock, subscribers
 from app.errors import NotFound
 from app.types import MailKind
 from app.web import security
+from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.sign_in import HEADERS, Reader, Sender, back_to
 from app.web.api import deliveries
 from app.web.api.auth import DeliveryId
-from app.web.request_bodies import FormRoute
 
-router = APIRouter(include_in_schema=False, route_class=FormRoute)
+router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
 PATH = "/admin/deliveries/{delivery_id}"
 

@@ -20,14 +20,14 @@ from app.text.in_words import count_of
 from app.types import MailKind
 from app.web.admin import remedies
 from app.web.admin.confirmation import confirmation_page
+from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.form_versions import version_of
 from app.web.admin.sign_in import FormOutcome, Operator, ProspectiveSender, Reader, Sender, back_to
 from app.web.api import editions
 from app.web.api.pagination import newest_first, window_of
 from app.web.forms import Text
-from app.web.request_bodies import FormRoute
 
-router = APIRouter(include_in_schema=False, route_class=FormRoute)
+router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
 EDITIONS_SHOWN, MAILS_SHOWN = 30, 50
 RELOAD_AFTER = 10  # seconds

@@ -13,13 +13,13 @@ from app.errors import Conflict, InvalidInput
 from app.storage import api_keys
 from app.storage.api_keys import Scope
 from app.web.admin.confirmation import confirmation_page
+from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.sign_in import FormOutcome, Operator, ProspectiveWriter, Reader, Writer, back_to
 from app.web.api import keys
 from app.web.api.auth import Id
 from app.web.forms import Text
-from app.web.request_bodies import FormRoute
 
-router = APIRouter(include_in_schema=False, route_class=FormRoute)
+router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
 
 @router.get("/admin/keys")

@@ -8,11 +8,11 @@ from sqlmodel import col, select
 
 from app import clock, pipeline
 from app.storage.models import Subscriber, SubscriberState
+from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.sign_in import Reader
 from app.web.api.pagination import newest_first, window_of
-from app.web.request_bodies import FormRoute
 
-router = APIRouter(include_in_schema=False, route_class=FormRoute)
+router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
 PREVIEWS_SHOWN = 20  # per page; building a page takes a second
 

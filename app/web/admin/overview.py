@@ -18,14 +18,14 @@ from app.errors import Conflict, NotFound
 from app.storage import worker_registry as registry
 from app.storage.api_keys import Scope
 from app.storage.models import DeliveryState
+from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.remedies import BUTTONS, Button, Click
 from app.web.admin.sign_in import FormOutcome, Operator, Reader, Sender, Writer, back_to
 from app.web.api import sources, statistics, workers
 from app.web.api.keys import CreatedKey
 from app.web.forms import Text
-from app.web.request_bodies import FormRoute
 
-router = APIRouter(include_in_schema=False, route_class=FormRoute)
+router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
 DAYS_CHARTED = 30
 DAYS_RECONCILED = 2

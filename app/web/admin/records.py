@@ -12,13 +12,13 @@ from app.delivery import ledger
 from app.storage import audit_log
 from app.storage.models import AuditEntry, JobRun
 from app.web.admin import setting_descriptions
+from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.pagination import Position, page_at
 from app.web.admin.sign_in import Reader
 from app.web.api import runs, settings
 from app.web.api.auth import Id
-from app.web.request_bodies import FormRoute
 
-router = APIRouter(include_in_schema=False, route_class=FormRoute)
+router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
 ROWS_SHOWN = 50
 RELOAD_AFTER = 3  # seconds

@@ -8,6 +8,7 @@ After a link on another site, operators get a page with a button that opens the 
 from __future__ import annotations
 
 import hmac
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -30,16 +31,16 @@ from app.storage.api_keys import ApiKeyIdentity, Scope
 from app.text.in_words import sentence
 from app.types import OperatorReport, ReportSection
 from app.web import templating
+from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.timing import Timing
 from app.web.api import auth
 from app.web.capacity import Capacity
 from app.web.errors import please_wait, with_retry_after
 from app.web.forms import Text
-from app.web.request_bodies import FormRoute
 from app.web.security import NOT_STORED, PUBLIC_REFERRER, same_site
 from app.web.visitors import visitor
 
-router = APIRouter(include_in_schema=False, route_class=FormRoute)
+router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
 COOKIE = "paperboy_admin"
 HOME = "/admin"
@@ -76,6 +77,7 @@ class Operator:
     capacity: Capacity
     key: ApiKeyIdentity
     form_token: str  # the operator's forms must contain it
+    form_id: str  # differs each time that a page is shown, see `double_clicks`
 
     def may(self, scope: str) -> bool:
         return scope in self.key.scopes
@@ -104,6 +106,9 @@ def _operator(request: Request, needed: SecurityScopes) -> Operator:
     if opened is None:
         raise SignInNeeded
     key, is_stale = opened
+    token, form_id = admin_sessions.form_token(secret), secrets.token_urlsafe(9)
+    operator = Operator(request, app, request.app.state.capacity, key, token, form_id)
+    request.state.operator = operator  # for error pages
     if not key.scopes.issuperset(needed.scopes):
         raise HTTPException(
             403,
@@ -113,7 +118,7 @@ def _operator(request: Request, needed: SecurityScopes) -> Operator:
         with app.db.write() as session:
             admin_sessions.touch(session, secret, now)
     auth.note_use(app, key, now)
-    return Operator(request, app, request.app.state.capacity, key, admin_sessions.form_token(secret))
+    return operator
 
 
 async def _admitted(operator: Annotated[Operator, Depends(_operator)]) -> AsyncIterator[Operator]:

@@ -17,13 +17,13 @@ from app.storage import audit_log
 from app.storage.models import JobRun
 from app.types import SourceKind
 from app.web.admin.confirmation import confirmation_page
+from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.sign_in import FormOutcome, Operator, ProspectiveWriter, Reader, Writer, back_to
 from app.web.api import sources
 from app.web.api.auth import Id
 from app.web.forms import Text
-from app.web.request_bodies import FormRoute
 
-router = APIRouter(include_in_schema=False, route_class=FormRoute)
+router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
 PATH = "/admin/sources"
 RUNS_SHOWN = 10

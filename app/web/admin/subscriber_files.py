@@ -18,14 +18,14 @@ from app.application import Application
 from app.delivery import ledger
 from app.errors import Conflict, InvalidInput, NotFound, TooManyRequests
 from app.storage import job_runs, uploads
+from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.sign_in import Importer, ImportSubmitter, Operator, Reader, back_to, check_form_token
 from app.web.api import subscriber_files as api
 from app.web.capacity import Capacity
 from app.web.forms import Text
-from app.web.request_bodies import FormRoute
 from app.web.security import NOT_STORED
 
-router = APIRouter(include_in_schema=False, route_class=FormRoute)
+router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
 PATH = "/admin/subscribers"
 SKIPPED_SHOWN = 200

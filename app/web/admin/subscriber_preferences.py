@@ -18,12 +18,12 @@ from app.storage.models import Subscriber, SubscriberState
 from app.subscribers import Preferences
 from app.web import forms
 from app.web.admin import form_versions
+from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.sign_in import FormOutcome, Operator, Reader, Writer, back_to
 from app.web.api.auth import Id
 from app.web.forms import PreferencesForm
-from app.web.request_bodies import FormRoute
 
-router = APIRouter(include_in_schema=False, route_class=FormRoute)
+router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
 PATH = "/admin/subscribers/{subscriber_id}/preferences"
 LABELS = {

@@ -16,6 +16,7 @@ from app.digests.explanation_types import Explanation
 from app.errors import Conflict, InvalidAddress, InvalidInput, NotFound, TooManyRequests
 from app.storage.models import Delivery, Event, SubscriberState
 from app.web import security
+from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.pagination import Position, page_at
 from app.web.admin.sign_in import HEADERS, FormOutcome, Operator, Reader, Sender, Writer, back_to
 from app.web.api import digests, suppressions
@@ -24,9 +25,8 @@ from app.web.api.auth import Id
 from app.web.api.pagination import window_of
 from app.web.errors import please_wait, with_retry_after
 from app.web.forms import Text
-from app.web.request_bodies import FormRoute
 
-router = APIRouter(include_in_schema=False, route_class=FormRoute)
+router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
 PATH = "/admin/subscribers"
 SUBSCRIBERS_SHOWN, MAILS_SHOWN, EVENTS_SHOWN = 50, 30, 30

@@ -12,14 +12,14 @@ from app.errors import Conflict, InvalidInput
 from app.storage import webhook_endpoints
 from app.storage.models import WebhookEvent, WebhookState
 from app.web.admin.confirmation import confirmation_page
+from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.sign_in import FormOutcome, Operator, ProspectiveWriter, Reader, Writer, back_to
 from app.web.api import webhooks
 from app.web.api.auth import Id
 from app.web.api.pagination import PageWindow, window_of
 from app.web.forms import Text
-from app.web.request_bodies import FormRoute
 
-router = APIRouter(include_in_schema=False, route_class=FormRoute)
+router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
 PATH = "/admin/webhooks"
 SHOWN = 50  # events per page

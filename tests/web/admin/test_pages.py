@@ -1181,6 +1181,44 @@ def test_keys_are_created_replaced_and_revoked(app: Application, sign_in: Callab
     assert actions(app)[-3:] == [("desk 0", "key.create"), ("desk 0", "key.rotate"), ("desk 0", "key.revoke")]
 
 
+def test_new_key_is_shown_after_a_double_click(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """Browsers show only the last response. Pressing the button of a newer page is another request."""
+    desk, at = sign_in(), "/admin/keys/1/rotate"
+    (form_id, *_) = re.findall(r'name="form_id" value="([\w-]+)"', desk.get("/admin/keys").text)
+    first, second = (desk.post(at, form_id=form_id) for _ in range(2))
+    assert first.text == second.text
+    (key,) = re.findall(r"<code>(pb_[\w-]+)</code>", first.text)
+    with app.db.read() as session:
+        assert api_keys.authenticate(session, key, clock.utcnow())
+        assert len(api_keys.list_keys(session)) == 2
+    assert desk.press("/admin/keys", at).status_code == 409
+    assert sign_in().post(at, form_id=form_id).status_code == 409, "another session"
+
+
+def test_last_of_several_forms_is_carried_out(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """If the same button is pressed after another one, on a page that the browser kept, it acts again."""
+    desk = sign_in()
+    for action in ("pause", "resume", "pause"):
+        for _ in range(2):
+            assert desk.post(f"/admin/sending/{action}", reason="a leak", form_id="1").status_code == 303
+    assert [action for _, action in actions(app)] == ["sending.pause", "sending.resume", "sending.pause"]
+    with app.db.read() as session:
+        assert ledger.is_paused(session)
+
+
+def test_error_page_has_the_menu(sign_in: Callable[..., Desk]) -> None:
+    """An action that is not possible any more is no mistyped address."""
+    desk = sign_in(Scope.READ, Scope.SEND)
+    for answer, status, text in (
+        (desk.post("/admin/sending/resume"), 404, "It has already been done, or something has changed"),
+        (desk.get("/admin/sources/99"), 404, "check the address"),
+        (desk.post("/admin/keys"), 403, "lacks the “write” scope"),
+    ):
+        assert (answer.status_code, text in answer.text) == (status, True)
+        assert '<a href="/admin/editions"' in answer.text
+        assert answer.headers["cache-control"] == "no-store"
+
+
 def test_key_for_a_relay(app: Application, sign_in: Callable[..., Desk]) -> None:
     """The button on the overview leads to a form that creates it, although operators' keys lack its scope."""
     desk = sign_in()
