@@ -126,6 +126,22 @@ def test_sending_pauses_at_complaints(app: Application, complaints: int, percent
     assert all("3 complaints about 4 emails to yahoo (75.00%)" in pause.reason for pause in pauses)
 
 
+def test_complaints_while_sending_is_paused(app: Application) -> None:
+    """Whoever resumes sees them, because they do not count after that. Further ones change nothing."""
+    with app.db.write() as session:
+        ids = add_mails(session, "yahoo.com", 6)
+        ledger.pause(session, "relay maintenance", NOW - timedelta(hours=1))
+    with capture_logs() as lines:
+        for delivery_id in ids[:5]:
+            complain(app, delivery_id)
+    with app.db.read() as session:
+        (pause,) = ledger.pauses(session)
+        assert ledger.is_automatic(session, pause)
+    assert pause.reason.startswith("relay maintenance; also: 3 complaints about 6 emails to yahoo")
+    assert pause.reason.count("also") == 1
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == ["all sending is paused"]
+
+
 def test_complaints_of_one_batch_are_counted_together(app: Application) -> None:
     """The rates are read once for each batch, not once for each complaint."""
     with app.db.write() as session:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection
 from datetime import date, datetime, timedelta
@@ -37,6 +38,7 @@ from app.types import MailKind
 
 AWAITS_APPROVAL = "it awaits approval"
 MOVED = "this database was moved"
+ALSO = "; also: "  # between the reasons for a pause
 ARRIVED = "It arrived, according to an operator."
 IMPORTED = "subscribers were imported, and their digests have not been checked yet"
 # The scope of a pause that holds only the first digests of subscribers who were added or imported.
@@ -53,25 +55,33 @@ log = structlog.get_logger(__name__)
 def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITIONS) -> bool:
     """Pause all sending, one edition or FIRST_DIGESTS. Return False if the existing pause and reason remain.
 
-    If an import began the existing pause, replace its reason; otherwise, the pause would end with the import
-    (see `end_import_pause`).
+    Add the reason to that of an existing pause, so that whoever resumes knows both. If an import began the
+    pause, replace its reason; otherwise, the pause would end with the import (see `end_import_pause`).
     """
     values = {"reason": reason, "since": now}
     if insert_or_ignore(session, SendingPause, ["edition"], edition=edition, **values) is not None:
         facts = {"edition": _name(edition), "reason": reason}
         webhook_outbox.emit(session, WebhookEvent.PAUSED, facts, now)
         return True
-    by_import = col(SendingPause.edition) == edition, col(SendingPause.reason) == IMPORTED
-    return bool(execute_and_count(session, update(SendingPause).where(*by_import).values(**values)))
+    existing = select(SendingPause).where(SendingPause.edition == edition).with_for_update()
+    row = session.exec(existing.execution_options(populate_existing=True)).one_or_none()
+    if row and row.reason == IMPORTED:
+        row.reason, row.since = reason, now
+    elif row and reason not in row.reason and not row.reason.startswith(MOVED):
+        row.reason += ALSO + reason
+    else:
+        return False
+    return True
 
 
 def pause_automatically(session: Session, reason: str, now: datetime) -> None:
-    """Pause all sending without an operator, unless it is paused. After the commit, log an error.
+    """Pause all sending without an operator, unless it is paused for the same cause. Then log an error.
 
     The log must report the pause, because the relay may refuse the alert, too. `reason` must not contain an
     address, because it outlives the erasure of a subscriber.
     """
-    if not pause(session, reason, now):
+    reasons = session.exec(select(SendingPause.reason).where(SendingPause.edition == ALL_EDITIONS)).first()
+    if _cause(reason) in map(_cause, (reasons or "").split(ALSO)) or not pause(session, reason, now):
         return
     actor, action = api_keys.AUTOMATIC, audit_log.SENDING_PAUSED
     audit_log.record(session, actor, action, ALL_EDITIONS, now, reason=reason)
@@ -80,6 +90,11 @@ def pause_automatically(session: Session, reason: str, now: datetime) -> None:
     def log_pause(_session: Session) -> None:
         fix = "paperboy sending resume, when the reason no longer applies"
         log.error("all sending is paused", reason=reason, fix=fix)
+
+
+def _cause(reason: str) -> str:
+    """Return the reason for an automatic pause without numbers and the relay's reply, which may differ."""
+    return re.sub(r"[\d.,]+", "", reason.partition(":")[0])
 
 
 def _name(edition: str) -> str | None:
@@ -371,9 +386,9 @@ def is_paused(session: Session, scope: str = ALL_EDITIONS) -> bool:
 
 
 def is_automatic(session: Session, pause: SendingPause) -> bool:
-    """Return whether `pause_automatically` began a pause."""
+    """Return whether `pause_automatically` began a pause, or added a reason to it."""
     entry = select(AuditEntry.id).where(
-        AuditEntry.at == pause.since,
+        AuditEntry.at >= pause.since,
         AuditEntry.actor == api_keys.AUTOMATIC,
         AuditEntry.action == audit_log.SENDING_PAUSED,
         AuditEntry.subject == pause.edition,

@@ -83,7 +83,8 @@ def _editions_page(
         typed=typed, approve_all=operator.app.settings.approve_editions,
         awaits_approval=ledger.AWAITS_APPROVAL, first=first, addresses=addresses,
         holds_first=any(pause.edition == ledger.FIRST_DIGESTS for pause in sending.pauses),
-        coming=[pause for pause in sending.pauses if pause.edition in coming], **outcome,
+        coming=[pause for pause in sending.pauses if pause.edition in coming], version_of=version_of,
+        **outcome,
     )  # fmt: skip
 
 
@@ -122,7 +123,7 @@ def _edition_page(
         pauses = [pause for pause in ledger.pauses(session) if pause.edition == ledger.ALL_EDITIONS]
     return operator.page(
         "admin/edition.html", edition=current, mails=mails, sample=sample, addresses=addresses, held=held,
-        uncertain=uncertain, meanings=reconciliation.MEANINGS, pauses_of_all=pauses,
+        uncertain=uncertain, meanings=reconciliation.MEANINGS, pauses_of_all=pauses, version_of=version_of,
         awaits_approval=current.paused is not None and current.paused.reason == ledger.AWAITS_APPROVAL,
         reload_after=RELOAD_AFTER if is_sending and reloads else 0, **outcome,
     )  # fmt: skip
@@ -163,12 +164,25 @@ def pause_edition(operator: Sender, edition: editions.Name, reason: Text = "") -
 
 
 @router.post("/admin/editions/{edition}/resume")
-def resume_edition(operator: Sender, edition: editions.Name) -> Response:
+def resume_edition(operator: Sender, edition: editions.Name, pause: Text = "") -> Response:
+    """Resume an edition, unless its pause has another reason than the page showed."""
+    _require_same_pause(operator, edition, pause)
     editions.resume_edition(operator.app, operator.key, clock.utcnow(), edition)
     with operator.app.db.read() as session:
         if not ledger.planned_editions(session, [edition]):  # the edition has no page yet
             return back_to("/admin/editions", "released")
     return back_to(f"/admin/editions/{edition}", "resumed")
+
+
+def _require_same_pause(operator: Operator, scope: str, version: str) -> None:
+    """Raise Conflict if the reason for a pause does not have the version that a page showed."""
+    with operator.app.db.read() as session:
+        reasons = [pause.reason for pause in ledger.pauses(session) if pause.edition == scope]
+    if version and reasons and version_of(reasons[0]) != version:
+        raise Conflict(
+            "Nothing was resumed, because the reason for the pause has changed since the page was shown. It "
+            f"is now: {reasons[0]}. If this no longer applies, go back, reload the page and resume"
+        )
 
 
 @router.post("/admin/editions/{edition}/resend-uncertain")
@@ -247,6 +261,8 @@ def resume_first_digests(operator: Sender) -> Response:
 
 
 @router.post("/admin/sending/resume")
-def resume_sending(operator: Sender) -> Response:
+def resume_sending(operator: Sender, pause: Text = "") -> Response:
+    """Resume all sending, unless the pause has another reason than the page showed."""
+    _require_same_pause(operator, ledger.ALL_EDITIONS, pause)
     editions.resume_sending(operator.app, operator.key, clock.utcnow())
     return back_to("/admin/editions", "resumed")

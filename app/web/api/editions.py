@@ -223,7 +223,8 @@ def _samples(app: Paperboy, session: Session, rows: Sequence[Delivery]) -> list[
 def pause_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, body: PauseRequest) -> None:
     """Stop sending an edition until it is resumed.
 
-    It may be one that has not been planned yet, from yesterday to 60 days ahead.
+    It may be one that has not been planned yet, from yesterday to 60 days ahead. If it is already paused, the
+    reason is added to that of the pause.
     """
     with app.db.write() as session:
         ledger.pause_edition(session, edition, body.reason, now)
@@ -321,7 +322,10 @@ def get_sending(app: Paperboy, _key: CanRead, now: Now) -> Sending:
 
 @router.post("/sending/pause", status_code=204)
 def pause_sending(app: Paperboy, key: CanSend, now: Now, body: PauseRequest) -> None:
-    """Pause all sending. Due digests are still composed, and wait until sending is resumed."""
+    """Pause all sending. Due digests are still composed, and wait until sending is resumed.
+
+    If it is already paused, the reason is added to that of the pause.
+    """
     with app.db.write() as session:
         ledger.pause(session, body.reason, now)
         audit_log.record(

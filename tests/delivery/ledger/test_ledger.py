@@ -342,13 +342,16 @@ def test_words_of_a_subscribers_domain_do_not_pause(
 
 
 def test_one_edition_can_be_paused(app: Application, mail_server: MailServer, now: datetime) -> None:
-    """Emails of other editions are sent."""
+    """Emails of other editions are sent. A second pause adds its reason."""
     enqueue_mails(app, now, "alice")
     enqueue_mails(app, now, "bob", kind=MailKind.CONFIRM)
     with app.db.write() as session:
         session.get_one(Delivery, 2).edition = "confirm-1"
         ledger.pause(session, "a wrong note is in it", now, "2026-11-20")
-        ledger.pause(session, "another reason", now, "2026-11-20")
+        assert ledger.pause(session, "another reason", now + SOON, "2026-11-20")
+        assert not ledger.pause(session, "another reason", now + SOON, "2026-11-20")
+        (pause,) = ledger.pauses(session)
+        assert (pause.reason, pause.since) == ("a wrong note is in it; also: another reason", now)
     assert pipeline.send_now(app, now) == {"sent": 1}
     assert states_by_name(app) == {"alice": "pending", "bob": "sent"}
 

@@ -1428,6 +1428,26 @@ def test_paused_sending_says_that_confirmations_wait(
         assert (paused in page, hurry in page) == (True, False)
 
 
+@pytest.mark.usefixtures("uncertain_mails")
+@pytest.mark.parametrize(
+    ("path", "page"),
+    [("/admin/sending", "/admin/editions"), ("/admin/editions/2026-11-19", "/admin/editions/2026-11-19")],
+)
+def test_second_pause_adds_its_reason(sign_in: Callable[..., Desk], path: str, page: str) -> None:
+    """Whoever knows only the first reason does not resume by mistake."""
+    first, second = sign_in(), sign_in()
+    first.post(f"{path}/pause", reason="relay maintenance")
+    (version,) = re.findall(r'name="pause" value="(\w+)"', first.get(page).text)
+    second.post(f"{path}/pause", reason="the DKIM key leaked")
+    reasons = "relay maintenance; also: the DKIM key leaked"
+    assert reasons in first.get(page).text
+    refused = first.post(f"{path}/resume", pause=version)
+    assert (refused.status_code, f"It is now: {reasons}. If" in refused.text) == (409, True)
+    assert reasons in first.get(page).text
+    assert first.press(page, f"{path}/resume").status_code == 303
+    assert reasons not in first.get(page).text
+
+
 def test_sending_can_be_paused_from_the_overview(sign_in: Callable[..., Desk]) -> None:
     """It says that sending is not paused, and leads to the form that stops them, which says so, too."""
     desk = sign_in()
