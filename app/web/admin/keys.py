@@ -58,17 +58,39 @@ def rotate_key(operator: Writer, key_id: Id) -> Response:
 @router.get("/admin/keys/{key_id}/revoke")
 def ask_revocation(operator: ProspectiveWriter, key_id: Id) -> Response:
     """Ask before a key is revoked."""
+    now = clock.utcnow()
     with operator.app.db.read() as session:
         key = api_keys.get(session, key_id)
+        others = [
+            each
+            for each in api_keys.list_keys(session)
+            if each.name == key.name and each.id != key_id and api_keys.identity_of(each, now)
+        ]
+    consequences = (
+        "Whoever uses this key is signed out and loses access at once. A revoked key cannot be restored. "
+    )
+    if others:
+        works = f"until {others[0].expires_at:%Y-%m-%d %H:%M} UTC" if others[0].expires_at else "without end"
+        age = "older" if others[0].created_at < key.created_at else "newer"
+        consequences += f"The {age} key with this name still works, {works}. If it leaked, revoke it, too."
+    else:
+        consequences += (
+            "To change a key without an interruption, replace it instead: the old one then works for one "
+            "more day."
+        )
+    facts = {
+        "Scopes": ", ".join(key.scopes),
+        "Created": f"{key.created_at:%Y-%m-%d %H:%M} UTC",
+        "Expires": f"{key.expires_at:%Y-%m-%d %H:%M} UTC" if key.expires_at else "never",
+    }
     return confirmation_page(
         operator,
         f"Revoke the key “{key.name}”?",
-        "Whoever uses this key is signed out and loses access at once. A revoked key cannot be restored. To "
-        "change a key without an interruption, replace it instead: the old one then works for one more day.",
+        consequences,
         confirm="Revoke the key",
         section="/admin/keys",
         back="/admin/keys",
-        facts={"Scopes": ", ".join(key.scopes)},
+        facts=facts,
     )
 
 
@@ -87,8 +109,9 @@ def _page(
     **outcome: Unpack[FormOutcome],
 ) -> Response:
     listed = keys.list_keys(operator.app, operator.key)
+    newest = {key.name: key.id for key in listed.items if not key.revoked_at}
     return operator.page(
-        "admin/keys.html", keys=listed.items, now=clock.utcnow(),
+        "admin/keys.html", keys=listed.items, newest=newest, now=clock.utcnow(),
         scopes=[scope for scope in Scope if scope in keys.grantable_scopes(operator.key)], created=created,
         name=name, selected=selected, **outcome,
     )  # fmt: skip
