@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Unpack
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple, Unpack
 
 from fastapi import APIRouter, Form, Response
 from pydantic import ValidationError
@@ -35,9 +36,17 @@ MESSAGES = {
 }
 
 
+class WebhookInput(NamedTuple):
+    """The fields of a webhook's form, as typed."""
+
+    url: str = ""
+    events: Sequence[WebhookEvent] = ()
+    addresses: bool = False
+
+
 @router.get(PATH)
 def list_webhooks(operator: Reader, done: str = "") -> Response:
-    return _webhooks_page(operator, message=MESSAGES.get(done, ""))
+    return _webhooks_page(operator, WebhookInput(events=list(WebhookEvent)), message=MESSAGES.get(done, ""))
 
 
 @router.post(PATH)
@@ -47,7 +56,8 @@ def add_webhook(operator: Writer, url: Text = "", event: Events = None, addresse
         body = webhooks.NewWebhook(url=url, events=_events(event), include_addresses=bool(addresses))
         created = webhooks.add_webhook(operator.app, operator.key, clock.utcnow(), body)
     except (InvalidInput, Conflict, ValidationError) as error:
-        return _webhooks_page(operator, problem=_problem(error), typed=url, status=422)
+        typed = WebhookInput(url, _events(event), bool(addresses))
+        return _webhooks_page(operator, typed, problem=_problem(error), status=422)
     return _webhook_page(operator, created.id, secret=created.secret)
 
 
@@ -75,7 +85,8 @@ def change_webhook(
         body = webhooks.WebhookChange(url=url, events=_events(event), include_addresses=bool(addresses))
         webhooks.change_webhook(operator.app, operator.key, clock.utcnow(), webhook_id, body)
     except (InvalidInput, Conflict, ValidationError) as error:
-        return _webhook_page(operator, webhook_id, problem=_problem(error), status=422)
+        typed = WebhookInput(url, _events(event), bool(addresses))
+        return _webhook_page(operator, webhook_id, typed=typed, problem=_problem(error), status=422)
     return back_to(f"{PATH}/{webhook_id}", "changed")
 
 
@@ -143,7 +154,7 @@ def remove_webhook(operator: Writer, webhook_id: Id) -> Response:
     return back_to(PATH, "removed")
 
 
-def _webhooks_page(operator: Operator, *, typed: str = "", **outcome: Unpack[FormOutcome]) -> Response:
+def _webhooks_page(operator: Operator, typed: WebhookInput, **outcome: Unpack[FormOutcome]) -> Response:
     listed = webhooks.list_webhooks(operator.app, operator.key)
     return operator.page(
         "admin/webhooks.html", webhooks=listed.items, typed=typed, events=list(WebhookEvent),
@@ -152,12 +163,13 @@ def _webhooks_page(operator: Operator, *, typed: str = "", **outcome: Unpack[For
 
 
 def _webhook_page(
-    operator: Operator, webhook_id: int, *, window: PageWindow | None = None,
-    secret: str = "", **outcome: Unpack[FormOutcome],
+    operator: Operator, webhook_id: int, *, typed: WebhookInput | None = None,
+    window: PageWindow | None = None, secret: str = "", **outcome: Unpack[FormOutcome],
 ) -> Response:  # fmt: skip
     webhook = webhooks.get_webhook(operator.app, operator.key, webhook_id)
     sent = webhooks.list_messages(operator.app, operator.key, webhook_id, window or PageWindow(SHOWN, None))
     return operator.page(
         "admin/webhook.html", webhook=webhook, sent=sent, secret=secret, events=list(WebhookEvent),
+        typed=typed or WebhookInput(webhook.url, webhook.events, webhook.include_addresses),
         origin=webhook_endpoints.origin, days=operator.app.settings.run_retention_days, **outcome,
     )  # fmt: skip

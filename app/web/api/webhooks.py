@@ -151,7 +151,10 @@ def change_webhook(
         row = webhook_endpoints.get_for_update(session, webhook_id)
         require_match(if_match, _to_out(session, row, key))
         webhook_endpoints.change(session, row, **body.model_dump(), now=now)
-        _record(session, key, "change", row, now)
+        if body.enabled is not None:
+            _record(session, key, "enable" if body.enabled else "disable", row, now)
+        if body.model_dump(exclude={"enabled"}, exclude_none=True):
+            _record(session, key, "change", row, now)
         return _to_out(session, row, key)
 
 

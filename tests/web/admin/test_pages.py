@@ -149,7 +149,7 @@ def test_findings_are_resolved_by_their_buttons(
     remaining = remedies(desk.get("/admin").text)
     assert [action for _, action, _ in remaining] == ["poll_source"], "the feed still does not answer"
     assert {action for _, action in actions(app)} == {
-        "sending.resume", "webhook.change", "source.refresh", "key.rotate", "source.resume",
+        "sending.resume", "webhook.enable", "source.refresh", "key.rotate", "source.resume",
         "edition.retry_failed", "key.revoke",
     }  # fmt: skip
     with app.db.read() as session:
@@ -1179,6 +1179,19 @@ def test_keys_are_created_replaced_and_revoked(app: Application, sign_in: Callab
     with app.db.read() as session:
         assert api_keys.authenticate(session, second, now) is None
     assert actions(app)[-3:] == [("desk 0", "key.create"), ("desk 0", "key.rotate"), ("desk 0", "key.revoke")]
+
+
+def test_revoking_a_replaced_key_names_the_other_one(sign_in: Callable[..., Desk]) -> None:
+    """Both have the same name, and the old one works for one more day."""
+    desk = sign_in()
+    assert "replace it instead" in desk.get("/admin/keys/1/revoke").text
+    desk.post("/admin/keys", name="Grace", scope="read")
+    desk.post("/admin/keys/2/rotate")
+    assert desk.get("/admin/keys").text.count(">replaced, but works until it expires</td>") == 1
+    for number, other in ((3, "older"), (2, "newer")):
+        page = desk.get(f"/admin/keys/{number}/revoke").text
+        assert re.search(rf"The {other} key with this name still works, until \d", page)
+        assert "<dt>Created</dt>" in page
 
 
 def test_new_key_is_shown_after_a_double_click(app: Application, sign_in: Callable[..., Desk]) -> None:

@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
+from sqlmodel import col, select
 
 from app import clock
 from app.application import Application
 from app.settings import Settings
 from app.storage import webhook_endpoints, webhook_outbox
 from app.storage.api_keys import Scope
-from app.storage.models import WebhookEvent
+from app.storage.models import AuditEntry, WebhookEvent
 from tests.support.webhook_receiver import WebhookReceiver
 from tests.web.admin.conftest import Desk
 
@@ -70,6 +71,33 @@ def test_enabling_mentions_failed_events_only_if_there_are_any(
     desk.post(f"{at}/disable")
     enabled = desk.get(desk.post(f"{at}/enable").headers["location"]).text
     assert (advice in enabled, "Send failed events again</button>" in enabled) == (True, True)
+
+
+@pytest.mark.parametrize("path", ["/admin/webhooks", "/admin/webhooks/1"])
+def test_form_with_an_error_keeps_the_choices(
+    app: Application, sign_in: Callable[..., Desk], path: str
+) -> None:
+    """Otherwise, correcting the URL would add all events, or restore the old ones."""
+    with app.db.write() as session:
+        webhook_endpoints.add(session, "https://a.test/", ["sending.paused"], False, clock.utcnow())
+    form = {"url": "http://b.test/", "event": "source.failed", "addresses": "yes"}
+    page = sign_in().post(path, **form).text
+    assert re.findall(r'type="checkbox" name="\w+" value="([\w.]+)" checked', page) == [
+        "source.failed",
+        "yes",
+    ]
+    assert 'value="http://b.test/"' in page
+
+
+def test_who_disabled_a_webhook_is_recorded(app: Application, sign_in: Callable[..., Desk]) -> None:
+    with app.db.write() as session:
+        webhook_endpoints.add(session, "https://a.test/", ["sending.paused"], False, clock.utcnow())
+    desk = sign_in()
+    for action in ("disable", "enable"):
+        desk.post(f"/admin/webhooks/1/{action}")
+    with app.db.read() as session:
+        entries = session.exec(select(AuditEntry).order_by(col(AuditEntry.id))).all()
+    assert [entry.action for entry in entries] == ["webhook.disable", "webhook.enable"]
 
 
 def test_secrets_in_urls_are_hidden(app: Application, sign_in: Callable[..., Desk]) -> None:
