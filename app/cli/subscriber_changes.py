@@ -102,8 +102,10 @@ def _change_preferences(
     if texts := chosen.get("interests"):
         current = {each.text: each for each in before.interests}
         chosen = chosen | {"interests": tuple(current.get(text.strip(), Interest(text)) for text in texts)}
-    audit_log.record(session, output.ACTOR, "subscriber.change", row.id, now)
-    return subscribers.change(session, row.id or 0, replace(before, **chosen), now)
+    subscriber = subscribers.change(session, row.id or 0, replace(before, **chosen), now)
+    if changed := subscribers.changed_fields(before, subscribers.preferences_of(session, subscriber)):
+        audit_log.record(session, output.ACTOR, "subscriber.change", row.id, now, changed=changed)
+    return subscriber
 
 
 def _change_address(

@@ -266,7 +266,8 @@ def change_subscriber(
         if body.email is None or after != before:
             most = max(app.settings.max_interests, len(before.interests))
             subscribers.change(session, subscriber_id, subscribers.check(after, most, before), now)
-            audit_log.record(session, key.name, "subscriber.change", subscriber_id, now)
+        if changed := subscribers.changed_fields(before, subscribers.preferences_of(session, subscriber)):
+            audit_log.record(session, key.name, "subscriber.change", subscriber_id, now, changed=changed)
         if body.email is not None:
             if not body.email_confirmed:
                 _limit_invitations(app, session, key, now)

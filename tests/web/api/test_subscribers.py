@@ -272,6 +272,11 @@ def test_address_that_was_confirmed_elsewhere_changes_at_once(
         assert subscribers.get(session, alice).link_epoch == 1
         assert subscribers.get(session, pending).state is SubscriberState.ERASED
     assert [action for _, action, _ in audit_log()] == ["subscriber.change", "subscriber.replace_address"]
+    assert call("PATCH", f"/subscribers/{alice}", json={}, scope=Scope.WRITE).status_code == 200
+    assert len(audit_log()) == 2, "nothing was changed"
+    with app.db.read() as session:
+        entry = session.exec(select(AuditEntry).where(AuditEntry.action == "subscriber.change")).one()
+    assert entry.detail == {"changed": ["max_papers"]}
 
 
 @pytest.mark.once
