@@ -27,7 +27,7 @@ ENTRIES_SHOWN = 50  # of the suppression list
 RECEIVERS_SHOWN = 20  # in the table of the warm-up
 MESSAGES = {
     "suppressed": "No mail is sent to this address any more.",
-    "lifted": "Mail will be sent to this address again.",
+    "lifted": "The address is no longer suppressed.",
 }
 
 

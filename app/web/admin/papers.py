@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Unpack
 
 from fastapi import APIRouter, Form, Response
+from sqlmodel import col, select
 
 from app import clock, subscribers
 from app.digests import operator_changes
 from app.digests.operator_changes import Editor
 from app.errors import Conflict, InvalidInput, NotFound
 from app.papers import canonical_rows, merging, pinning
+from app.storage.models import Paper
 from app.web.admin import form_versions
 from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.sign_in import FormOutcome, Operator, Reader, Writer, back_to
@@ -57,9 +59,13 @@ def list_papers(operator: Reader, q: str = "", state: str = "any", cursor: str |
         q[:MAX_QUERY],
         **only,  # type: ignore[arg-type]
     )
+    ids = [paper.id for paper in listed.items]
+    is_withdrawn = col(Paper.id).in_(ids), col(Paper.withdrawn_at).is_not(None)
+    with operator.app.db.read() as session:
+        withdrawn = set(session.exec(select(Paper.id).where(*is_withdrawn)))
     return operator.page(
-        "admin/papers.html", papers=listed.items, next_cursor=listed.next_cursor, q=q, state=state,
-        now=clock.utcnow(), problem=problem,
+        "admin/papers.html", papers=listed.items, withdrawn=withdrawn, next_cursor=listed.next_cursor,
+        q=q, state=state, now=clock.utcnow(), problem=problem,
     )  # fmt: skip
 
 

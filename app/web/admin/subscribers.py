@@ -15,6 +15,7 @@ from app.digests.explanation_text import list_scores
 from app.digests.explanation_types import Explanation
 from app.errors import Conflict, InvalidAddress, InvalidInput, NotFound, TooManyRequests
 from app.storage.models import Delivery, Event, SubscriberState
+from app.subscribers import ABSOLUTE_MAX_INTERESTS
 from app.web import security
 from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.pagination import Position, page_at
@@ -36,7 +37,7 @@ MESSAGES = {
     "paused": "Paused until the subscriber resumes.",
     "resumed": "Digests have resumed.",
     "unsubscribed": "Unsubscribed. They can sign up again themselves.",
-    "lifted": "Mail will be sent to this address again.",
+    "lifted": "The address is no longer suppressed.",
     "links": "New links are being sent. The earlier ones no longer work.",
     "tested": "The test digest was handed to the relay.",
     "preferences": "The preferences are saved. They apply from the next digest on.",
@@ -45,6 +46,17 @@ MESSAGES = {
     "erased": "Erased, except a hash of the address: it gets no more mail, and nobody can sign up with it.",
     "confirmed": "The email is recorded as sent.",
     "resent": "The email will be sent again {timing.mails}.",
+}
+
+
+# For values of the form that adds a subscriber which the API would refuse, keyed by field name.
+TYPED_PROBLEMS = {
+    "email": "The address can have at most 320 characters.",
+    "interests": (
+        f"There can be at most {ABSOLUTE_MAX_INTERESTS} interests, one per line, with at most 1,000 "
+        "characters each."
+    ),
+    "consent": "Say how and when the person gave consent, in 3 to 500 characters.",
 }
 
 
@@ -67,15 +79,14 @@ def add_subscriber(operator: Writer, email: Text = "", interests: Text = "", con
     """Add a subscriber who gave consent elsewhere. Without the `send` scope, ask them to confirm."""
     typed = {"email": email, "interests": interests, "consent": consent}
     try:
-        body = api.NewSubscriber(
-            email=email.strip(),
-            consent=consent.strip(),
-            interests=[api.InterestIn(text=text) for text in _lines(interests)],
+        rows = [{"text": text} for text in _lines(interests)]
+        body = api.NewSubscriber.model_validate(
+            {"email": email.strip(), "consent": consent.strip(), "interests": rows}
         )
         added = api.add_subscriber(operator.app, operator.key, clock.utcnow(), body)
-    except ValidationError:
-        problem = "Enter an address, at least one interest, and how the person gave consent."
-        return _subscribers_page(operator, typed=typed, problem=problem)
+    except ValidationError as error:
+        field = str(error.errors()[0]["loc"][0])
+        return _subscribers_page(operator, typed=typed, problem=TYPED_PROBLEMS[field])
     except (InvalidInput, Conflict) as error:
         return _subscribers_page(operator, typed=typed, problem=str(error))
     except TooManyRequests as error:

@@ -1006,7 +1006,7 @@ def test_suppression_on_the_page_of_its_subscriber(
     assert f'action="{path}/lift"' not in sign_in(Scope.READ).get(path).text
     assert desk.post(f"{path}/lift").status_code == 303
     page = desk.get(f"{path}?done=lifted").text
-    assert "Mail will be sent to this address again." in page
+    assert "The address is no longer suppressed." in page
     assert "<dt>State</dt><dd>active</dd>" in page
 
 
@@ -1179,6 +1179,25 @@ def test_keys_are_created_replaced_and_revoked(app: Application, sign_in: Callab
     with app.db.read() as session:
         assert api_keys.authenticate(session, second, now) is None
     assert actions(app)[-3:] == [("desk 0", "key.create"), ("desk 0", "key.rotate"), ("desk 0", "key.revoke")]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("email", f"{'a' * 400}@example.org", "The address can have at most 320 characters."),
+        ("interests", "\n".join(map(str, range(60))), "at most 50 interests"),
+        ("interests", "x" * 1001, "at most 1,000 characters each"),
+        ("consent", "x" * 501, "in 3 to 500 characters"),
+        ("consent", "", "in 3 to 500 characters"),
+        ("interests", "", "interest"),
+    ],
+)
+def test_refused_subscriber_is_explained(
+    sign_in: Callable[..., Desk], field: str, value: str, problem: str
+) -> None:
+    form = {"email": "ada@example.org", "interests": "robotics", "consent": "by letter"}
+    page = sign_in().post("/admin/subscribers", **form | {field: value})
+    assert (page.status_code, problem in page.text.partition('role="alert"')[2][:200]) == (422, True)
 
 
 def test_revoking_a_replaced_key_names_the_other_one(sign_in: Callable[..., Desk]) -> None:

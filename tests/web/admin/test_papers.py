@@ -210,6 +210,7 @@ def test_withdrawn_paper_is_reinstated(
     with app.db.write() as session:
         session.get_one(Paper, papers[0]).withdrawn_at = clock.utcnow()
     assert f'action="{at}/reinstate"' in desk.get(at).text
+    assert "<strong>withdrawn</strong>" in desk.get("/admin/papers").text
     assert desk.post(f"{at}/reinstate").headers["location"] == f"{at}?done=reinstated"
     assert changes(app) == ["paper.reinstate"]
     with app.db.write() as session:
