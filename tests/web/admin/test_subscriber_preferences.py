@@ -27,9 +27,12 @@ Fields = dict[str, str | list[str]]
 
 @pytest.fixture
 def alice(app: Application) -> int:
-    """Add Alice, who has two interests."""
+    """Add Alice, who has two interests. No digest is overdue: a change would leave its due time as it is."""
+    now = clock.utcnow()
     with app.db.write() as session:
-        return subscribers.add(session, "alice@example.org", STORED, clock.utcnow() - timedelta(days=3))
+        added = subscribers.add(session, "alice@example.org", STORED, now - timedelta(days=3))
+        subscribers.get(session, added).next_due_at = now + timedelta(hours=12)
+        return added
 
 
 def fields_of(page: str) -> Fields:
