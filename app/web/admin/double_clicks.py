@@ -58,7 +58,8 @@ class Submissions:
                 return _copy(submission.response)
             try:
                 response = await handle(request)
-                if response.status_code < 400:
+                # Strangers cannot fill the memory. Their response only leads to the sign-in page.
+                if response.status_code < 400 and hasattr(request.state, "operator"):
                     submission.response = _copy(response)
                 return response
             finally:

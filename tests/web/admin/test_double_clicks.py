@@ -19,7 +19,8 @@ def test_second_submission_waits_for_the_first() -> None:
     """They arrive while the first is being carried out. If it fails, the next one is carried out."""
     outcomes = [OSError(), Response("done"), Response("twice")]
 
-    async def handle(_request: Request) -> Response:
+    async def handle(request: Request) -> Response:
+        request.state.operator = "signed in"
         await asyncio.sleep(0)
         outcome = outcomes.pop(0)
         if isinstance(outcome, OSError):
@@ -35,3 +36,21 @@ def test_second_submission_waits_for_the_first() -> None:
     assert isinstance(first, OSError)
     assert [answer.body for answer in others if isinstance(answer, Response)] == [b"done", b"done"]
     assert len(outcomes) == 1
+
+
+@pytest.mark.once
+def test_responses_to_strangers_are_not_kept() -> None:
+    """They could fill the memory with forms that only lead to the sign-in page."""
+    handled = []
+
+    async def handle(_request: Request) -> Response:
+        handled.append(1)
+        return Response(status_code=303)
+
+    async def submit() -> None:
+        submissions, request = Submissions(), Request(dict(REQUEST.scope, state={}))
+        for _ in range(2):
+            await submissions.respond(request, "no session", b"form_id=1", handle)
+
+    asyncio.run(submit())
+    assert len(handled) == 2
