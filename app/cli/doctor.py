@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -49,10 +48,7 @@ def doctor_command(
         with console.status(progress) if visible else nullcontext():
             findings += doctor.run_checks(settings, clock.utcnow(), online=http, service=temporary_service())
     if as_json:
-        rows = map(asdict, findings)
-        output.print_json(
-            {"findings": [{name: row[name] for name in row if name != "since"} for row in rows]}
-        )
+        output.print_json({"findings": [finding.as_dict() for finding in findings]})
     else:
         console = output.out()
         for finding in findings:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 
 class Level(StrEnum):
@@ -57,6 +58,10 @@ class Finding:
     urgent: bool = False
     remedy: Remedy | None = None
     since: datetime | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what operators and their programs see: all fields but `since`."""
+        return {name: value for name, value in asdict(self).items() if name != "since"}
 
 
 def ok(check: str, message: str, advice: str = "") -> Finding:

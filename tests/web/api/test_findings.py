@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import date, timedelta
 
 import pytest
@@ -38,8 +37,8 @@ def problems(app: Application) -> None:
 def test_findings_are_those_of_the_doctor(app: Application, call: Call) -> None:
     """The doctor's checks of the service are among them, with the same words. Levels can be selected."""
     items = call("GET", "/findings").json()["items"]
-    assert items == [asdict(each) for each in local_checks.all_findings(app, NOW)]
-    checked = [asdict(each) for each in service_state.check(app.db, app.models, NOW)]
+    assert items == [each.as_dict() for each in local_checks.all_findings(app, NOW)]
+    checked = [each.as_dict() for each in service_state.check(app.db, app.models, NOW)]
     assert checked == items[: len(checked)]
     attention = call("GET", "/findings?level=warning&level=error").json()["items"]
     assert attention == [each for each in items if each["level"] != Level.OK]
