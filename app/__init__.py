@@ -101,7 +101,7 @@ Where to find limits, weights and intervals:
     how a relay's replies are understood        delivery/smtp/responses/reply_outcomes.py, refusal_phrases.py
     words that ask a sender to slow down        delivery/smtp/responses/throttling_phrases.py
     how long links to subscribers work          settings.py, links.py (LIFETIMES)
-    how long an operator's sign-in link works   storage/api_keys.py (LINK_LIFETIME)
+    how long an operator's sign-in link works   storage/sign_in_links.py
     how long an operator is signed in           settings.py, web/admin/sign_in.py
     how many emails can be requested            subscribers/mailbox_limits.py
     how many forms a network may send           settings.py, web/form_throttle.py

@@ -19,6 +19,7 @@ growing_delays  PURE: delays between attempts that grow with each attempt
 webhook_endpoints  the URLs to which events are sent, and the secrets that sign them
 webhook_outbox  the events that wait to be sent to webhooks, and the delays between attempts
 api_keys        keys of the admin API: scoped, hashed, revocable
+sign_in_links   links that sign an operator in once
 uploads         uploaded files that await confirmation
 admin_sessions  operators who are signed in to the admin pages
 """

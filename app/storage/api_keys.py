@@ -11,12 +11,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import cast
 
-from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from app import clock
 from app.errors import Conflict, InvalidInput, NotFound
-from app.storage.database import advisory_lock, execute_and_count
+from app.storage.database import advisory_lock
 from app.storage.models import ApiKey
 
 PREFIX = "pb_"  # so that scanners recognise a key that leaked into logs or a repository
@@ -26,11 +24,8 @@ COMMANDS = "cli"  # the name of the command line in the audit log
 AUTOMATIC = "paperboy"  # the name of the service itself in the audit log, for automatic pauses
 BY_MAIL = ", by mail"  # the suffix of the names of keys that a sign-in link created
 LINK_NAME = "sign-in link to"
-LINK_LIFETIME = timedelta(minutes=15)  # of the first link; each unused link doubles that of the next
-LINK_MARGIN = timedelta(minutes=5)  # a link that expires sooner may be too late for its operator
 OVERLAP = timedelta(days=1)  # a key still works this long after it has been replaced
 _SECRET_BYTES = 32
-_LOCK = "API keys"  # advisory lock, held by each transaction that creates, replaces or revokes keys
 _TOUCH_INTERVAL = timedelta(minutes=1)  # `last_used_at` is not written on every request
 
 
@@ -84,11 +79,11 @@ def create(
     if days is not None and not 1 <= days <= MAX_DAYS:
         raise InvalidInput(f"a key must expire after 1 to {MAX_DAYS} days, or never", field="days")
     _refuse_reserved(name)
-    advisory_lock(session, _LOCK)
+    lock(session)
     if any(key.name == name and identity_of(key, now) for key in list_keys(session)):
         raise Conflict(f"a key named “{name}” already exists: revoke it first, or choose another name")
     expires_at = None if days is None else now + timedelta(days=days)
-    return _add(session, name, unique_scopes, now, _earlier(expires_at, creator))
+    return insert(session, name, unique_scopes, now, _earlier(expires_at, creator))
 
 
 def _refuse_reserved(name: str) -> None:
@@ -107,9 +102,15 @@ def _earlier(expires_at: datetime | None, creator: ApiKeyIdentity | None) -> dat
     return min((at for at in ends if at is not None), default=None)
 
 
-def _add(
+def lock(session: Session) -> None:
+    """Keep other transactions from creating, replacing or revoking keys."""
+    advisory_lock(session, "API keys")
+
+
+def insert(
     session: Session, name: str, scopes: Iterable[Scope], now: datetime, expires_at: datetime | None
 ) -> tuple[ApiKey, str]:
+    """Insert a key whose name and scopes have been checked. Return its row and the key itself."""
     key = PREFIX + new_secret()
     row = ApiKey(
         name=name,
@@ -166,60 +167,9 @@ def get(session: Session, key_id: int) -> ApiKey:
 
 def lock_and_get(session: Session, key_id: int) -> ApiKey:
     """Return a key as `get` does, and keep other transactions from creating, replacing or revoking keys."""
-    advisory_lock(session, _LOCK)
+    lock(session)
     session.get(ApiKey, key_id, populate_existing=True)
     return get(session, key_id)
-
-
-def create_link(session: Session, email: str, now: datetime) -> tuple[ApiKey, str] | None:
-    """Create a link that signs an operator in once. Return its row and its token, a key that can only read.
-
-    Return None if an unused link still works for more than LINK_MARGIN, because the operator already has it.
-    Anyone can request links, so each unused one of the last day doubles the lifetime of the next. A mailbox
-    therefore gets at most seven links a day that nobody uses, and always has one that works. Links that a
-    clock that was ahead created are revoked.
-    """
-    name = f"{LINK_NAME} {email}"[:MAX_NAME]
-    advisory_lock(session, _LOCK)
-    unused = select(ApiKey).where(
-        ApiKey.name == name,
-        col(ApiKey.revoked_at).is_(None),
-        col(ApiKey.created_at) > now - timedelta(days=1),
-    )
-    links = list[ApiKey]()
-    for link in session.exec(unused):
-        if link.created_at > now + clock.MAX_AHEAD:
-            link.revoked_at = now
-        else:
-            links.append(link)
-    if any(link.expires_at and link.expires_at > now + LINK_MARGIN for link in links):
-        return None
-    return _add(session, name, [Scope.READ], now, now + LINK_LIFETIME * 2 ** len(links))
-
-
-def redeem_link(session: Session, token: str, now: datetime, expires_at: datetime) -> ApiKeyIdentity | None:
-    """Revoke a link, create a key with an operator's scopes, and return the key's identity.
-
-    The key expires at `expires_at`. Return None if the link has been used or has expired, or if the token
-    does not belong to a link.
-    """
-    link = authenticate(session, token, now)
-    if link is None or not link.name.startswith(LINK_NAME):
-        return None
-    advisory_lock(session, _LOCK)
-    unused = (col(ApiKey.id) == link.id) & col(ApiKey.revoked_at).is_(None)
-    if not execute_and_count(session, update(ApiKey).where(unused).values(revoked_at=now)):
-        return None  # another request has just redeemed the link
-    _revoke_all(session, link.name, now)
-    name = f"{link.name.removeprefix(LINK_NAME).strip()}{BY_MAIL}"[:MAX_NAME]
-    _revoke_all(session, name, now)
-    row, _ = _add(session, name, [Scope.READ, Scope.WRITE, Scope.SEND], now, expires_at)
-    return identity_of(row, now)
-
-
-def _revoke_all(session: Session, name: str, now: datetime) -> None:
-    if any(key.name == name and key.revoked_at is None for key in list_keys(session)):
-        revoke(session, name, now)
 
 
 def active(session: Session, name: str, now: datetime) -> ApiKey:
@@ -235,7 +185,7 @@ def revoke(session: Session, name: str, now: datetime) -> ApiKey:
 
     The rows are kept for the audit log. Raise NotFound if no key with this name is left to revoke.
     """
-    advisory_lock(session, _LOCK)
+    lock(session)
     statement = select(ApiKey).where(ApiKey.name == name, col(ApiKey.revoked_at).is_(None))
     rows = session.exec(statement.order_by(col(ApiKey.id))).all()
     if not rows:
@@ -280,7 +230,7 @@ def rotate(
         )
     old.expires_at = min(old.expires_at or now + overlap, now + overlap)
     session.add(old)
-    return _add(session, old.name, [Scope(scope) for scope in old.scopes], now, expires_at)
+    return insert(session, old.name, [Scope(scope) for scope in old.scopes], now, expires_at)
 
 
 def expiring_keys(session: Session, before: datetime) -> list[ApiKey]:

@@ -16,7 +16,7 @@ from app.settings import Settings
 MINUTE, HOUR = 60, 3600  # seconds
 WRONG_KEYS_A_MINUTE = 20  # per visitor
 PICTURES_A_MINUTE = 3000  # per visitor: 60 pages with 50 pictures each
-SIGN_IN_LINKS_AN_HOUR = 10  # per visitor; `api_keys.create_link` limits those to one operator
+SIGN_IN_LINKS_AN_HOUR = 10  # per visitor; `sign_in_links.create` limits those to one operator
 
 
 class RateLimiter:

@@ -13,7 +13,7 @@ from sqlmodel import Session, select
 from app.application import Application
 from app.errors import Conflict, InvalidInput, NotFound
 from app.settings import Settings
-from app.storage import api_keys
+from app.storage import api_keys, sign_in_links
 from app.storage.api_keys import Scope
 from app.storage.models import ApiKey
 
@@ -120,45 +120,12 @@ def test_replacing_a_key_does_not_shorten_its_life(app: Application, now: dateti
 def test_a_key_of_a_mailed_link_is_not_rotated(app: Application, now: datetime) -> None:
     """Its day ends: the operator asks for another link."""
     with app.db.write() as session:
-        link = api_keys.create_link(session, "ada@example.org", now)
+        link = sign_in_links.create(session, "ada@example.org", now)
         assert link is not None
-        operator = api_keys.redeem_link(session, link[1], now, now + timedelta(days=1))
+        operator = sign_in_links.redeem(session, link[1], now, now + timedelta(days=1))
         assert operator is not None
         with pytest.raises(Conflict, match="sign-in link"):
             api_keys.rotate(session, operator.id, now, timedelta(days=1), operator)
-
-
-def test_strangers_neither_flood_nor_lock_out_an_operator(app: Application, now: datetime) -> None:
-    """Whenever they request links, the mailbox gets few of them, and always has one that works."""
-    ada, sent, token = "ada@example.org", list[datetime](), ""
-    for minute in range(0, 3 * 24 * 60, 5):
-        at = now + timedelta(minutes=minute)
-        with app.db.write() as session:
-            if link := api_keys.create_link(session, ada, at):
-                sent.append(at)
-                token = link[1]
-            assert api_keys.authenticate(session, token, at)
-    for span, most in ((timedelta(hours=1), 3), (timedelta(days=1), 7)):
-        assert max(sum(at - span < other <= at for other in sent) for at in sent) == most
-    with app.db.write() as session:
-        assert api_keys.create_link(session, "bob@example.org", at), "other operators get theirs"
-        assert api_keys.redeem_link(session, token, at, at + timedelta(days=1))
-        link = api_keys.create_link(session, ada, at)
-        assert link, "a link that was used delays no other"
-        assert link[0].expires_at == at + api_keys.LINK_LIFETIME
-
-
-def test_link_of_a_clock_that_was_ahead_delays_no_other(app: Application, now: datetime) -> None:
-    """It no longer works."""
-    with app.db.write() as session:
-        early = api_keys.create_link(session, "ada@example.org", now + timedelta(days=30))
-    with app.db.write() as session:
-        link = api_keys.create_link(session, "ada@example.org", now)
-        assert early
-        assert link
-        assert link[0].expires_at == now + api_keys.LINK_LIFETIME
-        assert api_keys.authenticate(session, early[1], now) is None
-        assert api_keys.authenticate(session, link[1], now)
 
 
 @pytest.mark.postgres

@@ -26,7 +26,7 @@ from app.application import Application
 from app.delivery import ledger
 from app.doctor import operator_mail
 from app.errors import PaperboyError, TooManyRequests
-from app.storage import admin_sessions, api_keys, audit_log
+from app.storage import admin_sessions, api_keys, audit_log, sign_in_links
 from app.storage.api_keys import ApiKeyIdentity, Scope
 from app.text.in_words import sentence
 from app.types import OperatorReport, ReportSection
@@ -256,7 +256,7 @@ def _mail_link(app: Application, limits: Capacity, address: str) -> None:
 
 def _send_link(app: Application, address: str, now: datetime) -> None:
     with app.db.write() as session:
-        link = api_keys.create_link(session, address, now)
+        link = sign_in_links.create(session, address, now)
     if link is None:
         return
     row, token = link
@@ -295,7 +295,7 @@ def use_link(request: Request, token: str) -> Response:
         problem = "This link has already been used or has expired. Request another one."
         return _sign_in_page(request, HOME, problem=problem)
     with app.db.write() as session:
-        operator = api_keys.redeem_link(session, token, now, now + KEY_LIFETIME)
+        operator = sign_in_links.redeem(session, token, now, now + KEY_LIFETIME)
         if operator is None:
             raise HTTPException(404)
         secret = admin_sessions.create(session, operator, now)
