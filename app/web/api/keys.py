@@ -72,7 +72,7 @@ def create_key(app: Paperboy, key: CanWrite, now: Now, body: NewKey) -> CreatedK
     """Create a key. It can have only scopes of the key that creates it, and expires no later than that key.
 
     It can also have the scope `bounces` if that key has `write` and `send`.
-    The name `cli` and names that end in `, by mail` are reserved.
+    The names `cli` and `paperboy`, and those that end in `, by mail`, are reserved.
     """
     _require_scopes(key, body.scopes)
     with app.db.write() as session:
