@@ -319,6 +319,15 @@ class DigestBuilder:
 
         Raise InvalidInterest if an interest cannot be parsed.
         """
+        return compose.compose(edition, self.rank(preferences, already_sent, feedback))
+
+    def rank(
+        self,
+        preferences: subscribers.Preferences,
+        already_sent: frozenset[int] = frozenset(),
+        feedback: Sequence[Feedback] = (),
+    ) -> ranking.Ranked:
+        """Rank the papers of the digest that `preview` returns for the same arguments."""
         distinct = subscribers.deduplicate(preferences.interests)
         for error in self.interests.match(distinct).values():
             raise error
@@ -336,7 +345,7 @@ class DigestBuilder:
             max_trending=preferences.max_trending,
         )
         (ranked,) = ranking.rank(self.pool, [self._with_profile(request, feedback)])
-        return compose.compose(edition, ranked)
+        return ranked
 
     @cached_property
     def listing_days(self) -> frozenset[date | None]:

@@ -58,6 +58,17 @@ class Selection:
         outcomes |= dict.fromkeys(self.over_quota, SelectionOutcome.QUOTA)
         return outcomes | {selected.paper.id: SelectionOutcome.PICKED for selected in self.selected}
 
+    @property
+    def crowded_interests(self) -> set[str]:
+        """The texts of the interests that match papers for which the digest has no room."""
+        is_left_out = [self.outcomes[number] is SelectionOutcome.FULL for number in self.ranked.papers]
+        crowded = (self.ranked.evidence_by_interest()[:, is_left_out] >= ENOUGH).any(axis=1)
+        return {
+            interest.text
+            for interest, is_crowded in zip(self.ranked.request.interests, crowded, strict=False)
+            if is_crowded
+        }
+
 
 def select(ranked: Ranked) -> Selection:
     """Select papers from those that are relevant enough.

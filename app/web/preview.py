@@ -12,7 +12,7 @@ from fastapi import Request
 
 from app import clock, subscribers
 from app.application import Application
-from app.digests import backtesting
+from app.digests import backtesting, compose, selection
 from app.digests.builder import DigestBuilder
 from app.errors import TooManyRequests
 from app.relevance.suggestions import InterestHint
@@ -53,7 +53,7 @@ class Preview:
     skip_reason: str = ""  # why there would be no digest
     days: tuple[date, ...] = ()
     interests: tuple[InterestPreview, ...] = ()
-    largest: Section | None = None  # if the digest is full, and an interest without a maximum has most of it
+    largest: Section | None = None  # see `largest_section`
     error: str = ""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -113,7 +113,8 @@ class Previews:
         with self._lock:
             builder, interests = self._current_builder(now), subscribers.deduplicate(preferences.interests)
             self._matched.update(interest.text for interest in interests)
-            digest = builder.preview(now.date().isoformat(), preferences, feedback=feedback)
+            selected = selection.select(builder.rank(preferences, feedback=feedback))
+            digest = compose.compose(now.date().isoformat(), selected.ranked, selected)
             # The number of parts for which there is room if one interest is split.
             max_parts = self._app.settings.max_interests - len(interests) + 1
             muted = builder.interests.muted_papers(preferences.muted)
@@ -122,7 +123,8 @@ class Previews:
             )
         if isinstance(digest, Skip):
             return Preview(None, digest.reason, days, interest_previews)
-        return Preview(digest, "", days, interest_previews, largest_section(digest, preferences))
+        largest = largest_section(digest, interests, selected.crowded_interests)
+        return Preview(digest, "", days, interest_previews, largest)
 
     def _current_builder(self, now: datetime) -> DigestBuilder:
         """Return the current builder with its papers loaded. Replace it first if it is too old or full."""
@@ -135,16 +137,18 @@ class Previews:
         return builder
 
 
-def largest_section(digest: Digest, preferences: Preferences) -> Section | None:
-    """Return the section that has more than half of a full digest, unless its interest has a maximum.
+def largest_section(
+    digest: Digest, interests: Sequence[Interest], crowded: Collection[str]
+) -> Section | None:
+    """Return the section with over half of a digest, if a maximum for its interest makes room for others.
 
-    A maximum would leave more room for the other interests. If there are none, return None.
+    Otherwise, return None. `crowded` are the texts of the interests that match papers for which the digest
+    has no room.
     """
-    unlimited = [interest.text for interest in preferences.interests if interest.quota is None]
-    if len(preferences.interests) < 2 or len(digest.picks) < preferences.max_papers:
-        return None
+    unlimited = {interest.text for interest in interests if interest.quota is None}
     large = (section for section in digest.sections if len(section.picks) * 2 > len(digest.picks))
-    return next((section for section in large if section.interest in unlimited), None)
+    largest = next((section for section in large if section.interest in unlimited), None)
+    return largest if largest and any(text != largest.interest for text in crowded) else None
 
 
 def preview_interest(
