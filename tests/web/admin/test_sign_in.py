@@ -117,13 +117,21 @@ def test_sign_in_returns_to_the_same_filters(app: Application, visitor: TestClie
 
 
 def test_form_of_an_ended_session(app: Application, sign_in: Callable[..., Desk]) -> None:
-    """The sign-in page says that nothing was changed, and leads back to the page of the form."""
+    """The sign-in page says that nothing was changed, and leads back to the page of the form.
+
+    If that page was itself the response to a form, it cannot be opened. Then the nearest parent is shown.
+    """
     desk = sign_in()
     with app.db.write() as session:
         session.exec(select(AdminSession)).one().used_at -= timedelta(hours=2)
         key = api_keys.create(session, "later", [Scope.READ], clock.utcnow())[1]
     for page, target in (
         ("https://paperboy.test/admin/editions?done=resumed", f"{HOME}/editions"),
+        ("https://paperboy.test/admin/subscribers/1", f"{HOME}/subscribers/1"),
+        ("https://paperboy.test/admin/subscribers/1/test", f"{HOME}/subscribers/1"),
+        ("https://paperboy.test/admin/keys/1/rotate", f"{HOME}/keys"),
+        ("https://paperboy.test/admin/remedies/send", HOME),
+        ("https://paperboy.test/adminer", HOME),
         ("https://[", HOME),
         ("https://example.org/", HOME),
         ("", HOME),
