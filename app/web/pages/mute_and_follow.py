@@ -13,7 +13,7 @@ from sqlmodel import Session
 
 from app import clock, subscribers
 from app.application import Application
-from app.errors import InvalidInput
+from app.errors import InvalidInput, NotFound
 from app.links import Grant, Purpose
 from app.papers import canonical_rows
 from app.relevance import mute_suggestions, query_language, query_rewriting
@@ -32,6 +32,19 @@ AUTHORS_SHOWN = 30  # per paper, always including the last author
 
 FeedbackLink = Annotated[Grant, allows(Purpose.FEEDBACK)]
 PaperId = Annotated[int, Path(ge=0, lt=2**31)]  # the range of ids in PostgreSQL
+
+
+def _find_paper(session: Session, number: int, *, is_needed: bool) -> Paper | None:
+    """Return a paper. If it is hidden or gone, raise NotFound if it is needed, otherwise return None.
+
+    Undoing does not need it, so that it works for papers that were hidden after the subscriber's click.
+    """
+    try:
+        return canonical_rows.unhidden_paper(session, number)
+    except NotFound:
+        if is_needed:
+            raise
+        return None
 
 
 # --- mute a word
@@ -70,10 +83,12 @@ def mute(
 
 def _mute_page(request: Request, grant: Grant, number: int, *, status: int = 200, **values: Any) -> Response:
     with db(request).read() as session:
-        paper = canonical_rows.unhidden_paper(session, number)
+        paper = _find_paper(session, number, is_needed="undone" not in values)
         chosen = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
         model = _model(request, session)
-    words = mute_suggestions.suggest(paper.title, paper.abstract, paper.keywords, chosen.interests, model)
+    words: Iterable[str] = ()
+    if paper:
+        words = mute_suggestions.suggest(paper.title, paper.abstract, paper.keywords, chosen.interests, model)
     values = {"problem": "", "picked": "", "typed": "", "undone": (), **values}
     values |= {"words": _percentages(words, model), "muted": chosen.muted}
     return private_page(request, "mute.html", status=status, paper=paper, **values)
@@ -127,9 +142,10 @@ def _follow_page(
     request: Request, grant: Grant, number: int, *, status: int = 200, **values: Any
 ) -> Response:
     with db(request).read() as session:
-        paper = canonical_rows.unhidden_paper(session, number)
+        paper = _find_paper(session, number, is_needed="undone" not in values)
         chosen = subscribers.preferences_of(session, subscribers.get(session, grant.subscriber_id))
-    names = [name for name in dict.fromkeys(paper.authors) if query_rewriting.query_for("author", name)]
+    authors = dict.fromkeys(paper.authors if paper else ())
+    names = [name for name in authors if query_rewriting.query_for("author", name)]
     offered = names if len(names) <= AUTHORS_SHOWN else [*names[: AUTHORS_SHOWN - 1], names[-1]]
     followed = followed_authors(offered, chosen.interests)
     values = {"followed": followed, "problem": "", "typed": "", "undone": "", **values}

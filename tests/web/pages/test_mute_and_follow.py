@@ -126,6 +126,30 @@ def test_author_is_followed_by_post_only(
     assert preferences_of(app, alice).interests == interests
 
 
+@pytest.mark.parametrize(
+    ("action", "field", "value", "message"),
+    [
+        ("mute", "word", "Bold", "No longer muted: “<bdi>Bold</bdi>”"),
+        ("follow", "author", "Ada Lovelace", "You no longer follow <bdi>Ada Lovelace</bdi>."),
+    ],
+)
+def test_undo_works_after_the_paper_was_hidden(
+    app: Application, client: TestClient, alice: int, paper: int, link: Link,
+    action: str, field: str, value: str, message: str,
+) -> None:  # fmt: skip
+    """The page does not name the paper, nor say anything about its authors."""
+    path, before = action_path(link, alice, action, paper), preferences_of(app, alice)
+    client.post(path, data={field: value})
+    with app.db.write() as session:
+        session.get_one(Paper, paper).hidden_at = clock.utcnow()
+    undone = client.post(path, data={field: value, "action": "undo"})
+    assert (undone.status_code, message in undone.text) == (200, True)
+    assert "Bold&lt;/b&gt; Plans" not in undone.text
+    assert "We don’t know" not in undone.text
+    assert preferences_of(app, alice) == before
+    assert client.get(path).status_code == 404
+
+
 def test_last_interest_cannot_be_undone(
     app: Application, client: TestClient, alice: int, paper: int, link: Link
 ) -> None:
