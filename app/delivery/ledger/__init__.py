@@ -61,6 +61,7 @@ from app.delivery.ledger.controls import (
     is_automatic,
     is_paused,
     is_released,
+    lock_pause,
     pause,
     pause_automatically,
     pause_edition,

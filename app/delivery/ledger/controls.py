@@ -379,6 +379,12 @@ def _retryable(*columns: Any) -> Select[Any]:
     return sql_select(*columns).where(_failed_digests(), is_undelivered, has_content, ~has_later)
 
 
+def lock_pause(session: Session, scope: str) -> str:
+    """Return the reason for a pause, or "". No reason is added to it until the transaction ends."""
+    reason = select(SendingPause.reason).where(SendingPause.edition == scope).with_for_update()
+    return session.exec(reason).first() or ""
+
+
 def is_paused(session: Session, scope: str = ALL_EDITIONS) -> bool:
     """Return whether a scope is paused: all editions, one edition or the first digests."""
     paused = select(SendingPause.id).where(SendingPause.edition == scope)

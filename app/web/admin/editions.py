@@ -166,23 +166,11 @@ def pause_edition(operator: Sender, edition: editions.Name, reason: Text = "") -
 @router.post("/admin/editions/{edition}/resume")
 def resume_edition(operator: Sender, edition: editions.Name, pause: Text = "") -> Response:
     """Resume an edition, unless its pause has another reason than the page showed."""
-    _require_same_pause(operator, edition, pause)
-    editions.resume_edition(operator.app, operator.key, clock.utcnow(), edition)
+    remedies.end_pause(operator.app, operator.key, clock.utcnow(), edition, pause)
     with operator.app.db.read() as session:
         if not ledger.planned_editions(session, [edition]):  # the edition has no page yet
             return back_to("/admin/editions", "released")
     return back_to(f"/admin/editions/{edition}", "resumed")
-
-
-def _require_same_pause(operator: Operator, scope: str, version: str) -> None:
-    """Raise Conflict if the reason for a pause does not have the version that a page showed."""
-    with operator.app.db.read() as session:
-        reasons = [pause.reason for pause in ledger.pauses(session) if pause.edition == scope]
-    if version and reasons and version_of(reasons[0]) != version:
-        raise Conflict(
-            "Nothing was resumed, because the reason for the pause has changed since the page was shown. It "
-            f"is now: {reasons[0]}. If this no longer applies, go back, reload the page and resume"
-        )
 
 
 @router.post("/admin/editions/{edition}/resend-uncertain")
@@ -263,6 +251,5 @@ def resume_first_digests(operator: Sender) -> Response:
 @router.post("/admin/sending/resume")
 def resume_sending(operator: Sender, pause: Text = "") -> Response:
     """Resume all sending, unless the pause has another reason than the page showed."""
-    _require_same_pause(operator, ledger.ALL_EDITIONS, pause)
-    editions.resume_sending(operator.app, operator.key, clock.utcnow())
+    remedies.end_pause(operator.app, operator.key, clock.utcnow(), ledger.ALL_EDITIONS, pause)
     return back_to("/admin/editions", "resumed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple, Unpack
@@ -19,6 +19,7 @@ from app.storage import worker_registry as registry
 from app.storage.api_keys import Scope
 from app.storage.models import DeliveryState
 from app.web.admin.double_clicks import AdminRoute
+from app.web.admin.form_versions import version_of
 from app.web.admin.remedies import BUTTONS, Button, Click
 from app.web.admin.sign_in import FormOutcome, Operator, Reader, Sender, Writer, back_to
 from app.web.api import sources, statistics, workers
@@ -29,6 +30,7 @@ router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
 DAYS_CHARTED = 30
 DAYS_RECONCILED = 2
+ENDS_PAUSE = {RemedyAction.RESUME_SENDING, RemedyAction.RESUME_EDITION, RemedyAction.APPROVE_EDITION}
 BAR_WIDTH, CHART_HEIGHT = 10, 80  # in SVG units
 
 
@@ -82,13 +84,15 @@ ACTION_PAGES = {  # by the first word of the check
 class FindingView(NamedTuple):
     """A finding with advice, and the button and page with which an operator acts on it.
 
-    `button` is None if the finding has no button, or if the operator may not press it.
+    `button` is None if the finding has no button, or if the operator may not press it. `pause` is the version
+    of the reason for the pause that the button ends, or "".
     """
 
     finding: Finding
     advice: str
     button: Button | None
     page: ActionPage | None
+    pause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,19 +138,24 @@ def remedy(operator: Writer, later: BackgroundTasks, action: Text = "", subject:
 
 @router.post("/admin/remedies/send")
 def remedy_by_sending(
-    operator: Sender, later: BackgroundTasks, action: Text = "", subject: Text = ""
+    operator: Sender, later: BackgroundTasks, action: Text = "", subject: Text = "", pause: Text = ""
 ) -> Response:
-    """Carry out the remedy of a finding whose button needs the `send` scope."""
-    return _press(operator, Scope.SEND, action, subject, later)
+    """Carry out the remedy of a finding whose button needs the `send` scope.
+
+    A pause is not ended if it has another reason than the page showed.
+    """
+    return _press(operator, Scope.SEND, action, subject, later, pause)
 
 
-def _press(operator: Operator, scope: Scope, action: str, subject: str, later: BackgroundTasks) -> Response:
+def _press(
+    operator: Operator, scope: Scope, action: str, subject: str, later: BackgroundTasks, pause: str = ""
+) -> Response:
     button = BUTTONS.get(RemedyAction(action)) if action in set(RemedyAction) else None
     if button is None or button.scope is not scope:
         raise HTTPException(404)
     try:
         result = button.press(
-            Click(operator.app, operator.key, clock.utcnow(), subject[:40], later, operator.capacity)
+            Click(operator.app, operator.key, clock.utcnow(), subject[:40], later, operator.capacity, pause)
         )
     except (NotFound, Conflict) as error:
         return _page(operator, problem=str(error), status=409)
@@ -162,30 +171,37 @@ def _page(
     with operator.app.db.read() as session:
         results = {day: reconciliation.reconcile(session, now, day) for day in days[:DAYS_RECONCILED]}
         reasons = {day: ledger.commonest_reasons(session, day) for day in results}
-        sending_paused = ledger.is_paused(session)
+        # Before the findings: a reason that is added meanwhile is shown, but the button refuses it.
+        pauses = {pause.edition: version_of(pause.reason) for pause in ledger.pauses(session)}
         digests = _digests_chart(operator.app.edition_totals.count(session, oldest_first, now))
     others = statistics.get_days(operator.app, operator.key, now, DAYS_CHARTED)
     findings = local_checks.all_findings(operator.app, now)
     return operator.page(
         "admin/overview.html", created=created, reconciliations=results, reasons=reasons,
         charts=[digests, *_charts(others)],
-        findings=[_view(finding, operator) for finding in findings if finding.level is not Level.OK],
+        findings=[_view(finding, operator, pauses) for finding in findings if finding.level is not Level.OK],
         statistics=statistics.get_statistics(operator.app, operator.key, now, days=7),
         sources=sources.list_sources(operator.app, operator.key).items,
         fleet=workers.get_workers(operator.app, operator.key), idle=registry.start_advice(operator.app.db),
-        meanings=reconciliation.MEANINGS, sending_paused=sending_paused, **outcome,
+        meanings=reconciliation.MEANINGS, sending_paused=ledger.ALL_EDITIONS in pauses, **outcome,
     )  # fmt: skip
 
 
-def _view(finding: Finding, operator: Operator) -> FindingView:
-    """Return a finding's view. Its advice names a command only if the operator has no button or page."""
+def _view(finding: Finding, operator: Operator, pauses: Mapping[str, str]) -> FindingView:
+    """Return a finding's view. Its advice names a command only if the operator has no button or page.
+
+    `pauses` contains the versions of the reasons for pauses, keyed by edition.
+    """
     action = finding.remedy.action if finding.remedy else None
     button, at = BUTTONS[action] if action else None, ACTION_PAGES.get(finding.check.partition(" ")[0])
     if button and not operator.may(button.scope):
         return FindingView(finding, finding.fix, None, at)
     source = button or at
     advice = finding.fix if source is None or source.advice is None else source.advice
-    return FindingView(finding, advice, button, at)
+    pause = ""
+    if finding.remedy and action in ENDS_PAUSE:
+        pause = pauses.get(finding.remedy.subject or ledger.ALL_EDITIONS, "")
+    return FindingView(finding, advice, button, at, pause)
 
 
 def _digests_chart(totals: dict[str, dict[DeliveryState, int]]) -> Chart:

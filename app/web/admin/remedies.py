@@ -9,15 +9,20 @@ from typing import NamedTuple
 from fastapi import BackgroundTasks
 
 from app.application import Application
+from app.delivery import ledger
 from app.doctor.findings import RemedyAction
-from app.errors import NotFound
+from app.errors import Conflict, NotFound
 from app.storage.api_keys import ApiKeyIdentity, Scope
+from app.web.admin.form_versions import version_of
 from app.web.api import editions, keys, relevance_models, sources, webhooks
 from app.web.capacity import Capacity
 
 
 class Click(NamedTuple):
-    """The arguments of a button's action: who pressed it when, and the subject of the finding."""
+    """The arguments of a button's action: who pressed it when, and the subject of the finding.
+
+    `pause` is the version of the reason for a pause that the page showed.
+    """
 
     app: Application
     key: ApiKeyIdentity
@@ -25,6 +30,7 @@ class Click(NamedTuple):
     subject: str
     later: BackgroundTasks
     limits: Capacity
+    pause: str
 
     @property
     def number(self) -> int:
@@ -48,6 +54,21 @@ class Button(NamedTuple):
     advice: str | None = None
 
 
+def end_pause(app: Application, key: ApiKeyIdentity, now: datetime, scope: str, version: str) -> None:
+    """Resume all sending or an edition. Raise NotFound if it is not paused.
+
+    Raise Conflict if `version` is not "", and the reason for the pause has another version.
+    """
+    with app.db.write() as session:
+        reason = ledger.lock_pause(session, scope)
+        if version and reason and version_of(reason) != version:
+            raise Conflict(
+                "Sending is still paused: the reason has changed since you opened the page. It is now: "
+                f"{reason}. Open the page again, and resume if this no longer applies."
+            )
+        editions.end_pause(session, key.name, now, scope)
+
+
 RETRIED = (
     "Failed digests will be sent again {timing.mails}, except those that may have arrived and those whose "
     "subscribers have a later digest or get no more digests."
@@ -56,7 +77,10 @@ FIRST_RELEASED = (
     "First digests are no longer held. Those that were waiting will be sent {timing.mails}, except to "
     "subscribers whose next digest is composed before that: they get only that one."
 )
-WAITING = "Waiting emails will be sent {timing.mails}, and refused ones at their next attempt."
+WAITING = (
+    "Waiting emails will be sent {timing.mails}. Emails that the relay deferred will be sent at their next "
+    "attempt."
+)
 AFTER_THE_REASON = "Resume sending when the reason no longer applies."
 SAMPLE_FIRST = "Look at a sample first."
 BUTTONS = {
@@ -77,7 +101,7 @@ BUTTONS = {
         "Resume all sending",
         Scope.SEND,
         "Sending is resumed. " + WAITING,
-        lambda on: editions.resume_sending(on.app, on.key, on.now),
+        lambda on: end_pause(on.app, on.key, on.now, ledger.ALL_EDITIONS, on.pause),
         AFTER_THE_REASON,
     ),
     RemedyAction.SEND_FIRST_DIGESTS: Button(
@@ -91,14 +115,14 @@ BUTTONS = {
         "Resume this edition",
         Scope.SEND,
         "The edition is resumed. " + WAITING,
-        lambda on: editions.resume_edition(on.app, on.key, on.now, on.subject),
+        lambda on: end_pause(on.app, on.key, on.now, on.subject, on.pause),
         AFTER_THE_REASON,
     ),
     RemedyAction.APPROVE_EDITION: Button(
         "Approve and send",
         Scope.SEND,
         "The edition is approved.",
-        lambda on: editions.resume_edition(on.app, on.key, on.now, on.subject),
+        lambda on: end_pause(on.app, on.key, on.now, on.subject, on.pause),
         SAMPLE_FIRST,
     ),
     RemedyAction.RETRY_FAILED: Button(

@@ -360,11 +360,16 @@ def _resume_sending(
 ) -> None:
     with app.db.write() as session:
         _require_version(app, session, now, edition, if_match)
-        if not ledger.resume(session, edition):
-            raise NotFound(
-                "there is no such pause: all sending, first digests and each edition are paused separately"
-            )
-        audit_log.record(session, actor, audit_log.SENDING_RESUMED, edition, now)
+        end_pause(session, actor, now, edition)
+
+
+def end_pause(session: Session, actor: str, now: datetime, edition: str) -> None:
+    """Resume an edition or another scope. Raise NotFound if it is not paused."""
+    if not ledger.resume(session, edition):
+        raise NotFound(
+            "there is no such pause: all sending, first digests and each edition are paused separately"
+        )
+    audit_log.record(session, actor, audit_log.SENDING_RESUMED, edition, now)
 
 
 def _require_version(

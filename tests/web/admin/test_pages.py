@@ -1474,10 +1474,36 @@ def test_second_pause_adds_its_reason(sign_in: Callable[..., Desk], path: str, p
     reasons = "relay maintenance; also: the DKIM key leaked"
     assert reasons in first.get(page).text
     refused = first.post(f"{path}/resume", pause=version)
-    assert (refused.status_code, f"It is now: {reasons}. If" in refused.text) == (409, True)
+    assert (refused.status_code, f"It is now: {reasons}. Open the page again" in refused.text) == (409, True)
+    assert "something has changed since you opened this page" not in refused.text, "the detail says more"
     assert reasons in first.get(page).text
     assert first.press(page, f"{path}/resume").status_code == 303
     assert reasons not in first.get(page).text
+
+
+@pytest.mark.usefixtures("uncertain_mails")
+@pytest.mark.parametrize("scope", ["sending", "edition", "approval"])
+def test_button_of_a_finding_refuses_a_changed_reason(
+    app: Application, sign_in: Callable[..., Desk], scope: str
+) -> None:
+    """The overview showed only the first reason."""
+    desk, edition = sign_in(), ledger.ALL_EDITIONS if scope == "sending" else "2026-11-19"
+    first = ledger.AWAITS_APPROVAL if scope == "approval" else "relay maintenance"
+    with app.db.write() as session:
+        ledger.pause(session, first, clock.utcnow(), edition)
+    form = re.search(r'action="/admin/remedies/send">(.*?name="pause".*?)</form>', desk.get("/admin").text)
+    assert form
+    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)">', form[1]))
+    with app.db.write() as session:
+        ledger.pause(session, "the DKIM key leaked", clock.utcnow(), edition)
+    refused = desk.post("/admin/remedies/send", **fields)
+    assert (refused.status_code, f"It is now: {first}; also: the DKIM key leaked." in refused.text) == (
+        409,
+        True,
+    )
+    assert desk.press("/admin", "/admin/remedies/send").status_code == 303
+    with app.db.read() as session:
+        assert not ledger.is_paused(session, edition)
 
 
 def test_sending_can_be_paused_from_the_overview(sign_in: Callable[..., Desk]) -> None:
