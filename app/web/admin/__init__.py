@@ -15,7 +15,7 @@ deliverability  rates by receiver; look up, suppress and list addresses
 records         runs of jobs, changes by operators, settings
 setting_descriptions  explain the settings
 form_versions   find out what has changed since a form was shown
-double_clicks   carry out a form only once that is submitted twice
+double_clicks   carry out a form once, even if it is submitted twice
 confirmation    ask before an action that cannot be undone
 pagination      pages of long lists, with links to the newer and the older page
 timing          phrases that say when requested work will be done
@@ -68,5 +68,5 @@ def install(site: FastAPI) -> None:
     """Add the pages to the web app."""
     for module in PAGES:
         site.router.routes.extend(module.router.routes)
-    site.state.submissions = Submissions()
+    site.state.submissions = Submissions(sign_in.is_signed_in)
     sign_in.install(site)

@@ -1,8 +1,8 @@
-"""Answer a form that is submitted twice, such as by a double click, with the first response.
+"""Carry out a form once, even if it is submitted twice, such as by a double click.
 
-Browsers show only the last response. Without this, it would say that there is nothing left to do, and a new
-key in the first response would be lost. The responses are kept in memory, because they may contain keys, so
-another process of the service does not have them.
+The second submission gets the first response. Browsers show only the last response, which would otherwise
+say that there is nothing left to do, and a new key in the first response would be lost. The responses are
+kept in memory, because they may contain keys, so another process of the service does not have them.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import copy
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
 
-from app import clock
 from app.web.request_bodies import URLENCODED, FormRequest, FormRoute
 
 LIFETIME = timedelta(minutes=1)
-FIELD = b"form_id="  # it differs each time that a page is shown: pressing a button there again is new
+# A new value each time a page is shown, so that pressing its button again is a new submission.
+FIELD = b"form_id="
 
 
 @dataclass(slots=True)
@@ -28,43 +29,60 @@ class _Submission:
     """The last form of a session, and its response, unless it is still being carried out."""
 
     digest: bytes
-    at: datetime
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     response: Response | None = None
+    waiting: int = 0  # requests that wait for the response or are being carried out
 
 
 class Submissions:
-    """The last form of each session within LIFETIME."""
+    """The last form of each session within LIFETIME.
 
-    def __init__(self) -> None:
+    `is_signed_in` returns whether a request has an open session. Otherwise, it gets no stored response.
+    """
+
+    def __init__(self, is_signed_in: Callable[[Request], bool]) -> None:
+        self._is_signed_in = is_signed_in
         self._last: dict[str, _Submission] = {}  # keyed by the cookie
 
     async def respond(
         self, request: Request, session: str, body: bytes, handle: Callable[[Request], Awaitable[Response]]
     ) -> Response:
         """Carry out a form, or return the response if it has just been carried out."""
-        now = clock.utcnow()
-        self._last = {
-            name: last
-            for name, last in self._last.items()
-            if last.response is None or now - last.at < LIFETIME
-        }
         digest = hashlib.sha256(request.url.path.encode() + b"\n" + body).digest()
         submission = self._last.get(session)
         if submission is None or submission.digest != digest:
-            submission = self._last[session] = _Submission(digest, now)
-        async with submission.lock:
-            if submission.response is not None:
-                return _copy(submission.response)
-            try:
-                response = await handle(request)
-                # Strangers cannot fill the memory. Their response only leads to the sign-in page.
-                if response.status_code < 400 and hasattr(request.state, "operator"):
-                    submission.response = _copy(response)
-                return response
-            finally:
-                if submission.response is None and self._last.get(session) is submission:
-                    del self._last[session]  # a failed form may be sent again
+            submission = self._last[session] = _Submission(digest)
+        submission.waiting += 1
+        try:
+            async with submission.lock:
+                if submission.response is None:
+                    return await self._carry_out(request, session, submission, handle)
+                if await run_in_threadpool(self._is_signed_in, request):
+                    return _copy(submission.response)
+                return await handle(request)  # leads to the sign-in page
+        finally:
+            submission.waiting -= 1
+            if submission.response is None and not submission.waiting:
+                self._forget(session, submission)  # a failed form may be sent again
+
+    async def _carry_out(
+        self,
+        request: Request,
+        session: str,
+        submission: _Submission,
+        handle: Callable[[Request], Awaitable[Response]],
+    ) -> Response:
+        response = await handle(request)
+        # Strangers cannot fill the memory. Their response only leads to the sign-in page.
+        if response.status_code < 400 and hasattr(request.state, "operator"):
+            submission.response = _copy(response)
+            loop = asyncio.get_running_loop()
+            loop.call_later(LIFETIME.total_seconds(), self._forget, session, submission)
+        return response
+
+    def _forget(self, session: str, submission: _Submission) -> None:
+        if self._last.get(session) is submission:
+            del self._last[session]
 
 
 def _copy(response: Response) -> Response:

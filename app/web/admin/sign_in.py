@@ -93,6 +93,20 @@ class Operator:
         return _admin_page(self.request, template, self, headers=headers, **values)
 
 
+def _find_session(request: Request, now: datetime) -> tuple[ApiKeyIdentity, bool] | None:
+    """Return the result of `admin_sessions.find` for the cookie of a request."""
+    app: Application = request.app.state.paperboy
+    secret = request.cookies.get(COOKIE, "")
+    idle = timedelta(minutes=app.settings.admin_idle_minutes)
+    longest = timedelta(hours=app.settings.admin_session_hours)
+    with app.db.read() as session:
+        return admin_sessions.find(session, secret, now, idle, longest) if secret else None
+
+
+def is_signed_in(request: Request) -> bool:
+    return _find_session(request, clock.utcnow()) is not None
+
+
 def _operator(request: Request, needed: SecurityScopes) -> Operator:
     """Return the operator who sent a request.
 
@@ -100,10 +114,7 @@ def _operator(request: Request, needed: SecurityScopes) -> Operator:
     """
     app: Application = request.app.state.paperboy
     secret, now = request.cookies.get(COOKIE, ""), clock.utcnow()
-    idle = timedelta(minutes=app.settings.admin_idle_minutes)
-    longest = timedelta(hours=app.settings.admin_session_hours)
-    with app.db.read() as session:
-        opened = admin_sessions.find(session, secret, now, idle, longest) if secret else None
+    opened = _find_session(request, now)
     if opened is None:
         raise SignInNeeded
     key, is_stale = opened

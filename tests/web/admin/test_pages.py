@@ -1227,6 +1227,14 @@ def test_new_key_is_shown_after_a_double_click(app: Application, sign_in: Callab
     assert sign_in().post(at, form_id=form_id).status_code == 409, "another session"
 
 
+def test_new_key_is_not_shown_again_after_the_operator_was_revoked(sign_in: Callable[..., Desk]) -> None:
+    admin, desk, fields = sign_in(), sign_in(), {"name": "Grace", "scope": "read", "form_id": "1"}
+    assert "<code>pb_" in desk.post("/admin/keys", **fields).text
+    assert admin.post("/admin/keys/2/revoke").status_code == 303
+    refused = desk.post("/admin/keys", **fields)
+    assert (refused.status_code, "pb_" in refused.text) == (303, False)
+
+
 def test_last_of_several_forms_is_carried_out(app: Application, sign_in: Callable[..., Desk]) -> None:
     """If the same button is pressed after another one, on a page that the browser kept, it acts again."""
     desk = sign_in()
