@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 
 import structlog
@@ -259,8 +259,10 @@ def _respond(
     if operator := getattr(request.state, "operator", None):  # signed in to the admin pages
         if status == HTTPStatus.NOT_FOUND and request.method == "POST":
             error = _PAGES[HTTPStatus.CONFLICT]  # the operator typed no address
+        if status == HTTPStatus.CONFLICT and detail:
+            error = replace(error, text="")  # the detail says what has changed
         return page(
-            request, "admin/error.html", status=status, headers={**security.NOT_STORED, **(headers or {})},
+            request, "admin/error.html", status=status, headers={**(headers or {}), **security.ADMIN_PAGE},
             error=error, detail=detail, operator=operator, message="", problem="",
         )  # fmt: skip
     return page(

@@ -43,6 +43,7 @@ PUBLIC_REFERRER = {"Referrer-Policy": "same-origin"}
 
 
 NOT_STORED = {"Cache-Control": "no-store"}  # for responses to requests with a key
+ADMIN_PAGE = {**NOT_STORED, **PUBLIC_REFERRER, "X-Robots-Tag": "noindex, nofollow"}
 
 
 def headers(settings: Settings) -> dict[str, str]:

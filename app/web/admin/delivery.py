@@ -10,7 +10,7 @@ from app.errors import NotFound
 from app.types import MailKind
 from app.web import security
 from app.web.admin.double_clicks import AdminRoute
-from app.web.admin.sign_in import HEADERS, Reader, Sender, back_to
+from app.web.admin.sign_in import Reader, Sender, back_to
 from app.web.api import deliveries
 from app.web.api.auth import DeliveryId
 
@@ -38,7 +38,7 @@ def show_delivery(operator: Reader, delivery_id: DeliveryId) -> Response:
 def show_html(operator: Reader, delivery_id: DeliveryId) -> Response:
     """Return the HTML part of a digest for the frame on the email's page."""
     mail = deliveries.render_delivery(operator.app, operator.key, clock.utcnow(), delivery_id)
-    return HTMLResponse(mail.html, headers=HEADERS | security.FRAMED_MAIL)
+    return HTMLResponse(mail.html, headers=security.ADMIN_PAGE | security.FRAMED_MAIL)
 
 
 @router.post(PATH + "/resend")

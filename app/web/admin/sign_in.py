@@ -38,7 +38,7 @@ from app.web.api import auth
 from app.web.capacity import Capacity
 from app.web.errors import please_wait, with_retry_after
 from app.web.forms import Text
-from app.web.security import NOT_STORED, PUBLIC_REFERRER, same_site
+from app.web.security import ADMIN_PAGE, same_site
 from app.web.visitors import visitor
 
 router = APIRouter(include_in_schema=False, route_class=AdminRoute)
@@ -46,7 +46,6 @@ router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 COOKIE = "paperboy_admin"
 HOME = "/admin"
 KEY_LIFETIME = timedelta(days=1)  # lifetime of the key that a sign-in link creates
-HEADERS = {**NOT_STORED, **PUBLIC_REFERRER, "X-Robots-Tag": "noindex, nofollow"}
 FORM_LOST = (
     "You were signed out before you pressed the button, so nothing was changed. Sign in, then do it again."
 )
@@ -181,7 +180,7 @@ def _admin_page(
             timing = timing.while_paused() if ledger.is_paused(session) else timing
     message = message.format(timing=timing)
     values |= {"operator": operator, "problem": sentence(problem), "message": message}
-    return templating.page(request, template, status=status, headers={**HEADERS, **headers}, **values)
+    return templating.page(request, template, status=status, headers={**ADMIN_PAGE, **headers}, **values)
 
 
 def back_to(path: str, done: str = "", **query: object) -> Response:
@@ -191,7 +190,7 @@ def back_to(path: str, done: str = "", **query: object) -> Response:
     """
     query |= {"done": done} if done else {}
     address = f"{path}?{urlencode(query)}" if query else path
-    return RedirectResponse(address, status_code=303, headers=HEADERS)
+    return RedirectResponse(address, status_code=303, headers=ADMIN_PAGE)
 
 
 def _sign_in_page(

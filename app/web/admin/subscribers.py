@@ -19,7 +19,7 @@ from app.subscribers import ABSOLUTE_MAX_INTERESTS
 from app.web import security
 from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.pagination import Position, page_at
-from app.web.admin.sign_in import HEADERS, FormOutcome, Operator, Reader, Sender, Writer, back_to
+from app.web.admin.sign_in import FormOutcome, Operator, Reader, Sender, Writer, back_to
 from app.web.api import digests, suppressions
 from app.web.api import subscribers as api
 from app.web.api.auth import Id
@@ -164,7 +164,7 @@ def preview_digest(operator: Reader, subscriber_id: Id) -> Response:
 @router.get(PATH + "/{subscriber_id}/preview/html")
 def show_preview_html(operator: Reader, subscriber_id: Id) -> Response:
     """Return the HTML part of the digest, or why there is none, for the frame on the page of the preview."""
-    headers = HEADERS | security.FRAMED_MAIL
+    headers = security.ADMIN_PAGE | security.FRAMED_MAIL
     try:
         preview = _preview(operator, subscriber_id)
     except TooManyRequests as error:
