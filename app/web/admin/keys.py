@@ -12,6 +12,7 @@ from app import clock
 from app.errors import Conflict, InvalidInput
 from app.storage import api_keys
 from app.storage.api_keys import Scope
+from app.storage.models import ApiKey
 from app.web.admin.confirmation import confirmation_page
 from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.sign_in import FormOutcome, Operator, ProspectiveWriter, Reader, Writer, back_to
@@ -70,9 +71,9 @@ def ask_revocation(operator: ProspectiveWriter, key_id: Id) -> Response:
         "Whoever uses this key is signed out and loses access at once. A revoked key cannot be restored. "
     )
     if others:
-        works = f"until {others[0].expires_at:%Y-%m-%d %H:%M} UTC" if others[0].expires_at else "without end"
-        age = "older" if others[0].created_at < key.created_at else "newer"
-        consequences += f"The {age} key with this name still works, {works}. If it leaked, revoke it, too."
+        consequences += " ".join(_describe_other(each, key) for each in others)
+        leaked = "it leaked, revoke it" if len(others) == 1 else "they leaked, revoke them"
+        consequences += f" If {leaked}, too."
     else:
         consequences += (
             "To change a key without an interruption, replace it instead: the old one then works for one "
@@ -92,6 +93,13 @@ def ask_revocation(operator: ProspectiveWriter, key_id: Id) -> Response:
         back="/admin/keys",
         facts=facts,
     )
+
+
+def _describe_other(other: ApiKey, key: ApiKey) -> str:
+    """Say how long another key with the name of `key` works."""
+    age = "older" if other.created_at < key.created_at else "newer"
+    end = f"until {other.expires_at:%Y-%m-%d %H:%M} UTC" if other.expires_at else "and does not expire"
+    return f"The {age} key with this name still works {end}."
 
 
 @router.post("/admin/keys/{key_id}/revoke")

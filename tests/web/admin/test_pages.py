@@ -24,6 +24,7 @@ from app.settings import Settings
 from app.storage import api_keys, audit_log, job_runs, webhook_endpoints
 from app.storage.api_keys import Scope
 from app.storage.models import (
+    ApiKey,
     AuditEntry,
     Delivery,
     DeliveryState,
@@ -1200,6 +1201,23 @@ def test_refused_subscriber_is_explained(
     assert (page.status_code, problem in page.text.partition('role="alert"')[2][:200]) == (422, True)
 
 
+def test_revoking_a_key_names_all_others_with_its_name(
+    app: Application, sign_in: Callable[..., Desk]
+) -> None:
+    """Otherwise, a key that leaked would stay active."""
+    desk = sign_in()
+    desk.post("/admin/keys", name="Grace", scope="read")
+    desk.post("/admin/keys/2/rotate")
+    desk.post("/admin/keys/3/rotate")
+    with app.db.write() as session:
+        session.get_one(ApiKey, 4).expires_at = None
+    page = desk.get("/admin/keys/4/revoke").text
+    assert page.count("The older key with this name still works until ") == 2
+    assert "If they leaked, revoke them, too." in page
+    newest = "The newer key with this name still works and does not expire."
+    assert newest in desk.get("/admin/keys/2/revoke").text
+
+
 def test_revoking_a_replaced_key_names_the_other_one(sign_in: Callable[..., Desk]) -> None:
     """Both have the same name, and the old one works for one more day."""
     desk = sign_in()
@@ -1209,7 +1227,7 @@ def test_revoking_a_replaced_key_names_the_other_one(sign_in: Callable[..., Desk
     assert desk.get("/admin/keys").text.count(">replaced, but works until it expires</td>") == 1
     for number, other in ((3, "older"), (2, "newer")):
         page = desk.get(f"/admin/keys/{number}/revoke").text
-        assert re.search(rf"The {other} key with this name still works, until \d", page)
+        assert re.search(rf"The {other} key with this name still works until \d", page)
         assert "<dt>Created</dt>" in page
 
 
@@ -1257,6 +1275,8 @@ def test_error_page_has_the_menu(sign_in: Callable[..., Desk]) -> None:
         assert (answer.status_code, text in answer.text) == (status, True)
         assert '<a href="/admin/editions"' in answer.text
         assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["referrer-policy"] == "same-origin", "“Sign out” sends the Origin"
+        assert answer.headers["x-robots-tag"] == "noindex, nofollow"
 
 
 def test_key_for_a_relay(app: Application, sign_in: Callable[..., Desk]) -> None:
