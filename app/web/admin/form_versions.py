@@ -1,6 +1,7 @@
-"""PURE. Find out what has changed since a form was shown, so that operators overwrite no unseen changes.
+"""PURE. Find out what has changed since a form was shown.
 
-A form contains the version of each value that its page showed.
+This is so that operators do not overwrite changes that they have not seen. A form contains the version of
+each value that its page showed.
 """
 
 from __future__ import annotations

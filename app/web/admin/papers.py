@@ -24,6 +24,11 @@ from app.web.forms import Text
 router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
 PATH = "/admin/papers"
+LABELS = {  # of the fields of the form that edits a paper
+    "title": "title", "tldr": "summary in one sentence", "abstract": "abstract", "authors": "authors",
+    "published_on": "published on", "url": "page with the abstract", "pdf_url": "PDF", "code_url": "code",
+    "project_url": "project page",
+}  # fmt: skip
 PAPERS_SHOWN, ROWS_SHOWN = 50, 30
 MAX_QUERY = 300  # characters; a longer query can only be a URL
 MESSAGES = {
@@ -107,7 +112,7 @@ def edit_paper(
             changes = form_versions.edits(typed, versions)
             if conflicts := form_versions.conflicts(changes, stored, versions):
                 versions |= conflicts
-                raise Conflict(form_versions.describe_conflicts(conflicts))
+                raise Conflict(form_versions.describe_conflicts(LABELS[name] for name in conflicts))
             changes |= dict.fromkeys(reset or ())  # type: ignore[arg-type]
             edits: dict[str, Any] = dict(changes)
             if edits.get("published_on") == "":

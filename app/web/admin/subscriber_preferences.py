@@ -16,6 +16,7 @@ from app.errors import Conflict
 from app.storage import audit_log
 from app.storage.models import Subscriber, SubscriberState
 from app.subscribers import Preferences
+from app.subscribers.event_labels import PREFERENCES
 from app.web import forms
 from app.web.admin import form_versions
 from app.web.admin.double_clicks import AdminRoute
@@ -26,11 +27,7 @@ from app.web.forms import PreferencesForm
 router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
 PATH = "/admin/subscribers/{subscriber_id}/preferences"
-LABELS = {
-    "rows": "interests", "cadence": "cadence", "weekday": "weekday", "hour": "hour", "zone": "time zone",
-    "min_papers": "fewest papers", "max_papers": "most papers", "when_empty": "days without papers",
-    "max_trending": "trending papers", "muted": "muted words", "paper_updates": "updates of papers",
-}  # fmt: skip
+LABELS = {"rows" if name == "interests" else name: label for name, label in PREFERENCES.items()}
 
 
 @router.get(PATH)
@@ -79,8 +76,9 @@ def change_preferences(
 
 
 def _without_additions(stored: Preferences, form: PreferencesForm, max_interests: int) -> PreferencesForm:
-    """Return the form that shows stored preferences, but no text that was added since `form` was opened.
+    """Return the form for the stored preferences.
 
+    Leave out interests and muted words that were added after `form` was opened.
     `forms.save_preferences` keeps these texts.
     """
     had = {*form.original_texts} or {*stored.muted, *(interest.text for interest in stored.interests)}

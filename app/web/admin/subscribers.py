@@ -49,8 +49,8 @@ MESSAGES = {
 }
 
 
-# For values of the form that adds a subscriber which the API would refuse, keyed by field name.
-TYPED_PROBLEMS = {
+# Problems with values that the API would refuse, keyed by field of the form that adds a subscriber.
+FIELD_PROBLEMS = {
     "email": "The address can have at most 320 characters.",
     "interests": (
         f"There can be at most {ABSOLUTE_MAX_INTERESTS} interests, one per line, with at most 1,000 "
@@ -86,7 +86,11 @@ def add_subscriber(operator: Writer, email: Text = "", interests: Text = "", con
         added = api.add_subscriber(operator.app, operator.key, clock.utcnow(), body)
     except ValidationError as error:
         field = str(error.errors()[0]["loc"][0])
-        return _subscribers_page(operator, typed=typed, problem=TYPED_PROBLEMS[field])
+        return _subscribers_page(
+            operator,
+            typed=typed,
+            problem=FIELD_PROBLEMS[field],
+        )
     except (InvalidInput, Conflict) as error:
         return _subscribers_page(operator, typed=typed, problem=str(error))
     except TooManyRequests as error:

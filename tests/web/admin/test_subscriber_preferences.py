@@ -168,7 +168,7 @@ def test_preferences_that_the_subscriber_changed_meanwhile(
     assert stored(app, alice) == replace(chosen, min_papers=2)
     refused = desk.post(at, **form | {"min_papers": "1", "hour": "7", "max_papers": "9"})
     assert refused.status_code == 422
-    assert "since the page was shown: hour, most papers." in refused.text
+    assert "since the page was shown: time of day, maximum papers." in refused.text
     assert stored(app, alice) == replace(chosen, min_papers=2)
     assert desk.post(at, **fields_of(refused.text)).status_code == 303
     assert stored(app, alice) == replace(chosen, min_papers=2, hour=7, max_papers=9)
