@@ -327,7 +327,7 @@ def print_pauses(pauses: list[SendingPause]) -> None:
         since, reason = output.format_time(pause.since), output.escaped(pause.reason)
         output.err().print(f"{_named(pause.edition)} has been paused since {since}: {reason}", soft_wrap=True)
         fix = f"when the reason no longer applies: paperboy sending resume{output.escaped(option)}"
-        if pause.reason.startswith(ledger.MOVED):
+        if ledger.is_moved(pause):
             fix = "set PAPERBOY_DATABASE_URL to the new database"
         output.err().print(f"  → {fix}", soft_wrap=True)
 

@@ -94,7 +94,7 @@ def _check_pauses(session: Session) -> Iterator[Finding]:
     pauses = session.exec(select(SendingPause)).all()
     begun = ledger.planned_editions(session, [pause.edition for pause in pauses])
     for pause in pauses:
-        edition, awaits_approval = pause.edition, pause.reason == ledger.AWAITS_APPROVAL
+        edition, awaits_approval = pause.edition, ledger.awaits_approval(pause.reason)
         if awaits_approval and edition not in begun:
             continue  # there is nothing to approve yet
         if edition == ledger.ALL_EDITIONS:
@@ -110,15 +110,16 @@ def _check_pauses(session: Session) -> Iterator[Finding]:
             option = f" --edition {shlex.quote(edition)}"
             action = RemedyAction.APPROVE_EDITION if awaits_approval else RemedyAction.RESUME_EDITION
             remedy = Remedy(action, edition)
+        automatic = ledger.last_automatic(session, pause)
         state = "have been held" if edition == ledger.FIRST_DIGESTS else "has been paused"
         yield Finding(
             name,
-            Level.ERROR if ledger.is_automatic(session, pause) else Level.WARNING,
+            Level.ERROR if automatic else Level.WARNING,
             f"{scope} {state} since {pause.since:%Y-%m-%d %H:%M} UTC: {pause.reason}{others}",
             f"run `paperboy sending resume{option}` when the reason no longer applies",
             urgent=True,
             remedy=remedy,
-            since=pause.since,
+            since=automatic or pause.since,
         )
 
 

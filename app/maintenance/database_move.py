@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from sqlalchemy import inspect
-from sqlmodel import col, delete, func, select
+from sqlmodel import Session, col, delete, func, select
 
 from app.application import Application
 from app.clock import Timeline
@@ -47,7 +47,6 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
         refuse_same(app.db, target, now)
         backup_file.check_target(file)
         earlier = pause_old(app.db, target, now, is_empty=is_empty)
-        paused_before = earlier.reason if earlier and earlier.reason != MOVING else ""
         manifest, is_copying = None, False
         try:
             manifest = backup_file.write(
@@ -62,7 +61,7 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
                     "empty the target and retry"
                 )
             is_copying = True
-            _finish_move(app.db, target, paused_before, now)
+            paused_before = _finish_move(app.db, target, now)
         except BaseException:
             if manifest:
                 file.unlink(missing_ok=True)  # it contains addresses, and a repeated move writes a new backup
@@ -133,14 +132,29 @@ def undo_pause(old: Database, earlier: SendingPause | None, now: datetime) -> No
     """Undo what `pause_old` did at the time `now`."""
     with old.write() as session:
         if earlier is None:
-            ledger.resume(session)
+            _remove_moving(session, now)
         else:
             ledger.end_import_pause(session, now, earlier=earlier.since)
 
 
-def _finish_move(old: Database, new: Database, paused_before: str, now: datetime) -> None:
-    """Copy the operator's pause, if any, to the new database. Then pause the old database for good."""
+def _remove_moving(session: Session, now: datetime) -> str:
+    """End the pause of a move. Pause for the other reasons, if any were added, and return these."""
+    pauses = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
+    others = [reason for pause in pauses for reason in ledger.reasons(pause) if reason != MOVING]
+    ledger.resume(session, force=True)
+    for reason in others:
+        ledger.pause(session, reason, now)
+    return ledger.ALSO.join(others)
+
+
+def _finish_move(old: Database, new: Database, now: datetime) -> str:
+    """Copy the operator's pause, if any, to the new database. Then pause the old database for good.
+
+    Return the reasons for the operator's pause.
+    """
     moved = _moved_to(new)
+    with old.write() as session:
+        paused_before = _remove_moving(session, now)
     for db, reason in ((new, paused_before), (old, moved)):
         with db.write() as session:
             ledger.resume(session, force=True)
@@ -148,6 +162,7 @@ def _finish_move(old: Database, new: Database, paused_before: str, now: datetime
                 ledger.pause(session, reason, now)
             if db is old:  # last, because a repeated move compares the tables again
                 webhook_endpoints.disable_all(session, moved, now)
+    return paused_before
 
 
 def _moved_to(target: Database) -> str:

@@ -121,7 +121,7 @@ def test_sending_pauses_at_complaints(app: Application, complaints: int, percent
     assert errors == ["all sending is paused"] * paused
     with app.db.read() as session:
         pauses = ledger.pauses(session)
-        assert all(ledger.is_automatic(session, pause) for pause in pauses)
+        assert all(ledger.last_automatic(session, pause) for pause in pauses)
     assert len(pauses) == paused
     assert all("3 complaints about 4 emails to yahoo (75.00%)" in pause.reason for pause in pauses)
 
@@ -136,7 +136,7 @@ def test_complaints_while_sending_is_paused(app: Application) -> None:
             complain(app, delivery_id)
     with app.db.read() as session:
         (pause,) = ledger.pauses(session)
-        assert ledger.is_automatic(session, pause)
+        assert ledger.last_automatic(session, pause)
     assert pause.reason.startswith("relay maintenance; also: 3 complaints about 6 emails to yahoo")
     assert pause.reason.count("also") == 1
     assert [line["event"] for line in lines if line["log_level"] == "error"] == ["all sending is paused"]

@@ -233,6 +233,21 @@ def test_alert_about_each_pause(service: Application, mail_server: MailServer, n
             ledger.resume(session)
 
 
+def test_alert_about_an_automatic_reason_for_an_earlier_pause(
+    service: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """Operators knew only of the maintenance, and could have resumed after it."""
+    for minutes, pause, reason in (
+        (0, ledger.pause, "maintenance"),
+        (60, ledger.pause_automatically, "blocked"),
+    ):
+        with service.db.write() as session:
+            pause(session, reason, now + minutes * MINUTE)
+        mail_server.messages.clear()
+        alerts.send_alerts(service, now + (minutes + 1) * MINUTE)
+        assert [mail.recipient for mail in mail_server.messages] == [*OPERATORS]
+
+
 def test_alert_that_the_relay_refuses_is_sent_later(
     service: Application, mail_server: MailServer, now: datetime
 ) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import make_url, text, update
@@ -274,10 +276,10 @@ def test_move_takes_over_the_pause_of_an_import(
         ledger.pause(session, ledger.IMPORTED, now - DAY)
     original = database_move._finish_move
 
-    def end_import(old: Database, new: Database, paused_before: str, at: datetime) -> None:
+    def end_import(old: Database, new: Database, at: datetime) -> str:
         with service.db.write() as session:
             assert not ledger.end_import_pause(session, now - DAY)
-        original(old, new, paused_before, at)
+        return original(old, new, at)
 
     monkeypatch.setattr(database_move, "_finish_move", end_import)
     maintenance.move(service, empty_url, tmp_path / "1.zip", now)
@@ -285,6 +287,30 @@ def test_move_takes_over_the_pause_of_an_import(
     with target.read() as session:
         assert [pause.reason for pause in ledger.pauses(session)] == [ledger.IMPORTED]
     target.dispose()
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_reason_that_is_added_during_a_move_is_kept(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime,
+    monkeypatch: pytest.MonkeyPatch, is_refused: bool,
+) -> None:  # fmt: skip
+    """Complaints pause sending meanwhile. After a move, the new database is paused because of them."""
+    original = backup_file.write
+
+    def complain(*arguments: Any, **options: Any) -> Any:
+        with service.db.write() as session:
+            ledger.pause_automatically(session, "9 complaints", now)
+        if is_refused:
+            raise Conflict("a test")
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(backup_file, "write", complain)
+    with pytest.raises(Conflict) if is_refused else nullcontext():
+        maintenance.move(service, empty_url, tmp_path / "1.zip", now)
+    database = service.db if is_refused else Database(empty_url)
+    with database.read() as session:
+        assert [pause.reason for pause in ledger.pauses(session)] == ["9 complaints"]
+    database.dispose()
 
 
 def test_move_waits_for_no_sender(

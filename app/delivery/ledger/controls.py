@@ -67,7 +67,7 @@ def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITI
     row = session.exec(existing.execution_options(populate_existing=True)).one_or_none()
     if row and row.reason == IMPORTED:
         row.reason, row.since = reason, now
-    elif row and reason not in row.reason and not row.reason.startswith(MOVED):
+    elif row and reason not in reasons(row) and not is_moved(row):
         row.reason += ALSO + reason
     else:
         return False
@@ -90,6 +90,21 @@ def pause_automatically(session: Session, reason: str, now: datetime) -> None:
     def log_pause(_session: Session) -> None:
         fix = "paperboy sending resume, when the reason no longer applies"
         log.error("all sending is paused", reason=reason, fix=fix)
+
+
+def reasons(pause: SendingPause) -> list[str]:
+    """Return the reasons for a pause, oldest first."""
+    return pause.reason.split(ALSO)
+
+
+def awaits_approval(reason: str) -> bool:
+    """Return whether an edition that is paused for this reason waits until an operator approves it."""
+    return AWAITS_APPROVAL in reason.split(ALSO)
+
+
+def is_moved(pause: SendingPause) -> bool:
+    """Return whether sending is paused because the database was moved."""
+    return any(reason.startswith(MOVED) for reason in reasons(pause))
 
 
 def _cause(reason: str) -> str:
@@ -202,7 +217,7 @@ def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False
     resume anyway.
     """
     row = session.exec(select(SendingPause).where(SendingPause.edition == edition)).first()
-    if row and row.reason.startswith(MOVED) and not force:
+    if row and is_moved(row) and not force:
         raise Conflict(
             f"{row.reason}, so digests are sent from there; to send from here anyway, run "
             "paperboy sending resume --force"
@@ -391,15 +406,15 @@ def is_paused(session: Session, scope: str = ALL_EDITIONS) -> bool:
     return session.exec(paused).first() is not None
 
 
-def is_automatic(session: Session, pause: SendingPause) -> bool:
-    """Return whether `pause_automatically` began a pause, or added a reason to it."""
-    entry = select(AuditEntry.id).where(
+def last_automatic(session: Session, pause: SendingPause) -> datetime | None:
+    """Return when `pause_automatically` last began a pause or added a reason to it, or None if never."""
+    entries = select(AuditEntry.at).where(
         AuditEntry.at >= pause.since,
         AuditEntry.actor == api_keys.AUTOMATIC,
         AuditEntry.action == audit_log.SENDING_PAUSED,
         AuditEntry.subject == pause.edition,
     )
-    return session.exec(entry).first() is not None
+    return session.exec(entries.order_by(col(AuditEntry.at).desc())).first()
 
 
 def first_digests_to_hold(session: Session, subscriber_ids: Collection[int]) -> set[int]:

@@ -124,7 +124,7 @@ def _edition_page(
     return operator.page(
         "admin/edition.html", edition=current, mails=mails, sample=sample, addresses=addresses, held=held,
         uncertain=uncertain, meanings=reconciliation.MEANINGS, pauses_of_all=pauses, version_of=version_of,
-        awaits_approval=current.paused is not None and current.paused.reason == ledger.AWAITS_APPROVAL,
+        awaits_approval=current.paused is not None and ledger.awaits_approval(current.paused.reason),
         reload_after=RELOAD_AFTER if is_sending and reloads else 0, **outcome,
     )  # fmt: skip
 

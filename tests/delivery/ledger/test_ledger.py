@@ -229,7 +229,7 @@ def test_refused_sender_pauses_all_mails(app: Application, mail_server: MailServ
         (pause,) = ledger.pauses(session)
         assert pause.edition == ledger.ALL_EDITIONS
         assert "5.7.26" in pause.reason
-        assert ledger.is_automatic(session, pause)
+        assert ledger.last_automatic(session, pause)
         assert suppression.list_page(session) == []
     mail_server.clear_rules()
     assert pipeline.send_now(app, now + SOON) == {}
@@ -352,6 +352,8 @@ def test_one_edition_can_be_paused(app: Application, mail_server: MailServer, no
         assert not ledger.pause(session, "another reason", now + SOON, "2026-11-20")
         (pause,) = ledger.pauses(session)
         assert (pause.reason, pause.since) == ("a wrong note is in it; also: another reason", now)
+        ledger.pause(session, "a wrong note", now, pause.edition)
+        assert ledger.reasons(pause) == ["a wrong note is in it", "another reason", "a wrong note"]
     assert pipeline.send_now(app, now) == {"sent": 1}
     assert states_by_name(app) == {"alice": "pending", "bob": "sent"}
 
