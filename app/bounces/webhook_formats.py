@@ -126,7 +126,8 @@ _POSTMARK_IGNORED = {
     "AddressChange",
     "OpenRelayTest",
 }
-_POSTMARK_SUPPRESSED = "SMTPApiError"  # the type of bounces of emails that Postmark did not send
+# The type of emails that Postmark did not send, because the recipient is inactive, or because of us.
+_POSTMARK_NOT_SENT = "SMTPApiError"
 
 
 def _postmark(payload: Any) -> Iterator[Notice]:
@@ -146,7 +147,7 @@ def _postmark(payload: Any) -> Iterator[Notice]:
                 yield _feedback("opt-out", recipient, diagnostic, paths, message_id)
         elif record == "Delivery":
             yield _delivered(recipient, diagnostic, paths, message_id)
-        elif record == "Bounce" and kind == _POSTMARK_SUPPRESSED:
+        elif record == "Bounce" and kind == _POSTMARK_NOT_SENT and "inactive" in diagnostic.lower():
             yield _suppressed(recipient, diagnostic, paths, message_id)
         elif record == "Bounce" and kind not in _POSTMARK_IGNORED:
             yield _bounce(recipient, diagnostic, "", kind in _POSTMARK_HARD, paths, message_id)

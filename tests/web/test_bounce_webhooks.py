@@ -491,3 +491,12 @@ def test_an_oversized_body_is_refused(client: TestClient, key: str) -> None:
     flood = iter([b"x" * (security.MAX_FORM_BYTES + 1)])
     refused = client.post("/hooks/bounces/generic", content=flood, headers={"Authorization": basic(key)})
     assert refused.status_code == 413
+
+
+def test_email_that_postmark_refuses_because_of_us(
+    app: Application, post_notice: PostNotice, sent_digest: dict[str, str]
+) -> None:
+    """Only an inactive recipient is on its list."""
+    notice = {"RecordType": "Bounce", "Type": "SMTPApiError", "Email": ALICE, "Details": "account pending"}
+    post_notice("postmark", notice | {"Content": f"To: {sent_digest['path']}\n\nx"})
+    assert suppression_reason(app) == ""
