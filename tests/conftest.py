@@ -61,12 +61,6 @@ def pytest_configure() -> None:
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
 
 
-def pytest_collection_finish() -> None:
-    """Leave modules and collected tests out of later garbage collections: they stay to the end."""
-    gc.collect()
-    gc.freeze()
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--database", choices=(*DATABASES, "both"), default="sqlite")
 
