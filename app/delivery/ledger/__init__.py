@@ -23,7 +23,8 @@ retry_delays       when an email is sent again
 transitions        change a row's state
 recovery           recover the emails of dead senders
 expiry             give up on emails that have waited too long
-controls           pause, resume, hold until approved, cancel, resend, confirm, retry
+sending_pauses     pause, resume, hold until approved
+controls           cancel, resend, confirm, retry
 removal            remove hidden papers from digests that have not been sent yet
 paper_history      the digests that contain a paper
 signatures         DKIM signatures made before a digest is due
@@ -43,37 +44,14 @@ from app.delivery.ledger.claims import (
     sendable_addresses,
 )
 from app.delivery.ledger.controls import (
-    ALSO,
-    AWAITS_APPROVAL,
-    FIRST_DIGESTS,
-    IMPORTED,
-    MOVED,
-    awaits_approval,
     cancel,
     confirm_arrival,
     confirm_uncertain,
     count_cancellable,
     count_held_uncertain,
     count_retryable,
-    end_import_pause,
-    first_digests_to_hold,
-    hold,
-    hold_new,
-    hold_reason,
-    is_moved,
-    is_paused,
-    is_released,
-    last_automatic,
-    lock_pause,
-    pause,
-    pause_automatically,
-    pause_edition,
-    pauses,
-    planned_editions,
-    reasons,
     resend,
     resend_uncertain,
-    resume,
     retry_failed,
     uncertain_ids,
 )
@@ -118,6 +96,31 @@ from app.delivery.ledger.recovery import has_work, recover
 from app.delivery.ledger.removal import leave_out
 from app.delivery.ledger.retention import drop_sender_data, first_id_since, prune_deliveries, prune_events
 from app.delivery.ledger.sender_ledger import SenderLedger
+from app.delivery.ledger.sending_pauses import (
+    ALSO,
+    AWAITS_APPROVAL,
+    FIRST_DIGESTS,
+    IMPORTED,
+    MOVED,
+    awaits_approval,
+    end_import_pause,
+    first_digests_to_hold,
+    hold,
+    hold_new,
+    hold_reason,
+    is_moved,
+    is_paused,
+    is_released,
+    last_automatic,
+    lock_pause,
+    pause,
+    pause_automatically,
+    pause_edition,
+    pauses,
+    planned_editions,
+    reasons,
+    resume,
+)
 from app.delivery.ledger.signatures import Signature, encoded_digests, lock_unsigned, store_signatures
 from app.delivery.ledger.snapshots import (
     ItemEncoder,

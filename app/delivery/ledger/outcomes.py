@@ -13,9 +13,9 @@ from sqlmodel import Session, col, select
 from app.delivery import suppression
 from app.delivery.journal import AttemptResult
 from app.delivery.ledger import (
-    controls,
     receiver_backoffs,
     retry_delays,
+    sending_pauses,
     suspected_refusals,
     transitions,
 )
@@ -177,7 +177,7 @@ def _record_others(
                 delivery.message_id, delivery.subject = attempt.message_id, attempt.subject
             if attempt.result.outcome is SendOutcome.SENDER_REJECTED:
                 reason = sanitize.redact_addresses(_text(attempt.result))
-                controls.pause_automatically(session, f"the relay refuses us: {reason}", now)
+                sending_pauses.pause_automatically(session, f"the relay refuses us: {reason}", now)
             elif result.outcome not in (*TEMPORARY, SendOutcome.UNCERTAIN):
                 on_failed(session, attempt, delivery.subscriber_id, now)
         elif attempt.result.outcome is SendOutcome.UNCERTAIN and delivery.state is not State.SENT:

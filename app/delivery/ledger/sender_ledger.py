@@ -29,7 +29,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from app.delivery import result_log
 from app.delivery.journal import AttemptResult, Journal
-from app.delivery.ledger import circuit_breaker, controls, daily_limits, suspected_refusals
+from app.delivery.ledger import circuit_breaker, daily_limits, sending_pauses, suspected_refusals
 from app.delivery.ledger.claims import (
     LEASE,
     ClaimedBatch,
@@ -324,12 +324,12 @@ class SenderLedger:
         pause_reason = "" if self._pause_recorded else self._pause_reason
         with self._database.write() as session:
             if pause_reason:
-                controls.pause_automatically(session, pause_reason, now)
+                sending_pauses.pause_automatically(session, pause_reason, now)
             states = record_results(
                 session, batch, owner=self._owner, now=now, policy=self._policy, on_failed=self._on_failed
             )
             if deciding and not self._pause_reason and (reason := suspected_refusals.pause_reason(session)):
-                controls.pause_automatically(session, reason, now)
+                sending_pauses.pause_automatically(session, reason, now)
                 self._pause_reason = pause_reason = reason
         self._pause_recorded |= bool(pause_reason)  # an operator may resume before the last reply is flushed
         if self._journal.durable:
