@@ -229,6 +229,7 @@ def resume(
         raise InvalidInput("give either --edition or --first-digests, not both")
     with output.open_application(needs_secret=False) as app, app.db.write() as session:
         edition = ledger.FIRST_DIGESTS if first_digests else edition
+        reason = ledger.lock_pause(session, edition)
         if not ledger.resume(session, edition, force=force):
             raise NotFound(f"{_named(edition).lower()} is not paused")
         still_paused = ledger.is_paused(session)
@@ -236,6 +237,7 @@ def resume(
     times = "A running service sends waiting emails within a minute, and refused ones at their next attempt"
     times = "Its emails wait until all sending is resumed, too" if still_paused else times
     output.out().print(f"{_named(edition)} is resumed. {times}.", soft_wrap=True)
+    output.out().print(f"The reason for the pause was: {output.escaped(reason)}.", soft_wrap=True)
 
 
 @sending.command()

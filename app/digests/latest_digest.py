@@ -11,12 +11,12 @@ from app.delivery import ledger
 from app.digests import planning
 from app.digests.builder import DigestContext
 from app.errors import Conflict, NotFound
-from app.storage.models import Delivery, DigestContent
+from app.storage.models import Delivery, DeliveryState, DigestContent
 from app.types import Digest
 
 
 class LatestDigest(NamedTuple):
-    """A digest. If it was composed earlier, `reason` says why there would be none now. Else it is empty."""
+    """A digest. `reason` is empty if it would be sent now; otherwise, it says why none would be sent."""
 
     digest: Digest
     reason: str
@@ -25,7 +25,8 @@ class LatestDigest(NamedTuple):
 def find_latest(context: DigestContext, now: datetime, subscriber_id: int) -> LatestDigest:
     """Return the digest that a subscriber would get now, or else the last one that was composed for them.
 
-    Raise NotFound if there is no such subscriber, and Conflict if there is neither digest.
+    Leave out digests that were cancelled. Raise NotFound if there is no such subscriber, and Conflict if
+    there is neither digest.
     """
     preview = next(planning.preview_due(context, now, [subscriber_id]), None)
     if preview is None:
@@ -34,7 +35,7 @@ def find_latest(context: DigestContext, now: datetime, subscriber_id: int) -> La
         return LatestDigest(preview.digest, "")
     with context.db.read() as session:
         composed = select(DigestContent.delivery_id).join(Delivery)
-        own = composed.where(Delivery.subscriber_id == subscriber_id)
+        own = composed.where(Delivery.subscriber_id == subscriber_id, Delivery.state != DeliveryState.SKIPPED)
         newest = session.exec(own.order_by(col(Delivery.id).desc()).limit(1)).all()
         digests = ledger.restored_digests(session, newest, context.snapshots)
     for digest in digests.values():

@@ -559,6 +559,20 @@ def test_send_the_last_digest_to_the_operators(
     assert "that Plan" in test.parsed().get_body(("plain",)).get_content()
 
 
+def test_cancelled_digest_is_not_sent_as_a_test(
+    app: Application, run: Run, alice_is_due: None, mail_server: MailServer
+) -> None:
+    """It may have been cancelled because of its papers."""
+    run("sending", "pause", "--reason", "look at it")
+    run("send")
+    with app.db.write() as session:
+        assert ledger.cancel(session, session.exec(select(Delivery.edition)).one()) == 1
+    run("subscribers", "set", "1", "--interest", "zebrafish", "--max-trending", "0")
+    error = run("subscribers", "send-test", "1", "--to", "me@example.org", code=1).stderr
+    assert "There would be no digest: " in error
+    assert mail_server.messages == []
+
+
 def test_backtest(run: Run, alice_is_due: None) -> None:
     """It prints a line for each paper and for each day without papers, or JSON."""
     hour = clock.utcnow().hour
@@ -652,7 +666,9 @@ def test_send_reports_deferred_mails(run: Run, app: Application, monkeypatch: py
     resumed = (
         "A running service sends waiting emails within a minute, and refused ones at their next attempt."
     )
-    assert resumed in run("sending", "resume").stdout
+    output = run("sending", "resume").stdout
+    assert resumed in output
+    assert "The reason for the pause was: the relay moves." in output
     with app.db.write() as session:
         session.exec(select(Delivery)).one().next_attempt_at = clock.utcnow()
     assert "1 email is waiting; the next attempt is due" in run("sending", "status").stdout
