@@ -211,7 +211,7 @@ def _unsubscribe(
 
     If no token is valid but the sender is a subscriber, send them the email with their preferences and
     unsubscribe links, unless they got one less than an hour ago. Do nothing if they have no subscription, or
-    if this email has had its effect, but could not be removed.
+    if this email was already processed but could not be deleted.
 
     Return the outcome, or None if neither a token nor the sender belongs to a subscriber.
     """

@@ -176,14 +176,14 @@ def record_opt_out(
 
 
 def is_request_recorded(session: Session, raw: bytes) -> bool:
-    """Return whether an email that asks to unsubscribe has had its effect (see `record_request`)."""
+    """Return whether an email that asks to unsubscribe was already processed (see `record_request`)."""
     return session.exec(select(Event.id).where(Event.key == _request_key(raw))).first() is not None
 
 
 def record_request(session: Session, raw: bytes, subscriber_id: int, now: datetime) -> None:
-    """Record that an email that asks to unsubscribe has had its effect.
+    """Record that an email that asks to unsubscribe was processed.
 
-    It may be read again if it could not be removed, but the subscriber may have resubscribed since.
+    It may be read again if it could not be deleted, but the subscriber may have resubscribed since.
     """
     kind, key = UNSUBSCRIBE_MAIL, _request_key(raw)
     session.add(Event(at=now, kind=kind, subscriber_id=subscriber_id, key=key))

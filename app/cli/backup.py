@@ -96,7 +96,7 @@ def restore(
         else:
             output.out().print(f"The backup is complete: {output.escaped(origin)}.")
         return
-    db, old = Database(settings.database_url), Database(previous, only_read=True) if previous else None
+    db, old = Database(settings.database_url), Database(previous, read_only=True) if previous else None
     try:
         report = maintenance.restore(db, settings, file, manifest, now, old)
     finally:

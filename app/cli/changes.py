@@ -16,7 +16,9 @@ from app.storage.models import AuditEntry
 def changes(
     actor: Annotated[
         str | None,
-        typer.Option(help="Only changes with this key, by commands (cli) or automatic (paperboy)."),
+        typer.Option(
+            help="Only changes by this actor: the name of a key, cli, or paperboy (automatic pauses)."
+        ),
     ] = None,
     action: Annotated[
         str | None, typer.Option(help="Only this action, as named in --json, such as source.pause.")

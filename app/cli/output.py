@@ -279,7 +279,7 @@ def stop_signals() -> list[int]:
 
 @contextmanager
 def graceful_shutdown(app: Application) -> Iterator[None]:
-    """On one of the `stop_signals`, let work in progress finish. A second one has its usual effect at once.
+    """On a stop signal, let work in progress finish. A second SIGINT or SIGTERM ends the process at once.
 
     A second SIGHUP has no effect, because the shell and the kernel each send one if a terminal closes.
     """

@@ -33,7 +33,7 @@ def check_clock(session: Session, now: datetime) -> None:
         raise ClockError(
             f"the clock shows {now:%Y-%m-%d %H:%M} UTC, but the ledger has an email composed at "
             f"{newest:%Y-%m-%d %H:%M}: correct the clock. Nothing is planned until it is right or has caught "
-            "up. If it is right now and was ahead then, planning continues when the jobs have run for a day"
+            "up. If it is correct and was ahead then, planning continues when the jobs have run for a day"
         )
 
 

@@ -2,7 +2,7 @@
 
 A digest consists of a section for each interest, and a note. Sections, and the papers in them, are sorted by
 score. Trending papers that match no interest come last. If the subscriber has no interests, they fill the
-digest, so that likes never replace the trending papers with less.
+digest, so that a subscriber with likes never gets fewer papers than one without.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from app.types import SourceKind
 
 CONTINUE_AFTER = timedelta(minutes=1)  # between polls of a long list, so that other arXiv sources get a turn
 MAX_DELAY = timedelta(days=2)  # longer than every interval and every wait that a server may ask for
-MISSED_AFTER = timedelta(minutes=15)  # longer than the time between runs plus that of most polls
+MISSED_AFTER = timedelta(minutes=15)  # longer than the interval between runs plus the duration of most polls
 POLL_DEADLINE = timedelta(minutes=10)  # per source and run; pages that were read before it are stored
 TIMED_OUT = (
     f"the source was not read completely within {POLL_DEADLINE.seconds // 60} minutes; "
@@ -44,9 +44,9 @@ def sources_to_poll(session: Session, now: datetime, source_id: int | None = Non
 def missed_sources(session: Session, now: datetime) -> Sequence[Source]:
     """Return the sources whose regular poll is more than MISSED_AFTER late, for example after a downtime.
 
-    So that nothing waits long for a source, leave out those that have never been polled, failed twice in a
-    row, are too large for one poll, or are not due within MISSED_AFTER. After one failure, a source is not
-    left out, because the network may not have been ready.
+    Leave out sources for which planning would wait too long: those never polled, those that failed twice in
+    a row, those too large for one poll, and those not due within MISSED_AFTER. After one failure, a source is
+    not left out, because the network may not have been ready.
     """
     return [source for source in _active_sources(session) if _is_missed(source, now)]
 

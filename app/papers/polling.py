@@ -98,8 +98,8 @@ def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResu
 def poll_missed(context: PollContext, now: datetime) -> bool:
     """Poll the sources whose regular poll is late. Return whether planning should wait for a later run.
 
-    It should wait if one of them was polled, because `now` is then in the past, if its first retry follows
-    soon, or if another process has been polling it for less than five minutes.
+    Planning waits if this call polled one of them (`now` is then out of date), if a first retry is due soon,
+    or if another process is polling one.
     """
     time = clock.Timeline(now, context.db.skew).start
     with context.db.read() as session:

@@ -101,14 +101,14 @@ def storable(value: Any) -> Any:
 class Database:
     """An engine and its sessions. Application code never commits: a `write` block commits when it ends."""
 
-    def __init__(self, url: str, *, create: bool = True, only_read: bool = False) -> None:
+    def __init__(self, url: str, *, create: bool = True, read_only: bool = False) -> None:
         """Create the file of an SQLite database if it is missing, unless `create` is false.
 
-        `only_read` is for a database that no process uses: SQLite then also reads it on a read-only disk.
+        `read_only` is for a database that no process uses. SQLite can then open it on a read-only disk.
         """
         self.url = make_url(url)
-        is_new = create and not only_read
-        self.engine = _make_engine(self.url if is_new else existing_file(self.url, only_read=only_read))
+        is_new = create and not read_only
+        self.engine = _make_engine(self.url if is_new else existing_file(self.url, read_only=read_only))
         event.listen(self.engine, "before_cursor_execute", _with_storable_text, retval=True)
         # Make SQLite acquire the write lock at BEGIN, where it can wait for the lock. At the first INSERT in
         # a transaction that has already read, it would fail at once instead.
@@ -281,7 +281,7 @@ def sqlite_file(url: URL) -> Path | None:
     return Path(url.database) if in_file and url.database else None
 
 
-def existing_file(url: URL, *, only_read: bool = False) -> URL:
+def existing_file(url: URL, *, read_only: bool = False) -> URL:
     """Return the URL of the same database, in a form in which SQLite does not create a missing file.
 
     In a folder that cannot be written to, SQLite only reads a database that nobody changes in the meantime.
@@ -289,7 +289,7 @@ def existing_file(url: URL, *, only_read: bool = False) -> URL:
     file = sqlite_file(url)
     if not file:
         return url
-    is_closed = only_read and file.exists() and not Path(f"{file}-wal").exists()
+    is_closed = read_only and file.exists() and not Path(f"{file}-wal").exists()
     is_immutable = is_closed and not os.access(file.parent, os.W_OK)
     access = {"mode": "ro", "immutable": "1"} if is_immutable else {"mode": "rw"}
     return url.set(database=file.absolute().as_uri(), query={**url.query, "uri": "true", **access})

@@ -186,7 +186,7 @@ def test_previous_database_in_use_is_refused(
     file = tmp_path / "backup.zip"
     maintenance.back_up(service, file, now)
     url = service.settings.database_url
-    previous = Database(url, only_read=True)
+    previous = Database(url, read_only=True)
     in_use = pytest.raises(Conflict, match="the previous database is in use by 1 other process: stop the")
     with other_process.using(url), in_use:
         restore(service, file, empty_url, now, previous)
@@ -783,7 +783,7 @@ def test_previous_database_on_a_read_only_disk(
     service.db.dispose()
     url = service.settings.database_url
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write to all folders
-    previous = Database(url, only_read=True)
+    previous = Database(url, read_only=True)
     with previous.read() as session:
         assert len(session.exec(select(Subscriber)).all()) == READERS
         file = Path(url.removeprefix("sqlite:///"))
