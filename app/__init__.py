@@ -82,6 +82,7 @@ Where to find limits, weights and intervals:
     how many interests a subscriber may have    settings.py
     a new subscriber's defaults                 settings.py, types.py (DEFAULT_MIN_PAPERS)
     notes in a digest                           digests/notes.py
+    reasons for a missing digest                digests/skip_reasons.py
     how long a paper gets updates (WINDOW)      papers/rechecking.py
     how many updates a digest may have          digests/paper_updates.py
     how long a subscriber may pause             subscribers/pausing.py

@@ -41,6 +41,7 @@ PURE = (
     "digests.ranking",
     "digests.selection",
     "digests.notes",
+    "digests.skip_reasons",
     "digests.too_few_papers",
     "links",
     "mail.card_facts",

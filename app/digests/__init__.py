@@ -8,7 +8,8 @@ ranking           PURE: rank the papers that are relevant enough to each subscri
 too_few_papers    PURE: decide whether a digest with too few papers is held back
 selection         PURE: select papers: quotas, the best of each interest, diversity by MMR
 paper_updates     find updates on papers that subscribers were sent or liked
-notes             PURE: the notes of a digest, such as why none was sent
+notes             PURE: the notes of a digest, such as what was left out
+skip_reasons      PURE: the reasons for a missing digest, such as words that no paper mentions
 compose           PURE: compose sections, notes and cards, or a skip with its reason
 latest_digest     the digest that a subscriber would get now, or else their last one
 explanation       explain why a subscriber was or was not sent a paper

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.digests import notes, selection, too_few_papers
+from app.digests import notes, selection, skip_reasons, too_few_papers
 from app.digests.ranking import CandidatePool, Ranked
 from app.digests.selection import BY_PROFILE, SelectedPaper, Selection
 from app.mail import section_headings
@@ -30,10 +30,10 @@ def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = Non
     selected = (selected_ahead or selection.select(ranked)).selected
     if not selected:
         if request.interests and request.when_empty is EmptyDigestPolicy.SKIP:
-            return Skip(notes.nothing_matched(edition, ranked, considered), considered)
+            return Skip(skip_reasons.nothing_matched(edition, ranked, considered), considered)
         return _trending_digest(edition, ranked, considered)
     if request.interests and too_few_papers.must_wait(ranked, selected):
-        return Skip(notes.too_few_papers(len(selected), request), considered)
+        return Skip(skip_reasons.too_few_papers(len(selected), request), considered)
     by_interest: dict[str, list[SelectedPaper]] = {interest.text: [] for interest in request.interests}
     by_interest[BY_PROFILE.text] = []
     for choice in selected:
@@ -65,7 +65,7 @@ def _trending_digest(edition: str, ranked: Ranked, considered: int) -> Digest | 
     items = tuple(_item(choice.paper, pool, _trending_reason(choice, pool)) for choice in choices)
     scores = tuple(round(choice.score, 4) for choice in choices)
     if not items:
-        return Skip(notes.nothing_matched(edition, ranked, considered), considered)
+        return Skip(skip_reasons.nothing_matched(edition, ranked, considered), considered)
     heading = "" if request.interests else section_headings.TRENDING
     note = notes.join(
         notes.NOTHING_MATCHED if request.interests else "",

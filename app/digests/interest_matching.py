@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from cachetools import FIFOCache, LRUCache
 
-from app.digests import notes, ranking
+from app.digests import ranking, skip_reasons
 from app.errors import InvalidInterest
 from app.relevance import (
     matching,
@@ -77,7 +77,7 @@ class InterestMatcher:
     def absent_fields_note(self, text: str) -> str:
         """Return a note if an interest requires a category or an organisation and no paper has any, or ""."""
         fields = self._index.filters.absent_fields(query_language.parse(text))
-        return notes.absent_fields_note(fields, self._source_names)
+        return skip_reasons.absent_fields_note(fields, self._source_names)
 
     @cached_property
     def _source_names(self) -> set[str]:

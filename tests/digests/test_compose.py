@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.digests import compose, notes, ranking
+from app.digests import compose, ranking, skip_reasons
 from app.digests.ranking import CandidatePool, EvidenceMatrix, RankingRequest, Vector
 from app.relevance.cut_offs import FLOOR
 from app.types import CardReason, Digest, EmptyDigestPolicy, Interest, PaperView, Skip, Trend
@@ -206,7 +206,7 @@ def test_skip_reason_names_no_words_if_another_interest_has_them_all() -> None:
 
 def test_skip_reason_names_fields_that_no_paper_has() -> None:
     """The sources that don't give them are named, once for all interests."""
-    note = notes.absent_fields_note(["a category"], {"Hugging Face Daily Papers"})
+    note = skip_reasons.absent_fields_note(["a category"], {"Hugging Face Daily Papers"})
     assert note == "no recent paper has a category (Hugging Face Daily Papers gives none)"
     notes_by_interest = {"agents": note, "video": note}
     on = replace(
@@ -217,9 +217,11 @@ def test_skip_reason_names_fields_that_no_paper_has() -> None:
     assert skip_of(RankingRequest((AGENTS, VIDEO)), on) == (
         f"none of 9 recent papers matched an interest: no paper mentions “Zebrafish”; {note}"
     )
-    both = notes.absent_fields_note(["an organisation", "a category"], {"Blog", "arXiv", "HF"})
+    both = skip_reasons.absent_fields_note(["an organisation", "a category"], {"Blog", "arXiv", "HF"})
     assert both == "no recent paper has an organisation or a category (Blog, HF and arXiv give none)"
-    assert notes.absent_fields_note(["a category"], map(str, range(9))).endswith("(the sources give none)")
+    assert skip_reasons.absent_fields_note(["a category"], map(str, range(9))).endswith(
+        "(the sources give none)"
+    )
 
 
 def test_skip_reason_suits_subscribers_and_operators() -> None:
