@@ -66,7 +66,7 @@ PURE = (
     "papers.sources.jsonl",
     "papers.sources.huggingface_pages",
     "papers.sources.state",
-    "papers.sources.withdrawal",
+    "papers.sources.withdrawal_phrases",
     "relevance.cut_offs",
     "relevance.filters",
     "relevance.highlights",

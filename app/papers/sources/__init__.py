@@ -10,7 +10,7 @@ jsonl              files of papers in JSON or JSON lines
 arxiv_dump         arXiv's monthly metadata dump
 files              read saved responses and files of JSON lines, and detect their kind
 xml_elements       PURE: read XML elements from arXiv, even if truncated or hostile
-withdrawal         PURE: recognise that authors withdrew an arXiv paper
+withdrawal_phrases PURE: recognise that authors withdrew an arXiv paper
 json_rows          PURE: rows and rejections of JSON responses, used by all JSON sources
 calendar           PURE: days on which a source is expected to have no papers
 state              PURE: the progress of a source between polls, and the pages fetched from it

@@ -15,7 +15,7 @@ from datetime import date, datetime, timedelta
 from xml.etree.ElementTree import Element
 
 from app.errors import SourceError, UnreadableResponse
-from app.papers.sources import calendar, json_rows, withdrawal, xml_elements
+from app.papers.sources import calendar, json_rows, withdrawal_phrases, xml_elements
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState, days_to_fetch, unread_days
 from app.text import dates, identifiers, sanitize
@@ -104,14 +104,14 @@ def _record(number: int, entry: Element, day: date | None, *, is_feed: bool) -> 
         abstract = feed_abstract(abstract)
         doi = _text(entry, f"{_ARXIV}DOI") or doi
         # The feed has no comments, so it can only say that a paper was withdrawn.
-        is_stated = kind.startswith("replace") and withdrawal.is_stated_in(abstract[:200])
+        is_stated = kind.startswith("replace") and withdrawal_phrases.is_stated_in(abstract[:200])
         withdrawn: bool | None = True if is_stated else None
     else:
         as_of = dates.day(_text(entry, f"{_ATOM}updated"))
         listed_on = day
         names = (sanitize.one_line(element.text) for element in entry.findall(f"{_ATOM}author/{_ATOM}name"))
         people = [name for name in names if name]
-        withdrawn = withdrawal.state(_text(entry, f"{_ARXIV}comment"), abstract)
+        withdrawn = withdrawal_phrases.state(_text(entry, f"{_ARXIV}comment"), abstract)
     doi = identifiers.doi(doi)
     return PaperRecord(
         title=title,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Any
 
-from app.papers.sources import arxiv_dump, json_rows, withdrawal
+from app.papers.sources import arxiv_dump, json_rows, withdrawal_phrases
 from app.text import dates, identifiers, sanitize
 from app.types import PaperRecord, ParseResult, Rejection
 
@@ -52,7 +52,7 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
         keywords=sanitize.words(row.get("keywords")),
         tldr=sanitize.clean_text(row.get("tldr"), sanitize.TITLE_CHARS * 2),
         published_on=dates.day(row.get("published_on") or row.get("published")),
-        withdrawn=withdrawal.state(comment, abstract) if "comment" in row else None,
+        withdrawn=withdrawal_phrases.state(comment, abstract) if "comment" in row else None,
         as_of=dates.day(row.get("update_date")),
         listed_on=dates.day(row.get("date")) or dates.day(row.get("listed_on")) or day,
         upvotes=sanitize.non_negative_int(row.get("upvotes")),

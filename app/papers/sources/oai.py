@@ -18,7 +18,7 @@ from datetime import date, datetime, timedelta
 from xml.etree.ElementTree import Element
 
 from app.errors import SourceError, UnreadableResponse
-from app.papers.sources import arxiv_dump, calendar, json_rows, withdrawal, xml_elements
+from app.papers.sources import arxiv_dump, calendar, json_rows, withdrawal_phrases, xml_elements
 from app.papers.sources.http_client import Client
 from app.papers.sources.state import FetchedPage, SourceState
 from app.text import dates, identifiers, sanitize
@@ -113,7 +113,7 @@ def _record(number: int, record: Element, listed_since: date | None) -> PaperRec
         author_count=len(people),
         categories=sanitize.words(_text(metadata, f"{_ARXIV}categories", 1_000).split()),
         published_on=created,
-        withdrawn=withdrawal.state(_text(metadata, f"{_ARXIV}comments", 1_000), abstract),
+        withdrawn=withdrawal_phrases.state(_text(metadata, f"{_ARXIV}comments", 1_000), abstract),
         listed_on=stamp if is_first and _is_new(created, stamp, listed_since) else None,
         as_of=stamp,
     )
