@@ -205,7 +205,7 @@ def plan(app: Application, now: datetime) -> Counter[str]:
     _end_pauses(app, time.start)
     if not _anything_to_plan(app, time.start) or polling.poll_missed(app.poll_context, now):
         return Counter()
-    with job_runs.record(app.db, "plan", time.start) as run:
+    with job_runs.record(app.db, planning.JOB, time.start) as run:
         _plan(app, time, run)
     return run.counts
 

@@ -35,6 +35,7 @@ from app.storage.models import Subscriber, SubscriberState
 from app.subscribers import schedule
 from app.types import Cadence, Digest, Skip
 
+JOB = "plan"
 BATCH_SIZE = 500  # subscribers planned in one transaction
 MANY = 4 * BATCH_SIZE  # due subscribers that make it worthwhile to load the papers in a second process
 LONGEST_WAIT = timedelta(days=30)  # during a warm-up, subscribers who wait longer are treated equally

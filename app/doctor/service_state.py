@@ -269,7 +269,7 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
             yield ok(f"job {run.job}", f"it last ran at {when}")
 
     late = planning.lateness(session, now)
-    if late > LATE and _is_catching_up(session, now):
+    if late > LATE and _is_catching_up(session, now, late):
         message = (
             f"a digest has been due for {_format_span(late)}; after a downtime, sources are polled first"
         )
@@ -277,6 +277,9 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
     elif late > LATE:
         message = f"a digest has been due for {_format_span(late)}, so the schedule is probably not running"
         fix = "run `paperboy serve` (with PAPERBOY_SCHEDULER on) or `paperboy worker`"
+        if any(not worker.lost for worker in worker_registry.statuses(session)):
+            message = f"a digest has been due for {_format_span(late)}, although a process is running jobs"
+            fix = f"look for errors and restarts in the log and in `paperboy runs --job {planning.JOB}`"
         yield error("schedule", message, fix)
     else:
         yield ok("schedule", "no digest is late")
@@ -299,14 +302,22 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
         yield ok("ledger", "it has exactly one entry for each digest that has been due since yesterday")
 
 
-def _is_catching_up(session: Session, now: datetime) -> bool:
-    """Return whether a process has started a short time ago, or late sources are being polled or retried."""
-    has_started = any(
-        not status.lost and status.seen_at - status.started_at < CATCH_UP
-        for status in worker_registry.statuses(session)
+def _is_catching_up(session: Session, now: datetime, late: timedelta) -> bool:
+    """Return whether a process has just started, or late sources are being polled or retried.
+
+    Return False if processes have had more than CATCH_UP to plan the digest that is `late`, for example
+    because each of them crashes and is restarted.
+    """
+    workers = worker_registry.statuses(session)
+    time = max((worker.seen_at for worker in workers), default=now)  # by the database's clock
+    had_time = any(
+        worker.started_at <= time - CATCH_UP and worker.seen_at > time - late + LATE for worker in workers
     )
+    if had_time or job_runs.has_run(session, planning.JOB, now - late + LATE, now - CATCH_UP):
+        return False
     missed = poll_schedule.missed_sources(session, now)
-    return has_started or any(not poll_schedule.is_due(source, now) for source in missed)
+    is_polling = any(not poll_schedule.is_due(source, now) for source in missed)
+    return is_polling or not all(worker.lost for worker in workers)
 
 
 def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:

@@ -94,6 +94,12 @@ def failed_jobs(session: Session, _now: datetime) -> list[str]:
     return [run.job for run in last_runs(session) if run.error]
 
 
+def has_run(session: Session, job: str, since: datetime, until: datetime) -> bool:
+    """Return whether a run of a job began between two times."""
+    runs = select(JobRun.id).where(JobRun.job == job, col(JobRun.started_at).between(since, until))
+    return session.exec(runs.limit(1)).first() is not None
+
+
 def has_failed(run: JobRun, apart_from: Iterable[str] = ()) -> bool:
     """Return whether a run has errors other than those that `fail` recorded for the parts in `apart_from`."""
     return bool(run.error) and not set(run.failed_parts or [""]).issubset(apart_from)

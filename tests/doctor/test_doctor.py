@@ -20,6 +20,7 @@ from app import doctor, pipeline
 from app.application import Application
 from app.cli.doctor import temporary_service
 from app.delivery import ledger
+from app.digests import planning
 from app.doctor import Finding, Level, relay, service_state, test_mail
 from app.doctor.smtp_sink import Sink
 from app.mail import dkim
@@ -285,6 +286,39 @@ def test_late_digest_after_a_start(
         reader = factories.add_subscriber(session, "alice@example.org", ["agents"], now)
         session.get_one(Subscriber, reader).next_due_at = now - timedelta(hours=1)
         session.add(WorkerRow(name="serve:1", started_at=started_at, seen_at=seen_at))
+    assert check_database(app, now)["schedule"].level is level
+
+
+@pytest.mark.parametrize(
+    ("due_hours_ago", "level"), [(3, Level.ERROR), (1, Level.WARNING)], ids=["crashed after", "before"]
+)
+def test_late_digest_after_a_crash(app: Application, now: datetime, due_hours_ago: int, level: Level) -> None:
+    """A process that was killed while the digest was late will probably be killed again."""
+    time = datetime.now(UTC)
+    with app.db.write() as session:
+        reader = factories.add_subscriber(session, "alice@example.org", ["agents"], now)
+        session.get_one(Subscriber, reader).next_due_at = now - timedelta(hours=due_hours_ago)
+        for name, started, seen in [("killed", 150, 120), ("started", 5, 0)]:
+            started_at, seen_at = time - timedelta(minutes=started), time - timedelta(minutes=seen)
+            session.add(WorkerRow(name=name, started_at=started_at, seen_at=seen_at))
+    finding = check_database(app, now)["schedule"]
+    assert finding.level is level
+    assert ("although a process is running jobs" in finding.message) == (level is Level.ERROR)
+
+
+@pytest.mark.parametrize(
+    ("minutes_since_run", "level"), [(180, Level.WARNING), (60, Level.ERROR), (10, Level.WARNING)]
+)
+def test_late_digest_after_an_earlier_run(
+    app: Application, now: datetime, minutes_since_run: int, level: Level
+) -> None:
+    """A stopped process leaves the registry, but its run shows that there was time to plan the digest."""
+    time = datetime.now(UTC)
+    with app.db.write() as session:
+        reader = factories.add_subscriber(session, "alice@example.org", ["agents"], now)
+        session.get_one(Subscriber, reader).next_due_at = now - timedelta(hours=2)
+        session.add(WorkerRow(name="serve:1", started_at=time - timedelta(minutes=5), seen_at=time))
+    job_runs.begin(app.db, planning.JOB, now - timedelta(minutes=minutes_since_run))
     assert check_database(app, now)["schedule"].level is level
 
 
