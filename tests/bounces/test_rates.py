@@ -142,6 +142,20 @@ def test_complaints_while_sending_is_paused(app: Application) -> None:
     assert [line["event"] for line in lines if line["log_level"] == "error"] == ["all sending is paused"]
 
 
+@pytest.mark.parametrize(("receiver", "reasons"), [("163.com", 1), ("126.com", 2)])
+def test_complaints_from_another_receiver_are_another_cause(
+    app: Application, receiver: str, reasons: int
+) -> None:
+    """Other numbers of complaints are no other cause, but digits in a receiver's name distinguish it."""
+    rate = rates.ReceiverRate(NOW.date(), "163.com", sent=200, bounces=0, complaints=3)
+    later = replace(rate, day=NOW.date() + timedelta(days=1), receiver=receiver, sent=1200, complaints=14)
+    with app.db.write() as session:
+        ledger.pause_automatically(session, rate.describe(), NOW)
+        ledger.pause_automatically(session, later.describe(), NOW + timedelta(days=1))
+        (pause,) = ledger.pauses(session)
+    assert len(ledger.reasons(pause)) == reasons
+
+
 def test_complaints_of_one_batch_are_counted_together(app: Application) -> None:
     """The rates are read once for each batch, not once for each complaint."""
     with app.db.write() as session:

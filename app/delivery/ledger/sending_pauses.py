@@ -94,9 +94,9 @@ def is_moved(pause: SendingPause) -> bool:
     return any(reason.startswith(MOVED) for reason in reasons(pause))
 
 
-def _cause(reason: str) -> str:
-    """Return the reason for an automatic pause without numbers and the relay's reply, which may differ."""
-    return re.sub(r"[\d.,]+", "", reason.partition(":")[0])
+def _cause(reason: str) -> list[str]:
+    """Return the words of an automatic reason without numbers and the relay's reply, which may differ."""
+    return [word for word in reason.partition(":")[0].split() if re.search("[a-z]", word)]
 
 
 def _name(edition: str) -> str | None:
