@@ -206,7 +206,8 @@ class Composer:
         cards = [card for section in layout for card in section.cards]
         if not cards:
             reason, is_permanent = "no paper in this digest can be shown", not request.unreadable
-            raise DeliveryError(reason, permanent=is_permanent) from self._fragments.card_error
+            error = self._fragments.card_error(digest.sections, step)
+            raise DeliveryError(reason, permanent=is_permanent) from error
         subject = self._fragments.subject(tuple(card.title for card in cards[:2]), len(cards))
         in_preview = subject_and_preview.in_preview(cards, subject.named)
         note = self._fragments.note(digest.note)

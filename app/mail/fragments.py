@@ -98,7 +98,6 @@ class Fragments:
     def __init__(self, renderer: Renderer, signer: LinkSigner) -> None:
         self._renderer = renderer
         self._signer = signer
-        self.card_error: Exception | None = None  # the last error of a card
         self._cards_by_item: list[dict[int, tuple[DigestItem, EncodedCard | None]]] = [
             {}
             for _ in range(2 * len(LIMIT_STEPS))  # two for each step: one for ordinary cards, one for leads
@@ -139,13 +138,22 @@ class Fragments:
         """Encode and cache a card. If this fails, return None, and the message is sent without the card."""
         try:
             card = self._card(_cache_key(item), LIMIT_STEPS[step], is_lead)
-        except Exception as error:
-            card, self.card_error = None, error
+        except Exception:
+            card = None
         cache = self._cards_by_item[2 * step + is_lead]
         if len(cache) >= MAX_CACHED_ITEMS:
             cache.clear()
         cache[id(item)] = item, card
         return card
+
+    def card_error(self, sections: Sequence[Section], step: int) -> Exception | None:
+        """Encode the cards again until one fails, and return its error."""
+        for item in (item for section in sections for item in section.picks):
+            try:
+                self._card(_cache_key(item), LIMIT_STEPS[step], is_lead=False)
+            except Exception as error:
+                return error
+        return None
 
     def _card(self, key: tuple[Any, ...], limits: TextLimits, is_lead: bool) -> EncodedCard:
         reason, item_marks, *shared = key

@@ -23,7 +23,7 @@ from app.links import LinkSigner
 from app.mail import fragments, text_limits
 from app.mail.composer import Composer
 from app.mail.message import OutgoingMail
-from app.mail.render import Renderer
+from app.mail.render import Renderer, describe_error
 from app.settings import Settings
 from app.types import (
     Digest,
@@ -396,6 +396,21 @@ def test_digest_without_papers_raises_an_error(composer: Composer, now: datetime
         with pytest.raises(DeliveryError) as refused:
             composer.draft(request_of(now, digest))
         assert refused.value.permanent
+
+
+def test_error_names_a_card_of_the_same_digest(composer: Composer, now: datetime) -> None:
+    """Cards of other digests that failed in the meantime are not named."""
+    pick = sample_digest.pick(1, "A title")
+    undated = digest_of(replace(pick, published_on="yesterday"))  # type: ignore[arg-type]
+    uncounted = digest_of(replace(pick, comments={}))  # type: ignore[arg-type]
+    errors = []
+    for digest in (undated, uncounted, undated, Digest("2026-11-20", ())):
+        with pytest.raises(DeliveryError) as refused:
+            composer.draft(request_of(now, digest))
+        errors.append(describe_error(refused.value))
+    assert errors[0] == errors[2]
+    assert len(set(errors)) == 3
+    assert refused.value.__cause__ is None
 
 
 # --- other emails
