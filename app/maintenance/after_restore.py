@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -134,8 +134,7 @@ def _repeat_changes_of_subscribers(session: Session, previous: Session, now: dat
             if subscriber.email != before.email:
                 moved.append((subscriber, before))
     not_moved = _copy_addresses(session, moved)
-    kept_ids = {subscriber.id for subscriber in not_moved}
-    _copy_events(session, previous, [each for each in changed if each not in kept_ids])
+    _copy_events(session, previous, changed, {subscriber.id for subscriber in not_moved})
     return [subscriber.email for subscriber in not_moved]
 
 
@@ -180,8 +179,13 @@ def _copy_addresses(session: Session, moved: list[tuple[Subscriber, Subscriber]]
     return not_moved
 
 
-def _copy_events(session: Session, previous: Session, ids: Sequence[int | None]) -> None:
-    """Copy the events of _COPIED_EVENTS that the backup lacks."""
+def _copy_events(
+    session: Session, previous: Session, ids: Sequence[int | None], not_moved: Collection[int | None]
+) -> None:
+    """Copy the events of _COPIED_EVENTS that the backup lacks.
+
+    Leave out the changes of address of the subscribers in `not_moved`, who keep their old ones.
+    """
     stored, copied = (
         select(Event).where(
             in_array(each, col(Event.subscriber_id), ids), col(Event.kind).in_(_COPIED_EVENTS)
@@ -190,7 +194,8 @@ def _copy_events(session: Session, previous: Session, ids: Sequence[int | None])
     )
     present = {(event.subscriber_id, event.kind, event.at) for event in session.exec(stored)}
     for event in previous.exec(copied.order_by(col(Event.id))):
-        if (event.subscriber_id, event.kind, event.at) not in present:
+        is_undone = event.kind == event_log.ADDRESS_CHANGED and event.subscriber_id in not_moved
+        if not is_undone and (event.subscriber_id, event.kind, event.at) not in present:
             session.add(Event(**event.model_dump(exclude={"id"})))
 
 

@@ -307,6 +307,7 @@ def test_new_address_that_another_subscriber_has(
     """The previous database does not know that subscriber, because an older backup lacked them.
 
     The address stays the old one, whose links stay revoked, and so does that of a subscriber who moved there.
+    Other changes of these subscribers are recorded.
     """
     maintenance.back_up(service, tmp_path / "backup.zip", now)
     later = now + timedelta(minutes=2)
@@ -319,6 +320,8 @@ def test_new_address_that_another_subscriber_has(
         subscribers.replace_address(session, ids[0], f"r{READERS - 1}@example.org", later)
         subscribers.replace_address(session, ids[1], "r0@example.org", later)
         subscribers.replace_address(session, ids[2], "new@example.org", later)
+        subscribers.new_links(session, ids[0], later)
+        subscribers.pause(session, ids[1], None, later)
     restored, report = restore(
         service, tmp_path / "backup.zip", empty_url, now + timedelta(minutes=9), service.db
     )
@@ -327,9 +330,14 @@ def test_new_address_that_another_subscriber_has(
     with restored.db.read() as session:
         people = [subscribers.get(session, each) for each in (*ids[:3], ids[-1])]
         moved = session.exec(select(Event.subscriber_id).where(Event.kind == "address_changed")).all()
+        since = select(Event.subscriber_id, Event.kind).where(
+            Event.at >= later, Event.kind != "address_changed"
+        )
+        others = {tuple(row) for row in session.exec(since)}
     assert [(person.email, person.link_epoch) for person in people] == [
-        ("r0@example.org", 1), ("r1@example.org", 1), ("new@example.org", 1), ("r7@example.org", 0),
+        ("r0@example.org", 2), ("r1@example.org", 1), ("new@example.org", 1), ("r7@example.org", 0),
     ]  # fmt: skip
+    assert others >= {(ids[0], "new_links"), (ids[1], "paused")}
     assert moved == [ids[2]], "bounces count for an address that is still used"
 
 
