@@ -186,13 +186,14 @@ def log_refused_value(request: Request, error: DataError) -> None:
 def install(site: FastAPI) -> None:
     """Register the error pages."""
     for kind in (PaperboyError, HTTPException, RequestValidationError, DataError):
-        site.add_exception_handler(kind, _request_error)
+        site.add_exception_handler(kind, request_error)
     for unavailable in UNAVAILABLE:
         site.add_exception_handler(unavailable, _database_error)
     site.add_exception_handler(Exception, _unexpected_error)
 
 
-def _request_error(request: Request, error: Exception) -> Response:
+def request_error(request: Request, error: Exception) -> Response:
+    """Return the page of an error that the request caused."""
     match error:
         case PaperboyError():
             error_page = _PAGES_OF_ERRORS.get(type(error))

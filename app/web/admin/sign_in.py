@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, TypedDict
@@ -31,7 +32,7 @@ from app.storage import admin_sessions, api_keys, audit_log, sign_in_links
 from app.storage.api_keys import ApiKeyIdentity, Scope
 from app.text.in_words import sentence
 from app.types import OperatorReport, ReportSection
-from app.web import templating
+from app.web import errors, templating
 from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.timing import Timing
 from app.web.api import auth
@@ -106,20 +107,27 @@ def is_signed_in(request: Request) -> bool:
     return _find_session(request, clock.utcnow()) is not None
 
 
+def _recognize(request: Request, key: ApiKeyIdentity) -> Operator:
+    """Return the operator of a request with a session, and store it for error pages."""
+    state, secret = request.app.state, request.cookies[COOKIE]
+    token, form_id = admin_sessions.form_token(secret), secrets.token_urlsafe(9)
+    operator = Operator(request, state.paperboy, state.capacity, key, token, form_id)
+    request.state.operator = operator
+    return operator
+
+
 def _operator(request: Request, needed: SecurityScopes) -> Operator:
     """Return the operator who sent a request.
 
     Raise SignInNeeded if there is no session, or HTTPException (403) if the key lacks the scope.
     """
-    app: Application = request.app.state.paperboy
-    secret, now = request.cookies.get(COOKIE, ""), clock.utcnow()
+    now = clock.utcnow()
     opened = _find_session(request, now)
     if opened is None:
         raise SignInNeeded
     key, is_stale = opened
-    token, form_id = admin_sessions.form_token(secret), secrets.token_urlsafe(9)
-    operator = Operator(request, app, request.app.state.capacity, key, token, form_id)
-    request.state.operator = operator  # for error pages
+    operator = _recognize(request, key)
+    app = operator.app
     if not key.scopes.issuperset(needed.scopes):
         raise HTTPException(
             403,
@@ -127,7 +135,7 @@ def _operator(request: Request, needed: SecurityScopes) -> Operator:
         )
     if is_stale:
         with app.db.write() as session:
-            admin_sessions.touch(session, secret, now)
+            admin_sessions.touch(session, request.cookies[COOKIE], now)
     auth.note_use(app, key, now)
     return operator
 
@@ -339,8 +347,22 @@ def _local(path: str) -> str:
 
 
 def install(site: FastAPI) -> None:
-    """Register the response to requests without a session."""
+    """Register the responses to requests without a session, and to requests that match no route."""
     site.add_exception_handler(SignInNeeded, _to_sign_in)
+    for status in (404, 405):
+        site.add_exception_handler(status, _no_page)
+
+
+def _no_page(request: Request, error: Exception) -> Response:
+    """Return an error page. Below /admin, it has the menu if the operator is signed in.
+
+    If a request matches no route, `_operator` has not been called.
+    """
+    if request.url.path.startswith(f"{HOME}/") and not hasattr(request.state, "operator"):
+        with suppress(*errors.UNAVAILABLE):
+            if opened := _find_session(request, clock.utcnow()):
+                _recognize(request, opened[0])
+    return errors.request_error(request, error)
 
 
 def _to_sign_in(request: Request, _error: Exception) -> Response:

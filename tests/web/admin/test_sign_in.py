@@ -14,6 +14,7 @@ import pytest
 import time_machine
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
+from sqlalchemy.exc import OperationalError
 from sqlmodel import select
 
 from app import clock, main, subscribers
@@ -157,6 +158,41 @@ def test_link_on_another_site_leads_to_the_page(visitor: TestClient) -> None:
 
 
 @pytest.mark.once
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [
+        ("/admin/", 404, "Page not found"),
+        ("/admin/subscriber", 404, "Page not found"),
+        ("/admin/sending/pause", 405, "This can’t be done here"),
+    ],
+)
+def test_address_without_a_page(
+    sign_in: Callable[..., Desk], visitor: TestClient, path: str, status: int, text: str
+) -> None:
+    """The error page has the menu for a signed-in operator only."""
+    own, public = sign_in(Scope.READ).get(path), visitor.get(path)
+    assert [own.status_code, public.status_code] == [status, status]
+    assert text in own.text
+    assert text in public.text
+    assert '<a href="/admin">Overview</a>' in own.text
+    assert own.headers["Cache-Control"] == "no-store"
+    assert 'href="/admin' not in public.text
+    assert "Go to the home page" in public.text
+
+
+def test_address_without_a_page_while_the_database_is_unreachable(
+    app: Application, sign_in: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = sign_in()
+
+    def fail(*_: object) -> None:
+        raise OperationalError("SELECT", {}, Exception("disk I/O error"))
+
+    monkeypatch.setattr(admin_sessions, "find", fail)
+    answer = desk.get("/admin/subscriber")
+    assert (answer.status_code, "Go to the home page" in answer.text) == (404, True)
+
+
 def test_every_route_needs_its_scope(sign_in: Callable[..., Desk], alice: int) -> None:
     """A form needs the scope of the same change in the API, and the token of the same session."""
     desks = {
