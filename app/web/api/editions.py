@@ -102,8 +102,10 @@ class WaitingOut(BaseModel):
     )
 
 
-class Sending(BaseModel):
+class Sending(Versioned):
     """The status of sending: pauses, reconciliation of recent editions, and unsent emails."""
+
+    UNVERSIONED = frozenset({"reconciliation", "deliveries", "others"})
 
     paused: bool
     pauses: list[PauseOut]
@@ -245,7 +247,10 @@ def resume_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_matc
 
     With `If-Match`, this happens only if the edition has not changed since the client read it.
     """
-    _resume_sending(app, key.name, now, edition, if_match)
+    with app.db.write() as session:
+        ledger.lock_pause(session, edition)
+        _require_version(app, session, now, edition, if_match)
+        end_pause(session, key.name, now, edition)
 
 
 @router.post("/editions/{edition}/resend-uncertain", responses=problems.responses(412))
@@ -309,12 +314,19 @@ def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_matc
 
 @router.get("/sending")
 def get_sending(app: Paperboy, _key: CanRead, now: Now) -> Sending:
-    """Return the status of sending: pauses, reconciliation of recent editions, and unsent emails."""
+    """Return the status of sending: pauses, reconciliation of recent editions, and unsent emails.
+
+    The ETag covers only the pauses.
+    """
     with app.db.read() as session:
-        pauses = [_pause_out(pause) for pause in ledger.pauses(session)]
-        recent = _reconciliation_out(reconciliation.reconcile_recent(session, now))
-        waiting = ledger.waiting_mails(session)
-        mails = _states(ledger.totals(session))
+        return _read_sending(session, now)
+
+
+def _read_sending(session: Session, now: datetime) -> Sending:
+    pauses = [_pause_out(pause) for pause in ledger.pauses(session)]
+    recent = _reconciliation_out(reconciliation.reconcile_recent(session, now))
+    waiting = ledger.waiting_mails(session)
+    mails = _states(ledger.totals(session))
     others = [WaitingOut(**group._asdict()) for group in waiting if group.kind is not MailKind.DIGEST]
     all_paused = any(pause.edition == ledger.ALL_EDITIONS for pause in pauses)
     return Sending(paused=all_paused, pauses=pauses, reconciliation=recent, deliveries=mails, others=others)
@@ -333,10 +345,17 @@ def pause_sending(app: Paperboy, key: CanSend, now: Now, body: PauseRequest) -> 
         )
 
 
-@router.post("/sending/resume", status_code=204, responses=problems.responses(404))
-def resume_sending(app: Paperboy, key: CanSend, now: Now) -> None:
-    """Resume sending. Editions that were paused individually remain paused."""
-    _resume_sending(app, key.name, now, ledger.ALL_EDITIONS)
+@router.post("/sending/resume", status_code=204, responses=problems.responses(404, 412))
+def resume_sending(app: Paperboy, key: CanSend, now: Now, if_match: IfMatch = None) -> None:
+    """Resume sending. Editions that were paused individually remain paused.
+
+    With `If-Match`, this happens only if the pauses have not changed since the client read `GET /sending`.
+    """
+    with app.db.write() as session:
+        ledger.lock_pause(session, ledger.ALL_EDITIONS)
+        if if_match is not None:
+            require_match(if_match, _read_sending(session, now))
+        end_pause(session, key.name, now, ledger.ALL_EDITIONS)
 
 
 @router.get("/sending/first-digests")
@@ -352,15 +371,8 @@ def draw_first_digests(
 @router.post("/sending/first-digests/resume", status_code=204, responses=problems.responses(404))
 def resume_first_digests(app: Paperboy, key: CanSend, now: Now) -> None:
     """Send the first digests that are held after an import, and stop holding further ones."""
-    _resume_sending(app, key.name, now, ledger.FIRST_DIGESTS)
-
-
-def _resume_sending(
-    app: Paperboy, actor: str, now: datetime, edition: str, if_match: str | None = None
-) -> None:
     with app.db.write() as session:
-        _require_version(app, session, now, edition, if_match)
-        end_pause(session, actor, now, edition)
+        end_pause(session, key.name, now, ledger.FIRST_DIGESTS)
 
 
 def end_pause(session: Session, actor: str, now: datetime, edition: str) -> None:

@@ -16,6 +16,7 @@ from app.delivery import ledger
 from app.storage import webhook_endpoints, webhook_outbox
 from app.storage.api_keys import Scope
 from app.storage.models import WebhookEndpoint, WebhookEvent
+from app.types import Skip
 from tests.conftest import NOW
 from tests.web.api.conftest import admin_api
 from tests.web.api.test_auth import OPERATIONS
@@ -151,6 +152,24 @@ def test_only_the_edition_that_was_read_is_approved_or_settled(
     assert send("POST", "/editions/2026-01-01/resume", If_Match="*").status_code == 412
 
 
+def test_only_the_pauses_that_were_read_are_ended(send: Send, app: Application, alice: int) -> None:
+    """Counts of emails change all the time, so they do not change the version."""
+    send("POST", "/sending/pause", {"reason": "the relay is moved"})
+    old = send("GET", "/sending")
+    with app.db.write() as session:
+        ledger.add_entries(session, [ledger.Entry(alice, EDITION, NOW, Skip("no new papers"))], NOW)
+    read = send("GET", "/sending", If_None_Match=old.headers["etag"])
+    assert (read.status_code, read.headers["etag"]) == (200, old.headers["etag"])
+    assert read.json()["deliveries"] != old.json()["deliveries"]
+    with app.db.write() as session:
+        ledger.pause_automatically(session, "9 complaints", NOW)
+    assert send("POST", "/sending/resume", If_Match=old.headers["etag"]).status_code == 412
+    new = send("GET", "/sending").headers["etag"]
+    assert send("POST", "/sending/resume", If_Match=new).status_code == 204
+    assert send("POST", "/sending/resume", If_Match=new).status_code == 412
+    assert send("POST", "/sending/resume", If_Match="*").status_code == 404
+
+
 def test_one_of_simultaneous_changes_wins(
     app: Application, alice: int, create_key: Callable[..., str]
 ) -> None:
@@ -178,6 +197,7 @@ def test_versions_are_documented(site: FastAPI) -> None:
     }
     edited = {path for path, operations in paths.items() if {"patch", "put"} & {*operations}}
     assert edited <= versioned | {"/v1/webhooks/{webhook_id}"}
+    assert "ETag" in paths["/v1/sending"]["get"]["responses"]["200"]["headers"]
     assert "/v1/editions/{edition}" in versioned
     for path in versioned | edited:
         assert "ETag" in paths[path]["get"]["responses"]["200"]["headers"]
