@@ -11,7 +11,7 @@ from app.application import Application
 from app.doctor.findings import Finding, error, ok
 from app.doctor.oneclick import send_request
 from app.links import Purpose
-from app.mail import render
+from app.mail import render, template_folders
 from app.types import MailKind, MailRequest, OperatorReport, ReportSection
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def check(
     """Report each template that fails with sample values. The test digest checks the others.
 
     Pages are requested from `site` at `origin`, the base URL without its path. Templates of all other pages
-    are only compiled, which finds mistakes in the syntax but no misspelled names.
+    are only compiled, which finds mistakes in the syntax but no misspelled names. Name the operator's own.
     """
     pages = site.state.templates
     attempts: list[Callable[[], Any]] = [partial(app.renderer.report, _REPORT)]
@@ -40,17 +40,23 @@ def check(
         if kind is not MailKind.DIGEST:
             request = MailRequest(0, kind, f"{kind}-0", subscriber_id, "doctor@example.org", 0, now)
             attempts.append(partial(app.composer.draft, request))
-    attempts += [partial(pages.get_template, name) for name in pages.list_templates(extensions=["html"])]
     paths = ["/", "/manage"]
     for purpose in _LINKED_PAGES:
         link = app.signer.link(purpose, app.signer.token(purpose, subscriber_id, now))
         paths.append(link.removeprefix(app.settings.base_url))
     attempts += [partial(send_request, site, "GET", origin + path) for path in paths]
-    problems = list(dict.fromkeys(filter(None, map(_problem, attempts))))
-    for problem in problems:
+    problems = [_problem(attempt) for attempt in attempts]
+    rendered = {name for _loader, name in pages.cache}
+    compiled = [name for name in pages.list_templates(extensions=["html"]) if name not in rendered]
+    problems += [_problem(partial(pages.get_template, name)) for name in compiled]
+    for problem in dict.fromkeys(filter(None, problems)):
         yield error("templates", problem, FIX)
-    if not problems:
-        yield ok("templates", f"all {len(MailKind) + 1} kinds of email and the main pages can be rendered")
+    if not any(problems):
+        message = f"all {len(MailKind) + 1} kinds of email and the main pages can be rendered"
+        own_folders = template_folders.search_path(app.settings, "web")[:-1]
+        own = [f"web/{name}" for name in compiled if template_folders.find(own_folders, name)]
+        advice = f"open the pages of your own templates that were only compiled: {', '.join(own)}"
+        yield ok("templates", message, advice if own else "")
 
 
 def _problem(attempt: Callable[[], object]) -> str:

@@ -142,3 +142,21 @@ def test_broken_template(
     assert f"templates/{name}" in finding.message
     assert problem in finding.message
     assert finding.fix == templates.FIX
+
+
+def test_own_templates_that_are_only_compiled(settings: Settings, tmp_path: Path) -> None:
+    """Included files are compiled or rendered with the page that includes them."""
+    files = {
+        "web/home.html": '{% include "rendered.html" %}',
+        "web/rendered.html": "<p>Hello</p>",
+        "web/week.html": '{% include "compiled.html" %}{{ foo }}',
+        "web/compiled.html": "<p>Hello</p>",
+        "email/confirm/subject.txt": "Confirm",
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    finding = run_check(settings.model_copy(update={"templates_dir": str(tmp_path)}))["templates"]
+    assert finding.level is Level.OK
+    assert finding.fix.endswith("only compiled: web/compiled.html, web/week.html")
+    assert run_check(settings)["templates"].fix == ""
