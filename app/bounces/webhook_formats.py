@@ -89,32 +89,40 @@ def _ses(payload: Any) -> Iterator[Notice]:
         message = payload["Message"].lstrip()  # it may be a text about the topic
         payload = json.loads(message) if message.startswith("{") else []
     for event in _events(payload, "notificationType", "eventType"):
-        mail = _object(event, "mail")
-        headers = _objects(mail.get("headers"))
-        ids = (_text(header, "value") for header in headers if _text(header, "name").lower() == "message-id")
-        message_id = next(ids, "") or _text(_object(mail, "commonHeaders"), "messageId")
-        tokens = _list(_object(mail, "tags").get("paperboy"))
-        paths = (_text(mail, "source"), *(_echoed_path(_to_text(token)) for token in tokens))
-        kind = _text(event, "notificationType") or _text(event, "eventType")
-        details = _object(event, kind[:1].lower() + kind[1:])
-        bounce_type = _text(details, "bounceType")
-        subtype = _text(details, "bounceSubType") or _text(details, "complaintSubType")
-        reported = _text(details, "complaintFeedbackType") or "abuse"
-        for recipient in _objects(details.get("bouncedRecipients") or details.get("complainedRecipients")):
-            address = _text(recipient, "emailAddress")
-            diagnostic, status = _text(recipient, "diagnosticCode"), _text(recipient, "status")
-            if subtype in _SES_SUPPRESSED:
-                yield _suppressed(address, diagnostic or subtype, paths, message_id)
-            elif kind == "Complaint":
-                feedback_type = reported if reported.lower() in _SES_REPORTS else "abuse"
-                yield _feedback(feedback_type, address, reported, paths, message_id)
-            elif (bounce_type, subtype) in _SES_AUTOMATIC_REPLIES and not (diagnostic or status):
-                yield _notice(Kind.VACATION, address, "", paths, message_id, reason=Reason.VACATION)
-            elif kind == "Bounce":
-                yield _bounce(address, diagnostic, status, bounce_type == "Permanent", paths, message_id)
-        if kind == "Delivery":
-            for address in _list(details.get("recipients")):
-                yield _delivered(str(address), _text(details, "smtpResponse"), paths, message_id)
+        yield from _ses_event(event)
+
+
+def _ses_event(event: dict[str, Any]) -> Iterator[Notice]:
+    mail = _object(event, "mail")
+    headers = _objects(mail.get("headers"))
+    ids = (_text(header, "value") for header in headers if _text(header, "name").lower() == "message-id")
+    message_id = next(ids, "") or _text(_object(mail, "commonHeaders"), "messageId")
+    tokens = _list(_object(mail, "tags").get("paperboy"))
+    paths = (_text(mail, "source"), *(_echoed_path(_to_text(token)) for token in tokens))
+    kind = _text(event, "notificationType") or _text(event, "eventType")
+    details = _object(event, kind[:1].lower() + kind[1:])
+    bounce_type = _text(details, "bounceType")
+    subtype = _text(details, "bounceSubType") or _text(details, "complaintSubType")
+    reported = _text(details, "complaintFeedbackType") or "abuse"
+    for recipient in _objects(details.get("bouncedRecipients") or details.get("complainedRecipients")):
+        address = _text(recipient, "emailAddress")
+        diagnostic, status = _text(recipient, "diagnosticCode"), _text(recipient, "status")
+        if subtype in _SES_SUPPRESSED:
+            yield _suppressed(address, diagnostic or subtype, paths, message_id)
+        elif kind == "Complaint":
+            feedback_type = reported if reported.lower() in _SES_REPORTS else "abuse"
+            yield _feedback(feedback_type, address, reported, paths, message_id)
+        elif (bounce_type, subtype) in _SES_AUTOMATIC_REPLIES and not (diagnostic or status):
+            yield _notice(Kind.VACATION, address, "", paths, message_id, reason=Reason.VACATION)
+        elif kind == "Bounce":
+            yield _bounce(address, diagnostic, status, bounce_type == "Permanent", paths, message_id)
+    if kind == "Reject":  # SES accepted the email, then found a virus in it, and sent it to nobody
+        for address in _list(mail.get("destination")):
+            reason = f"rejected by the relay: {_text(details, 'reason')}"
+            yield _dropped(str(address), reason, Reason.VIRUS_DETECTED, paths, message_id)
+    elif kind == "Delivery":
+        for address in _list(details.get("recipients")):
+            yield _delivered(str(address), _text(details, "smtpResponse"), paths, message_id)
 
 
 _POSTMARK_HARD = {"HardBounce", "BadEmailAddress"}
@@ -169,8 +177,7 @@ def _sendgrid(payload: Any) -> Iterator[Notice]:
         elif kind == "dropped" and diagnostic in _SENDGRID_SUPPRESSED:
             yield _suppressed(recipient, diagnostic, paths, message_id)
         elif kind == "dropped":
-            details = {"reason": Reason.ON_HOLD, "hard": False, "action": Action.OURS}
-            yield _notice(Kind.BOUNCE, recipient, diagnostic, paths, message_id, **details)
+            yield _dropped(recipient, diagnostic, Reason.ON_HOLD, paths, message_id)
         elif kind in ("spamreport", "unsubscribe", "group_unsubscribe"):
             feedback_type = "abuse" if kind == "spamreport" else "opt-out"
             yield _feedback(feedback_type, recipient, diagnostic or kind, paths, message_id)
@@ -239,6 +246,14 @@ def _suppressed(recipient: str, diagnostic: str, paths: tuple[str, ...], message
     """
     details = {"reason": Reason.SUPPRESSED, "hard": True, "action": Action.SUPPRESS}
     diagnostic = f"suppressed by the relay: {diagnostic}"
+    return _notice(Kind.BOUNCE, recipient, diagnostic, paths, message_id, **details)
+
+
+def _dropped(
+    recipient: str, diagnostic: str, reason: Reason, paths: tuple[str, ...], message_id: str
+) -> Notice:
+    """Build a bounce of an email that the relay accepted but did not send, because of us or of the email."""
+    details = {"reason": reason, "hard": False, "action": Action.OURS}
     return _notice(Kind.BOUNCE, recipient, diagnostic, paths, message_id, **details)
 
 

@@ -21,7 +21,7 @@ from app.delivery.sender import preview_request
 from app.mail.composer import Composer
 from app.storage import api_keys
 from app.storage.api_keys import Scope
-from app.storage.models import Delivery, DeliveryState, JobRun, Subscriber, SubscriberState
+from app.storage.models import Delivery, DeliveryState, Event, JobRun, Subscriber, SubscriberState
 from app.web import security
 from tests.support import sample_digest
 from tests.web.conftest import ALICE
@@ -423,6 +423,20 @@ def test_other_emails_that_sendgrid_drops(
     notice = [dropped | {"reason": "Recipient List over Package Quota"}]
     assert post_notice("sendgrid", notice).json() == {"counts": {"sender_rejections": 1}}
     assert suppression_reason(app) == ""
+
+
+def test_email_that_ses_rejects(
+    app: Application, post_notice: PostNotice, sent_digest: dict[str, str]
+) -> None:
+    """SES accepts an email before it looks for viruses, and this is its only notice of the rejection."""
+    mail = {"source": sent_digest["path"], "destination": [ALICE]}
+    payload = {"eventType": "Reject", "mail": mail, "reject": {"reason": "Bad content"}}
+    assert post_notice("ses", payload).json() == {"counts": {"sender_rejections": 1}}
+    assert post_notice("ses", payload).json() == {"counts": {"known": 1}}
+    assert suppression_reason(app) == ""
+    with app.db.read() as session:
+        (event,) = session.exec(select(Event).where(Event.kind == "refused_us"))
+    assert event.detail == "rejected by the relay: Bad content"
 
 
 @pytest.mark.parametrize(
