@@ -327,6 +327,28 @@ def test_resuming_while_the_relay_refuses_us(
             ledger.resume(session)
 
 
+@pytest.mark.parametrize("reply", [BLOCKED, "550 5.7.26 this mail is unauthenticated"])
+def test_refused_emails_are_due_when_sending_is_resumed(
+    app: Application, mail_server: MailServer, now: datetime, reply: str
+) -> None:
+    """They do not wait for hours because the relay refused them several times."""
+    enqueue_mails(app, now, "alice", "bob", "carol")
+    mail_server.reply("rcpt", reply)
+    for hours in range(0, 20, 4):
+        at = now + timedelta(hours=hours)
+        assert pipeline.send_now(app, at).total() == 3
+        with app.db.write() as session:
+            assert ledger.resume(session)
+    enqueue_mails(app, at, "dave")
+    mail_server.clear_rules()
+    mail_server.reply("rcpt", "451 4.7.1 come back later", to="dave@example.org")
+    assert pipeline.send_now(app, at + timedelta(seconds=1)) == {"sent": 3, "deferred": 1}
+    with app.db.write() as session:
+        ledger.pause_automatically(session, "the relay refuses us", at)
+        ledger.resume(session)
+    assert pipeline.send_now(app, at + timedelta(seconds=2)) == {}, "this was a temporary refusal"
+
+
 def test_words_of_a_subscribers_domain_do_not_pause(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
