@@ -8,7 +8,6 @@ return path, or by our Message-ID and the recipient.
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -21,8 +20,7 @@ from app import bounces, clock, pipeline
 from app.application import Application
 from app.errors import InvalidInput, ParsingTooExpensive, SourceError
 from app.runtime import sandbox
-from app.settings import Settings
-from app.storage import api_keys, job_runs
+from app.storage import job_runs
 from app.storage.api_keys import Scope
 from app.types import Rejection
 from app.web.api import auth, problems
@@ -54,10 +52,11 @@ def create(app: Application, capacity: Capacity) -> FastAPI:
 def _caller(
     request: Request,
     app: auth.Paperboy,
+    limits: auth.Limited,
     now: auth.Now,
     bearer: auth.Given,
     basic: Annotated[HTTPBasicCredentials | None, Depends(_basic)],
-) -> api_keys.ApiKeyIdentity:
+) -> auth.Caller:
     """Return the holder of a key with the `bounces` scope.
 
     Raise HTTPException (401 or 403) if there is no such key, or TooManyRequests if a limit is exceeded.
@@ -71,20 +70,22 @@ def _caller(
     if Scope.BOUNCES not in holder.scopes:
         raise HTTPException(403, "this key lacks the “bounces” scope: use a key that has it")
     auth.note_use(app, holder, now)
-    return holder
+    return auth.Caller(app, limits, holder, now)
 
 
-async def _body(request: Request, _caller: Annotated[api_keys.ApiKeyIdentity, Depends(_caller)]) -> bytes:
+Reporter = Annotated[auth.Caller, Depends(_caller)]
+
+
+async def _body(request: Request, _caller: Reporter) -> bytes:
     return await request.body()
 
 
-def _verify_signature(
-    request: Request, provider: str, settings: Settings, body: bytes, now: datetime
-) -> None:
+def _verify_signature(request: Request, provider: str, caller: auth.Caller, body: bytes) -> None:
     """Verify the signature of a request if the topics or the key of its provider are configured.
 
     Raise HTTPException (403 if the signature is invalid, 503 if the certificate cannot be fetched).
     """
+    settings, now = caller.settings, caller.now
     try:
         match provider:
             case "ses" if settings.sns_topics:
@@ -105,24 +106,19 @@ def _verify_signature(
 
 @router.post("/bounces/{provider}")
 def receive_bounces(
-    request: Request,
-    provider: Provider,
-    app: auth.Paperboy,
-    now: auth.Now,
-    body: Annotated[bytes, Depends(_body)],
-    limits: auth.Limited,
+    request: Request, provider: Provider, caller: Reporter, body: Annotated[bytes, Depends(_body)]
 ) -> JSONResponse:
     """Process a provider's notices, and return their number by outcome.
 
     If the request asks to confirm an Amazon SNS subscription, store the link in a job run for the operator.
     Raise HTTPException if the signature cannot be verified, or InvalidInput if the body cannot be parsed.
     """
-    with limits.api.take():
-        _verify_signature(request, provider.value, app.settings, body, now)
+    with caller.capacity.api.take():
+        _verify_signature(request, provider.value, caller, body)
         if url := bounces.sns_confirmation_url(body):
             # Do not fetch the link, because the holder of a key can send any URL. The operator must open it.
             reason = "Amazon SNS asks you to confirm a subscription: if you created it, open this link"
-            with job_runs.record(app.db, "bounces", now) as run:
+            with job_runs.record(caller.db, "bounces", caller.now) as run:
                 run.add({"subscriptions": 1})
                 run.reject([Rejection(reason, detail=url)])
             notice = "the operator must confirm the subscription: see the runs of the job “bounces”"
@@ -136,6 +132,6 @@ def receive_bounces(
             raise InvalidInput(str(error)) from None
         except ParsingTooExpensive:
             raise InvalidInput("these events take too long to parse: please send fewer at once") from None
-        counts = pipeline.apply_bounces(app, notices, now)
+        counts = pipeline.apply_bounces(caller.app, notices, caller.now)
         log.info("bounces received by webhook", provider=provider.value, counts=dict(counts))
         return JSONResponse({"counts": dict(counts)})

@@ -7,7 +7,7 @@ from typing import Unpack
 from fastapi import APIRouter, Response
 from sqlmodel import col
 
-from app import clock, subscribers
+from app import subscribers
 from app.bounces import rates
 from app.delivery import ledger, suppression
 from app.errors import InvalidAddress, NotFound
@@ -40,7 +40,7 @@ def show_deliverability(operator: Reader, email: str = "", done: str = "") -> Re
         address = subscribers.normalize_address(email)
     except InvalidAddress as error:
         return _page(operator, problem=str(error), status=422)
-    with operator.app.db.read() as session:
+    with operator.db.read() as session:
         row = suppression.get(session, address)
     return _page(operator, email=email, row=row, message=MESSAGES.get(done, ""))
 
@@ -52,7 +52,7 @@ def list_suppressed(operator: Reader, why: str = "", at: Position = "") -> Respo
     The list has a page of its own, because finding the addresses reads all subscribers' addresses.
     """
     why = why[:200]
-    with operator.app.db.read() as session:
+    with operator.db.read() as session:
         listed = page_at(session, suppression.with_reason(why), col(Suppression.id), ENTRIES_SHOWN, at)
         suppressed = suppressions.describe(session, listed.rows)
     return operator.page("admin/suppressions.html", listed=listed, suppressed=suppressed, why=why)
@@ -62,7 +62,7 @@ def list_suppressed(operator: Reader, why: str = "", at: Position = "") -> Respo
 def suppress(operator: Writer, email: Text = "", reason: Text = "") -> Response:
     body = suppressions.NewSuppression(email=email[:320], reason=operator.reason(reason))
     try:
-        suppressions.add_suppression(operator.app, operator.key, clock.utcnow(), body)
+        suppressions.add_suppression(operator, body)
     except InvalidAddress as error:
         return _page(operator, email=email, problem=str(error), status=422)
     return back_to(PATH, "suppressed")
@@ -72,7 +72,7 @@ def suppress(operator: Writer, email: Text = "", reason: Text = "") -> Response:
 def lift(operator: Sender, email: Text = "", reason: Text = "") -> Response:
     body = suppressions.Lifting(email=email[:320], reason=operator.reason(reason))
     try:
-        suppressions.lift_suppression(operator.app, operator.key, clock.utcnow(), body)
+        suppressions.lift_suppression(operator, body)
     except (InvalidAddress, NotFound) as error:
         return _page(operator, email=email, problem=str(error), status=422)
     return back_to(PATH, "lifted")
@@ -81,13 +81,12 @@ def lift(operator: Sender, email: Text = "", reason: Text = "") -> Response:
 def _page(
     operator: Operator, *, email: str = "", row: Suppression | None = None, **outcome: Unpack[FormOutcome]
 ) -> Response:
-    now = clock.utcnow()
-    with operator.app.db.read() as session:
-        warm_up = ledger.warm_up_status(session, ledger.warm_up_of(operator.app.settings), now)
-    notices = statistics.get_notices(operator.app, operator.key, now, days=NOTICE_DAYS)
+    with operator.db.read() as session:
+        warm_up = ledger.warm_up_status(session, ledger.warm_up_of(operator.settings), operator.now)
+    notices = statistics.get_notices(operator, days=NOTICE_DAYS)
     return operator.page(
         "admin/deliverability.html", email=email, row=row, warm_up=warm_up, notices=notices.items,
         receivers_shown=RECEIVERS_SHOWN, warn_percent=rates.WARN_PERCENT, notice_days=NOTICE_DAYS,
-        days=DAYS_SHOWN, rates=statistics.get_rates(operator.app, operator.key, now, days=DAYS_SHOWN),
+        days=DAYS_SHOWN, rates=statistics.get_rates(operator, days=DAYS_SHOWN),
         **outcome,
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
 
-from app import clock, subscribers
+from app import subscribers
 from app.errors import NotFound
 from app.types import MailKind
 from app.web import security
@@ -22,12 +22,12 @@ PATH = "/admin/deliveries/{delivery_id}"
 @router.get(PATH)
 def show_delivery(operator: Reader, delivery_id: DeliveryId) -> Response:
     """Show an email. If its digest is stored, show the digest in a frame without scripts and forms."""
-    row = deliveries.get_delivery(operator.app, operator.key, delivery_id)
+    row = deliveries.get_delivery(operator, delivery_id)
     try:
-        mail = deliveries.render_delivery(operator.app, operator.key, clock.utcnow(), delivery_id)
+        mail = deliveries.render_delivery(operator, delivery_id)
     except NotFound:
         mail = None
-    with operator.app.db.read() as session:
+    with operator.db.read() as session:
         address = subscribers.addresses_of(session, [row.subscriber_id]).get(row.subscriber_id, "")
     return operator.page(
         "admin/delivery.html", headers=security.FRAMING_PAGE, delivery=row, mail=mail, address=address
@@ -37,19 +37,19 @@ def show_delivery(operator: Reader, delivery_id: DeliveryId) -> Response:
 @router.get(PATH + "/html")
 def show_html(operator: Reader, delivery_id: DeliveryId) -> Response:
     """Return the HTML part of a digest for the frame on the email's page."""
-    mail = deliveries.render_delivery(operator.app, operator.key, clock.utcnow(), delivery_id)
+    mail = deliveries.render_delivery(operator, delivery_id)
     return HTMLResponse(mail.html, headers=security.ADMIN_PAGE | security.FRAMED_MAIL)
 
 
 @router.post(PATH + "/resend")
 def resend(operator: Sender, delivery_id: DeliveryId) -> Response:
-    mail = deliveries.resend_delivery(operator.app, operator.key, clock.utcnow(), delivery_id)
+    mail = deliveries.resend_delivery(operator, delivery_id)
     return back_to(_page_of(mail), "resent")
 
 
 @router.post(PATH + "/confirm-arrival")
 def confirm_arrival(operator: Sender, delivery_id: DeliveryId) -> Response:
-    mail = deliveries.confirm_arrival(operator.app, operator.key, clock.utcnow(), delivery_id)
+    mail = deliveries.confirm_arrival(operator, delivery_id)
     return back_to(_page_of(mail), "confirmed")
 
 

@@ -10,11 +10,10 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Response
 from sqlmodel import Session, col, select
 
-from app import clock, subscribers
+from app import subscribers
 from app.delivery import ledger
 from app.digests import reconciliation
 from app.errors import Conflict, InvalidInput
-from app.storage import audit_log
 from app.storage.models import Delivery, DeliveryState
 from app.text.in_words import count_of
 from app.types import MailKind
@@ -61,7 +60,7 @@ def hold_edition(operator: Sender, edition: Text = "") -> Response:
     """Hold an upcoming edition until it is approved."""
     name = edition.strip()[:40]
     try:
-        editions.hold_edition(operator.app, operator.key, clock.utcnow(), name)
+        editions.hold_edition(operator, name)
     except (InvalidInput, Conflict) as error:
         return _editions_page(operator, problem=str(error), typed=name, status=422)
     return back_to("/admin/editions", "held")
@@ -71,16 +70,16 @@ def _editions_page(
     operator: Operator, cursor: str | None = None, *, typed: str = "", **outcome: Unpack[FormOutcome]
 ) -> Response:
     window = window_of(EDITIONS_SHOWN, cursor)
-    listed = editions.list_editions(operator.app, operator.key, clock.utcnow(), window)
-    sending = editions.get_sending(operator.app, operator.key, clock.utcnow())
+    listed = editions.list_editions(operator, window)
+    sending = editions.get_sending(operator)
     paused = {pause.edition for pause in sending.pauses} - {ledger.ALL_EDITIONS, ledger.FIRST_DIGESTS}
-    first = editions.draw_first_digests(operator.app, operator.key)
-    with operator.app.db.read() as session:
+    first = editions.draw_first_digests(operator)
+    with operator.db.read() as session:
         coming = paused - ledger.planned_editions(session, paused)
         addresses = subscribers.addresses_of(session, [each.subscriber_id for each in first.sample])
     return operator.page(
         "admin/editions.html", editions=listed.items, sending=sending, next_cursor=listed.next_cursor,
-        typed=typed, approve_all=operator.app.settings.approve_editions,
+        typed=typed, approve_all=operator.settings.approve_editions,
         awaits_approval=ledger.AWAITS_APPROVAL, first=first, addresses=addresses,
         holds_first=any(pause.edition == ledger.FIRST_DIGESTS for pause in sending.pauses),
         coming=[pause for pause in sending.pauses if pause.edition in coming], version_of=version_of,
@@ -97,7 +96,7 @@ def show_edition(
     The page reloads while emails are being sent. No input is lost, because the page has no text fields.
     """
     message = MESSAGES.get(done, "").replace("{count}", f"{count:,}")
-    with operator.app.db.read() as session:
+    with operator.db.read() as session:
         if ledger.is_paused(session, edition):
             message = message.replace("{timing.mails}", "when this edition is resumed")
     return _edition_page(operator, edition, reloads=not reload, message=message)
@@ -107,15 +106,15 @@ def _edition_page(
     operator: Operator, edition: str, *, reloads: bool = False, **outcome: Unpack[FormOutcome]
 ) -> Response:
     """Show an edition: its states, the most common reasons, and the emails with problems."""
-    current = editions.get_edition(operator.app, operator.key, clock.utcnow(), edition)
+    current = editions.get_edition(operator, edition)
     troubled = select(Delivery).where(
         Delivery.edition == edition, Delivery.kind == MailKind.DIGEST, col(Delivery.state).in_(IN_TROUBLE)
     )
-    with operator.app.db.read() as session:
+    with operator.db.read() as session:
         mails = session.exec(troubled.order_by(col(Delivery.id).desc()).limit(MAILS_SHOWN)).all()
     is_sending = current.reconciliation.claimed or current.reconciliation.committing
-    sample = editions.draw_sample(operator.app, operator.key, edition) if current.paused else []
-    with operator.app.db.read() as session:
+    sample = editions.draw_sample(operator, edition) if current.paused else []
+    with operator.db.read() as session:
         ids = [*(mail.subscriber_id for mail in mails), *(digest.subscriber_id for digest in sample)]
         addresses = subscribers.addresses_of(session, ids)
         held = ledger.count_held(session, edition)
@@ -145,7 +144,7 @@ def list_readers(
     digests = select(Delivery).where(Delivery.edition == edition, Delivery.kind == MailKind.DIGEST)
     if states:
         digests = digests.where(col(Delivery.state).in_(states))
-    with operator.app.db.read() as session:
+    with operator.db.read() as session:
         window = window_of(MAILS_SHOWN, cursor)
         rows, following = newest_first(session, digests, col(Delivery.id), window)
         addresses = subscribers.addresses_of(session, [row.subscriber_id for row in rows])
@@ -159,15 +158,15 @@ def list_readers(
 @router.post("/admin/editions/{edition}/pause")
 def pause_edition(operator: Sender, edition: editions.Name, reason: Text = "") -> Response:
     body = editions.PauseRequest(reason=operator.reason(reason))
-    editions.pause_edition(operator.app, operator.key, clock.utcnow(), edition, body)
+    editions.pause_edition(operator, edition, body)
     return back_to(f"/admin/editions/{edition}", "paused")
 
 
 @router.post("/admin/editions/{edition}/resume")
 def resume_edition(operator: Sender, edition: editions.Name, pause: Text = "") -> Response:
     """Resume an edition, unless its pause has another reason than the page showed."""
-    remedies.end_pause(operator.app, operator.key, clock.utcnow(), edition, pause)
-    with operator.app.db.read() as session:
+    remedies.end_pause(operator, edition, pause)
+    with operator.db.read() as session:
         if not ledger.planned_editions(session, [edition]):  # the edition has no page yet
             return back_to("/admin/editions", "released")
     return back_to(f"/admin/editions/{edition}", "resumed")
@@ -190,11 +189,10 @@ def _settle_uncertain(
     settle: Callable[[Session, str, datetime], int],
 ) -> Response:  # fmt: skip
     """Settle the uncertain emails that the page showed. If they have changed since, show the page again."""
-    now = clock.utcnow()
-    with operator.app.db.write() as session:
+    with operator.db.write() as session:
         if is_current := version == _version_of_uncertain(session, edition):
-            count = settle(session, edition, now)
-            audit_log.record(session, operator.key.name, action, edition, now, **{done: count})
+            count = settle(session, edition, operator.now)
+            operator.record(session, action, edition, **{done: count})
     if not is_current:
         problem = (
             "Nothing was done, because the uncertain emails of this edition have changed since the page was "
@@ -206,15 +204,15 @@ def _settle_uncertain(
 
 @router.post("/admin/editions/{edition}/retry-failed")
 def retry_failed(operator: Sender, edition: editions.Name) -> Response:
-    editions.retry_failed(operator.app, operator.key, clock.utcnow(), edition)
+    editions.retry_failed(operator, edition)
     return back_to(f"/admin/editions/{edition}", "retried")
 
 
 @router.get("/admin/editions/{edition}/cancel")
 def ask_cancellation(operator: ProspectiveSender, edition: editions.Name) -> Response:
     """Ask before the unsent emails of an edition are cancelled."""
-    editions.get_edition(operator.app, operator.key, clock.utcnow(), edition)  # raises NotFound
-    with operator.app.db.read() as session:
+    editions.get_edition(operator, edition)  # raises NotFound
+    with operator.db.read() as session:
         unsent = ledger.count_cancellable(session, edition)
     return confirmation_page(
         operator,
@@ -231,25 +229,25 @@ def ask_cancellation(operator: ProspectiveSender, edition: editions.Name) -> Res
 
 @router.post("/admin/editions/{edition}/cancel")
 def cancel_edition(operator: Sender, edition: editions.Name) -> Response:
-    editions.cancel_edition(operator.app, operator.key, clock.utcnow(), edition)
+    editions.cancel_edition(operator, edition)
     return back_to(f"/admin/editions/{edition}", "cancelled")
 
 
 @router.post("/admin/sending/pause")
 def pause_sending(operator: Sender, reason: Text = "") -> Response:
     body = editions.PauseRequest(reason=operator.reason(reason))
-    editions.pause_sending(operator.app, operator.key, clock.utcnow(), body)
+    editions.pause_sending(operator, body)
     return back_to("/admin/editions", "all_paused")
 
 
 @router.post("/admin/sending/first-digests/resume")
 def resume_first_digests(operator: Sender) -> Response:
-    editions.resume_first_digests(operator.app, operator.key, clock.utcnow())
+    editions.resume_first_digests(operator)
     return back_to("/admin/editions", "first")
 
 
 @router.post("/admin/sending/resume")
 def resume_sending(operator: Sender, pause: Text = "") -> Response:
     """Resume all sending, unless the pause has another reason than the page showed."""
-    remedies.end_pause(operator.app, operator.key, clock.utcnow(), ledger.ALL_EDITIONS, pause)
+    remedies.end_pause(operator, ledger.ALL_EDITIONS, pause)
     return back_to("/admin/editions", "resumed")

@@ -8,7 +8,6 @@ from typing import Annotated, Unpack
 from fastapi import APIRouter, Form, Response
 from pydantic import ValidationError
 
-from app import clock
 from app.errors import Conflict, InvalidInput
 from app.storage import api_keys
 from app.storage.api_keys import Scope
@@ -37,7 +36,7 @@ def create_key(
     """Create and show a key. It expires after a year, or with the operator's own key if that is earlier."""
     try:
         body = keys.NewKey(name=name, scopes=[Scope(each) for each in scope or ()])
-        created = keys.create_key(operator.app, operator.key, clock.utcnow(), body)
+        created = keys.create_key(operator, body)
     except (ValidationError, ValueError):
         problem = f"A key needs a name of 1 to {api_keys.MAX_NAME} characters and at least one scope."
         return _page(operator, problem=problem, status=422, name=name, selected=scope or ())
@@ -50,7 +49,7 @@ def create_key(
 def rotate_key(operator: Writer, key_id: Id) -> Response:
     """Replace a key, and show the new one."""
     try:
-        created = keys.rotate_key(operator.app, operator.key, clock.utcnow(), key_id)
+        created = keys.rotate_key(operator, key_id)
     except Conflict as error:
         return _page(operator, problem=str(error), status=409)
     return _page(operator, created=created)
@@ -59,13 +58,12 @@ def rotate_key(operator: Writer, key_id: Id) -> Response:
 @router.get("/admin/keys/{key_id}/revoke")
 def ask_revocation(operator: ProspectiveWriter, key_id: Id) -> Response:
     """Ask before a key is revoked."""
-    now = clock.utcnow()
-    with operator.app.db.read() as session:
+    with operator.db.read() as session:
         key = api_keys.get(session, key_id)
         others = [
             each
             for each in api_keys.list_keys(session)
-            if each.name == key.name and each.id != key_id and api_keys.identity_of(each, now)
+            if each.name == key.name and each.id != key_id and api_keys.identity_of(each, operator.now)
         ]
     consequences = (
         "Whoever uses this key is signed out and loses access at once. A revoked key cannot be restored. "
@@ -104,7 +102,7 @@ def _describe_other(other: ApiKey, key: ApiKey) -> str:
 
 @router.post("/admin/keys/{key_id}/revoke")
 def revoke_key(operator: Writer, key_id: Id) -> Response:
-    keys.revoke_key(operator.app, operator.key, clock.utcnow(), key_id)
+    keys.revoke_key(operator, key_id)
     return back_to("/admin/keys", "revoked")
 
 
@@ -116,10 +114,10 @@ def _page(
     selected: Collection[str] = (Scope.READ,),
     **outcome: Unpack[FormOutcome],
 ) -> Response:
-    listed = keys.list_keys(operator.app, operator.key)
+    listed = keys.list_keys(operator)
     newest = {key.name: key.id for key in listed.items if not key.revoked_at}
     return operator.page(
-        "admin/keys.html", keys=listed.items, newest=newest, now=clock.utcnow(),
+        "admin/keys.html", keys=listed.items, newest=newest, now=operator.now,
         scopes=[scope for scope in Scope if scope in keys.grantable_scopes(operator.key)], created=created,
         name=name, selected=selected, **outcome,
     )  # fmt: skip

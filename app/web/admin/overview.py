@@ -9,7 +9,6 @@ from typing import NamedTuple, Unpack
 
 from fastapi import APIRouter, BackgroundTasks, HTTPException, Response
 
-from app import clock
 from app.delivery import ledger
 from app.digests import reconciliation
 from app.doctor import local_checks
@@ -154,9 +153,7 @@ def _press(
     if button is None or button.scope is not scope:
         raise HTTPException(404)
     try:
-        result = button.press(
-            Click(operator.app, operator.key, clock.utcnow(), subject[:40], later, operator.capacity, pause)
-        )
+        result = button.press(Click(operator, subject[:40], later, pause))
     except (NotFound, Conflict) as error:
         return _page(operator, problem=str(error), status=409)
     return _page(operator, created=result) if isinstance(result, CreatedKey) else back_to("/admin", action)
@@ -165,24 +162,24 @@ def _press(
 def _page(
     operator: Operator, *, created: CreatedKey | None = None, **outcome: Unpack[FormOutcome]
 ) -> Response:
-    now = clock.utcnow()
+    now = operator.now
     days = [(now - timedelta(days=back)).date().isoformat() for back in range(DAYS_CHARTED)]
     oldest_first = days[::-1]
-    with operator.app.db.read() as session:
+    with operator.db.read() as session:
         results = {day: reconciliation.reconcile(session, now, day) for day in days[:DAYS_RECONCILED]}
         reasons = {day: ledger.commonest_reasons(session, day) for day in results}
         # Before the findings: a reason that is added meanwhile is shown, but the button refuses it.
         pauses = {pause.edition: version_of(pause.reason) for pause in ledger.pauses(session)}
         digests = _digests_chart(operator.app.edition_totals.count(session, oldest_first, now))
-    others = statistics.get_days(operator.app, operator.key, now, DAYS_CHARTED)
+    others = statistics.get_days(operator, DAYS_CHARTED)
     findings = local_checks.all_findings(operator.app, now)
     return operator.page(
         "admin/overview.html", created=created, reconciliations=results, reasons=reasons,
         charts=[digests, *_charts(others)],
         findings=[_view(finding, operator, pauses) for finding in findings if finding.level is not Level.OK],
-        statistics=statistics.get_statistics(operator.app, operator.key, now, days=7),
-        sources=sources.list_sources(operator.app, operator.key).items,
-        fleet=workers.get_workers(operator.app, operator.key), idle=registry.start_advice(operator.app.db),
+        statistics=statistics.get_statistics(operator, days=7),
+        sources=sources.list_sources(operator).items,
+        fleet=workers.get_workers(operator), idle=registry.start_advice(operator.db),
         meanings=reconciliation.MEANINGS, sending_paused=ledger.ALL_EDITIONS in pauses, **outcome,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Unpack
 from fastapi import APIRouter, Form, Response
 from sqlmodel import col, select
 
-from app import clock, subscribers
+from app import subscribers
 from app.digests import operator_changes
 from app.digests.operator_changes import Editor
 from app.errors import Conflict, InvalidInput, NotFound
@@ -49,7 +49,7 @@ def list_papers(operator: Reader, q: str = "", state: str = "any", cursor: str |
     """Search papers. If the query is the id, DOI or URL of a paper, go to the paper's page."""
     problem, window = "", window_of(PAPERS_SHOWN, cursor)
     try:
-        with operator.app.db.read() as session:
+        with operator.db.read() as session:
             paper_id = canonical_rows.find_by_reference(session, q) if q.strip() else None
         if paper_id:
             return back_to(f"{PATH}/{paper_id}")
@@ -57,20 +57,18 @@ def list_papers(operator: Reader, q: str = "", state: str = "any", cursor: str |
         problem = str(error)
     only = {"hidden": True} if state == "hidden" else {"pinned": True} if state == "pinned" else {}
     listed = papers.list_papers(
-        operator.app,
-        operator.key,
-        clock.utcnow(),
+        operator,
         window,
         q[:MAX_QUERY],
         **only,  # type: ignore[arg-type]
     )
     ids = [paper.id for paper in listed.items]
     is_withdrawn = col(Paper.id).in_(ids), col(Paper.withdrawn_at).is_not(None)
-    with operator.app.db.read() as session:
+    with operator.db.read() as session:
         withdrawn = set(session.exec(select(Paper.id).where(*is_withdrawn)))
     return operator.page(
         "admin/papers.html", papers=listed.items, withdrawn=withdrawn, next_cursor=listed.next_cursor,
-        q=q, state=state, now=clock.utcnow(), problem=problem,
+        q=q, state=state, now=operator.now, problem=problem,
     )  # fmt: skip
 
 
@@ -106,7 +104,7 @@ def edit_paper(
     }  # fmt: skip
     versions = form_versions.parse(seen)
     try:
-        with operator.app.db.write() as session:
+        with operator.db.write() as session:
             stored = _fields(papers.detail(session, paper_id))
             versions = {**form_versions.versions_of(stored), **versions}
             changes = form_versions.edits(typed, versions)
@@ -119,7 +117,7 @@ def edit_paper(
                 edits["published_on"] = None
             if edits.get("authors") is not None:
                 edits["authors"] = [line for line in map(str.strip, authors.splitlines()) if line]
-            Editor(session, operator.key.name, clock.utcnow()).edit(paper_id, edits)
+            Editor(session, operator.key.name, operator.now).edit(paper_id, edits)
     except (InvalidInput, Conflict) as error:
         return _page(operator, paper_id, typed=typed, versions=versions, problem=str(error), status=422)
     return back_to(f"{PATH}/{paper_id}", "edited")
@@ -154,7 +152,7 @@ def unpin_paper(operator: Writer, paper_id: Id) -> Response:
 def preview_merge(operator: Reader, paper_id: Id, other: str = "") -> Response:
     """Show both papers, beginning with the one that a merge keeps."""
     try:
-        with operator.app.db.read() as session:
+        with operator.db.read() as session:
             pair = operator_changes.get(session, paper_id), operator_changes.find(session, other)
             ids = map(merging.id_of, merging.order_distinct(*pair))
             survivor, absorbed = (papers.detail(session, each) for each in ids)
@@ -188,8 +186,8 @@ def split_paper(
 def _change(operator: Operator, paper_id: int, done: str, change: Any, **values: Any) -> Response:
     """Apply a change, and redirect to the paper that `change` returns. If it is refused, show the reason."""
     try:
-        with operator.app.db.write() as session:
-            changed = merging.id_of(change(Editor(session, operator.key.name, clock.utcnow())))
+        with operator.db.write() as session:
+            changed = merging.id_of(change(Editor(session, operator.key.name, operator.now)))
     except REFUSED as error:
         return _page(operator, paper_id, problem=str(error), status=409, **values)
     return back_to(f"{PATH}/{changed}", done)
@@ -204,16 +202,16 @@ def _page(
     other: str = "",
     **outcome: Unpack[FormOutcome],
 ) -> Response:
-    paper = papers.get_paper(operator.app, operator.key, paper_id)
+    paper = papers.get_paper(operator, paper_id)
     with operator.capacity.analyses.take():
-        history = paper_changes.list_paper_deliveries(operator.app, operator.key, None, paper_id)
-    with operator.app.db.read() as session:
+        history = paper_changes.list_paper_deliveries(operator, None, paper_id)
+    with operator.db.read() as session:
         addresses = subscribers.addresses_of(session, [each.subscriber_id for each in history.newest])
     fields = _fields(paper)
     return operator.page(
         "admin/paper.html", paper=paper, history=history, typed=typed, fields=fields,
         versions=versions or form_versions.versions_of(fields), other=other, addresses=addresses,
-        now=clock.utcnow(), pin_days=pinning.PIN_DAYS, listings_shown=ROWS_SHOWN, **outcome,
+        now=operator.now, pin_days=pinning.PIN_DAYS, listings_shown=ROWS_SHOWN, **outcome,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from fastapi import APIRouter, Response
 from sqlmodel import col, select
 
-from app import clock, subscribers
+from app import subscribers
 from app.delivery import ledger
 from app.storage import audit_log
 from app.storage.models import AuditEntry, JobRun
@@ -32,7 +32,7 @@ def list_runs(operator: Reader, at: Position = "", job: str = "", failed: str = 
         statement = statement.where(JobRun.job == job)
     if failed:
         statement = statement.where(JobRun.error != "")
-    with operator.app.db.read() as session:
+    with operator.db.read() as session:
         listed = page_at(session, statement, col(JobRun.id), ROWS_SHOWN, at)
         jobs = session.exec(select(JobRun.job).distinct().order_by(JobRun.job)).all()
     return operator.page("admin/runs.html", listed=listed, job=job, jobs=jobs, failed=failed)
@@ -41,11 +41,11 @@ def list_runs(operator: Reader, at: Position = "", job: str = "", failed: str = 
 @router.get("/admin/runs/{run_id}")
 def show_run(operator: Reader, run_id: Id, reload: str = "") -> Response:
     """Show a run. The page reloads while the run is in progress, but for at most a day."""
-    with operator.app.db.read() as session:
+    with operator.db.read() as session:
         sending_paused = ledger.is_paused(session)
         holds_first = ledger.is_paused(session, ledger.FIRST_DIGESTS)
-    run = runs.get_run(operator.app, operator.key, run_id)
-    in_progress = run.ended_at is None and clock.utcnow() - run.started_at < LONGEST_RUN
+    run = runs.get_run(operator, run_id)
+    in_progress = run.ended_at is None and operator.now - run.started_at < LONGEST_RUN
     return operator.page(
         "admin/run.html", run=run, sending_paused=sending_paused, holds_first=holds_first,
         reload_after=RELOAD_AFTER if in_progress and not reload else 0,
@@ -57,7 +57,7 @@ def list_changes(operator: Reader, at: Position = "", actor: str = "") -> Respon
     statement = select(AuditEntry)
     if actor:
         statement = statement.where(AuditEntry.actor == actor)
-    with operator.app.db.read() as session:
+    with operator.db.read() as session:
         listed = page_at(session, statement, col(AuditEntry.id), ROWS_SHOWN, at)
         numbers = [int(change.subject) for change in listed.rows if _is_about_subscriber(change)]
         addresses = subscribers.addresses_of(session, numbers)
@@ -77,7 +77,7 @@ def _is_about_subscriber(change: AuditEntry) -> bool:
 @router.get("/admin/settings")
 def show_settings(operator: Reader) -> Response:
     """Show the settings in effect, without secrets, and explain them."""
-    listed = settings.list_settings(operator.app, operator.key)
+    listed = settings.list_settings(operator)
     settings_by_name = {setting.name: setting for setting in listed.items}
     return operator.page(
         "admin/settings.html", settings=settings_by_name, groups=setting_descriptions.group(settings_by_name)

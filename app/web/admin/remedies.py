@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import NamedTuple
 
 from fastapi import BackgroundTasks
 
-from app.application import Application
 from app.delivery import ledger
 from app.doctor.findings import RemedyAction
 from app.errors import Conflict, NotFound
-from app.storage.api_keys import ApiKeyIdentity, Scope
+from app.storage.api_keys import Scope
 from app.web.admin.form_versions import version_of
 from app.web.api import editions, keys, relevance_models, sources, webhooks
-from app.web.capacity import Capacity
+from app.web.api.auth import Caller
 
 
 class Click(NamedTuple):
-    """The arguments of a button's action: who pressed it when, and the subject of the finding.
+    """The arguments of a button's action: who pressed it, and the subject of the finding.
 
     `pause` is the version of the reason for a pause that the page showed.
     """
 
-    app: Application
-    key: ApiKeyIdentity
-    now: datetime
+    operator: Caller
     subject: str
     later: BackgroundTasks
-    limits: Capacity
     pause: str
 
     @property
@@ -54,19 +49,19 @@ class Button(NamedTuple):
     advice: str | None = None
 
 
-def end_pause(app: Application, key: ApiKeyIdentity, now: datetime, scope: str, version: str) -> None:
+def end_pause(caller: Caller, scope: str, version: str) -> None:
     """Resume all sending or an edition. Raise NotFound if it is not paused.
 
     Raise Conflict if `version` is not "", and the reason for the pause has another version.
     """
-    with app.db.write() as session:
+    with caller.db.write() as session:
         reason = ledger.lock_pause(session, scope)
         if version and reason and version_of(reason) != version:
             raise Conflict(
                 "Sending is still paused: the reason has changed since you opened the page. It is now: "
                 f"{reason}. Open the page again, and resume if this no longer applies."
             )
-        editions.end_pause(session, key.name, now, scope)
+        editions.end_pause(session, caller, scope)
 
 
 RETRIED = (
@@ -88,78 +83,76 @@ BUTTONS = {
         "Poll it now",
         Scope.WRITE,
         "The source is being polled. Reload the page in a moment to see the result.",
-        lambda on: sources.refresh_source(on.app, on.key, on.now, on.number, on.later, on.limits),
+        lambda on: sources.refresh_source(on.operator, on.number, on.later),
     ),
     RemedyAction.RESUME_SOURCE: Button(
         "Resume it",
         Scope.WRITE,
         "Resumed. The source will be polled {timing.polls}.",
-        lambda on: sources.resume_source(on.app, on.key, on.now, on.number),
+        lambda on: sources.resume_source(on.operator, on.number),
         "",
     ),
     RemedyAction.RESUME_SENDING: Button(
         "Resume all sending",
         Scope.SEND,
         "Sending is resumed. " + WAITING,
-        lambda on: end_pause(on.app, on.key, on.now, ledger.ALL_EDITIONS, on.pause),
+        lambda on: end_pause(on.operator, ledger.ALL_EDITIONS, on.pause),
         AFTER_THE_REASON,
     ),
     RemedyAction.SEND_FIRST_DIGESTS: Button(
         "Stop holding them",
         Scope.SEND,
         FIRST_RELEASED,
-        lambda on: editions.resume_first_digests(on.app, on.key, on.now),
+        lambda on: editions.resume_first_digests(on.operator),
         "Look at their digests first.",
     ),
     RemedyAction.RESUME_EDITION: Button(
         "Resume this edition",
         Scope.SEND,
         "The edition is resumed. " + WAITING,
-        lambda on: end_pause(on.app, on.key, on.now, on.subject, on.pause),
+        lambda on: end_pause(on.operator, on.subject, on.pause),
         AFTER_THE_REASON,
     ),
     RemedyAction.APPROVE_EDITION: Button(
         "Approve and send",
         Scope.SEND,
         "The edition is approved.",
-        lambda on: end_pause(on.app, on.key, on.now, on.subject, on.pause),
+        lambda on: end_pause(on.operator, on.subject, on.pause),
         SAMPLE_FIRST,
     ),
     RemedyAction.RETRY_FAILED: Button(
         "Send them again",
         Scope.SEND,
         RETRIED,
-        lambda on: editions.retry_failed(on.app, on.key, on.now, on.subject),
+        lambda on: editions.retry_failed(on.operator, on.subject),
         "Look at the reasons on the edition’s page first.",
     ),
     RemedyAction.REPLACE_KEY: Button(
         "Replace it",
         Scope.WRITE,
         "",
-        lambda on: keys.rotate_key(on.app, on.key, on.now, on.number),
+        lambda on: keys.rotate_key(on.operator, on.number),
         "If the key is no longer used, revoke it on the Keys page.",
     ),
     RemedyAction.REVOKE_KEY: Button(
         "Revoke it",
         Scope.WRITE,
         "The key is revoked.",
-        lambda on: keys.revoke_key(on.app, on.key, on.now, on.number),
+        lambda on: keys.revoke_key(on.operator, on.number),
         "If the key is still used, create a new one.",
     ),
     RemedyAction.ENABLE_WEBHOOK: Button(
         "Enable it",
         Scope.WRITE,
         "The webhook is enabled.",
-        lambda on: webhooks.change_webhook(
-            on.app, on.key, on.now, on.number, webhooks.WebhookChange(enabled=True)
-        ),
+        lambda on: webhooks.change_webhook(on.operator, on.number, webhooks.WebhookChange(enabled=True)),
         "First find out why it failed.",
     ),
     RemedyAction.TRAIN_MODEL: Button(
         "Train a model",
         Scope.WRITE,
         "A model is being trained. The Runs page shows the result.",
-        lambda on: relevance_models.train(on.app, on.key, on.now, on.later, on.limits),
+        lambda on: relevance_models.train(on.operator, on.later),
         "",
     ),
 }

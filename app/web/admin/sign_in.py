@@ -70,13 +70,10 @@ class FormOutcome(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
-    """An operator's request, with the application, its capacity and the operator's key."""
+class Operator(auth.Caller):
+    """An operator's request. The operator is a caller of the functions of the API."""
 
     request: Request
-    app: Application
-    capacity: Capacity
-    key: ApiKeyIdentity
     form_token: str  # the operator's forms must contain it
     form_id: str  # differs each time that a page is shown, see `double_clicks`
 
@@ -107,11 +104,11 @@ def is_signed_in(request: Request) -> bool:
     return _find_session(request, clock.utcnow()) is not None
 
 
-def _recognize(request: Request, key: ApiKeyIdentity) -> Operator:
+def _recognize(request: Request, key: ApiKeyIdentity, now: datetime) -> Operator:
     """Return the operator of a request with a session, and store it for error pages."""
     state, secret = request.app.state, request.cookies[COOKIE]
     token, form_id = admin_sessions.form_token(secret), secrets.token_urlsafe(9)
-    operator = Operator(request, state.paperboy, state.capacity, key, token, form_id)
+    operator = Operator(state.paperboy, state.capacity, key, now, request, token, form_id)
     request.state.operator = operator
     return operator
 
@@ -126,17 +123,16 @@ def _operator(request: Request, needed: SecurityScopes) -> Operator:
     if opened is None:
         raise SignInNeeded
     key, is_stale = opened
-    operator = _recognize(request, key)
-    app = operator.app
+    operator = _recognize(request, key, now)
     if not key.scopes.issuperset(needed.scopes):
         raise HTTPException(
             403,
             f"Your key “{key.name}” lacks the “{needed.scope_str}” scope. Sign in with a key that has it.",
         )
     if is_stale:
-        with app.db.write() as session:
+        with operator.db.write() as session:
             admin_sessions.touch(session, request.cookies[COOKIE], now)
-    auth.note_use(app, key, now)
+    auth.note_use(operator.app, key, now)
     return operator
 
 
@@ -184,7 +180,7 @@ def _admin_page(
     """Render an admin page, which browsers must not store."""
     timing: Timing = request.app.state.timing
     if "{timing.mails}" in message and operator:
-        with operator.app.db.read() as session:
+        with operator.db.read() as session:
             timing = timing.while_paused() if ledger.is_paused(session) else timing
     message = message.format(timing=timing)
     values |= {"operator": operator, "problem": sentence(problem), "message": message}
@@ -360,8 +356,8 @@ def _no_page(request: Request, error: Exception) -> Response:
     """
     if request.url.path.startswith(f"{HOME}/") and not hasattr(request.state, "operator"):
         with suppress(*errors.UNAVAILABLE):
-            if opened := _find_session(request, clock.utcnow()):
-                _recognize(request, opened[0])
+            if opened := _find_session(request, now := clock.utcnow()):
+                _recognize(request, opened[0], now)
     return errors.request_error(request, error)
 
 

@@ -9,11 +9,9 @@ from typing import Any, Unpack
 from fastapi import APIRouter, BackgroundTasks, Response
 from sqlmodel import col, select
 
-from app import clock
 from app.errors import Conflict, InvalidInput, TooManyRequests
 from app.papers import polling, source_registry
 from app.papers.sources import source_types
-from app.storage import audit_log
 from app.storage.models import JobRun
 from app.types import SourceKind
 from app.web.admin.confirmation import confirmation_page
@@ -70,10 +68,10 @@ def add_source(
         config = _config(kind, address, {})
         if action == "try":
             tried = sources.SourceTrial(kind=SourceKind(kind), config=config)
-            trial = sources.try_source(operator.app, operator.key, clock.utcnow(), tried, operator.capacity)
+            trial = sources.try_source(operator, tried)
         else:
             body = sources.NewSource(name=name, kind=SourceKind(kind), config=config)
-            sources.add_source(operator.app, operator.key, clock.utcnow(), body)
+            sources.add_source(operator, body)
     except (InvalidInput, Conflict) as error:
         problems = {error.field if error.field in ("name", "kind") else "address": str(error)}
         return _sources_page(operator, typed=replace(typed, problems=problems), status=422)
@@ -123,9 +121,8 @@ def change_source(
     shown_address: Text = "",
 ) -> Response:
     """Rename or reconfigure a source. Refuse this if the source has changed since the page was shown."""
-    now = clock.utcnow()
     try:
-        with operator.app.db.write() as session:
+        with operator.db.write() as session:
             source = source_registry.get_for_update(session, source_id)
             if (shown_name, shown_address) != (source.name, _address(source.config)):
                 raise Conflict(
@@ -133,8 +130,8 @@ def change_source(
                     "state above, and save again to overwrite it"
                 )
             config = None if address == shown_address else _config(source.kind, address, source.config)
-            source_registry.change(session, source, now, name=name, config=config)
-            audit_log.record(session, operator.key.name, "source.change", source.name, now)
+            source_registry.change(session, source, operator.now, name=name, config=config)
+            operator.record(session, "source.change", source.name)
     except (InvalidInput, Conflict) as error:
         typed = {"name": name, "address": address}
         return _source_page(operator, source_id, typed=typed, problem=str(error), status=422)
@@ -143,20 +140,20 @@ def change_source(
 
 @router.post("/admin/sources/{source_id}/pause")
 def pause_source(operator: Writer, source_id: Id) -> Response:
-    sources.pause_source(operator.app, operator.key, clock.utcnow(), source_id)
+    sources.pause_source(operator, source_id)
     return back_to("/admin/sources", "paused")
 
 
 @router.post("/admin/sources/{source_id}/resume")
 def resume_source(operator: Writer, source_id: Id) -> Response:
-    sources.resume_source(operator.app, operator.key, clock.utcnow(), source_id)
+    sources.resume_source(operator, source_id)
     return back_to("/admin/sources", "resumed")
 
 
 @router.get("/admin/sources/{source_id}/remove")
 def ask_removal(operator: ProspectiveWriter, source_id: Id) -> Response:
     """Ask before a source is removed, and show what must be typed to add it again."""
-    source = sources.get_source(operator.app, operator.key, source_id)
+    source = sources.get_source(operator, source_id)
     options = {
         name: value if isinstance(value, str) else ", ".join(value) for name, value in source.config.items()
     }
@@ -190,29 +187,29 @@ def _form_can_add(source: sources.SourceOut) -> bool:
 
 @router.post("/admin/sources/{source_id}/remove")
 def remove_source(operator: Writer, source_id: Id) -> Response:
-    sources.remove_source(operator.app, operator.key, clock.utcnow(), source_id)
+    sources.remove_source(operator, source_id)
     return back_to("/admin/sources", "removed")
 
 
 @router.post("/admin/sources/{source_id}/poll")
 def poll_source(operator: Writer, source_id: Id, later: BackgroundTasks) -> Response:
-    sources.refresh_source(operator.app, operator.key, clock.utcnow(), source_id, later, operator.capacity)
+    sources.refresh_source(operator, source_id, later)
     return back_to("/admin/sources", "polling")
 
 
 def _source_page(
     operator: Operator, source_id: int, *, typed: dict[str, str] | None = None, **outcome: Unpack[FormOutcome]
 ) -> Response:
-    source = sources.get_source(operator.app, operator.key, source_id)
+    source = sources.get_source(operator, source_id)
     polled = source_types.POLLED.get(source.kind)
     return operator.page(
         "admin/source.html", source=source, kinds=KIND_LABELS,
         typed=typed or {"name": source.name, "address": _address(source.config)},
         shown_address=_address(source.config),
         address_label="Query" if source.config.get("query") else polled.address_label if polled else "",
-        days=operator.app.settings.run_retention_days,
-        polls=sources.list_polls(operator.app, operator.key, source_id).items,
-        from_files=source.state == source_registry.READ_FROM_FILES, now=clock.utcnow(), **outcome,
+        days=operator.settings.run_retention_days,
+        polls=sources.list_polls(operator, source_id).items,
+        from_files=source.state == source_registry.READ_FROM_FILES, now=operator.now, **outcome,
     )  # fmt: skip
 
 
@@ -224,10 +221,10 @@ def _sources_page(
     **outcome: Unpack[FormOutcome],
 ) -> Response:
     polls = select(JobRun).where(JobRun.job == polling.JOB).order_by(col(JobRun.id).desc()).limit(RUNS_SHOWN)
-    with operator.app.db.read() as session:
+    with operator.db.read() as session:
         runs = session.exec(polls).all()
     return operator.page(
-        "admin/sources.html", runs=runs, sources=sources.list_sources(operator.app, operator.key).items,
+        "admin/sources.html", runs=runs, sources=sources.list_sources(operator).items,
         polled=source_types.POLLED, typed=typed, trial=trial, address_of=_address, kinds=KIND_LABELS,
-        from_files=source_registry.READ_FROM_FILES, now=clock.utcnow(), **outcome,
+        from_files=source_registry.READ_FROM_FILES, now=operator.now, **outcome,
     )  # fmt: skip

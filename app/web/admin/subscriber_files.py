@@ -57,7 +57,7 @@ async def upload_file(operator: Importer) -> Response:
             check_form_token(operator, token if isinstance(token, str) else "")
             if not isinstance(file, UploadFile) or not file.filename:
                 return _upload_page(operator, "Choose a file.")
-            if (file.size or 0) > operator.app.settings.max_import_bytes:
+            if (file.size or 0) > operator.settings.max_import_bytes:
                 return _upload_page(operator, TOO_LARGE)
             name = await run_in_threadpool(
                 uploads.store, _folder(operator), file.file, operator.form_token, clock.utcnow()
@@ -73,11 +73,11 @@ async def upload_file(operator: Importer) -> Response:
 def preview_import(operator: Importer, name: str) -> Response:
     """Show the first rows as they will be stored, and the rows that would be skipped."""
     try:
-        with uploads.find(_folder(operator), name, operator.form_token, clock.utcnow()).open("rb") as file:
-            preview = api.preview_import(operator.app, file, clock.utcnow(), operator.capacity)
+        with uploads.find(_folder(operator), name, operator.form_token, operator.now).open("rb") as file:
+            preview = api.preview_import(operator, file)
     except (InvalidInput, NotFound) as error:
         return _upload_page(operator, str(error))
-    with operator.app.db.read() as session:
+    with operator.db.read() as session:
         any_sent = ledger.any_sent(session)
     return operator.page(
         "admin/import_preview.html", preview=preview, name=name, skipped=preview.rejections[:SKIPPED_SHOWN],
@@ -91,13 +91,13 @@ def confirm_import(operator: ImportSubmitter, name: str, later: BackgroundTasks,
     operator.capacity.jobs.check()
     try:
         with ExitStack() as on_error:
-            taken = uploads.take(_folder(operator), name, operator.form_token, clock.utcnow())
+            taken = uploads.take(_folder(operator), name, operator.form_token, operator.now)
             file = on_error.enter_context(taken)
             subscribers.survey(file)
             on_error.pop_all()
     except (InvalidInput, NotFound) as error:
         return _upload_page(operator, str(error))
-    run_id = job_runs.begin(operator.app.db, "import", clock.utcnow())
+    run_id = job_runs.begin(operator.db, "import", operator.now)
     later.add_task(_import, operator.app, operator.capacity, file, operator.key.name, HOLDS.get(hold), run_id)
     return back_to(f"/admin/runs/{run_id}")
 
@@ -120,11 +120,11 @@ def _import(
 
 
 def _folder(operator: Operator) -> Path:
-    return uploads.folder(operator.app.settings.journal_dir)
+    return uploads.folder(operator.settings.journal_dir)
 
 
 def _upload_page(operator: Operator, problem: str = "") -> Response:
     return operator.page(
         "admin/import.html", status=422 if problem else 200,
-        most_megabytes=operator.app.settings.max_import_bytes // 1_000_000, problem=problem,
+        most_megabytes=operator.settings.max_import_bytes // 1_000_000, problem=problem,
     )  # fmt: skip

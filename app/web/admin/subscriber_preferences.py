@@ -11,9 +11,8 @@ from typing import Annotated, Unpack
 
 from fastapi import APIRouter, Depends, Form, Response
 
-from app import clock, subscribers
+from app import subscribers
 from app.errors import Conflict
-from app.storage import audit_log
 from app.storage.models import Subscriber, SubscriberState
 from app.subscribers import Preferences
 from app.subscribers.event_labels import PREFERENCES
@@ -47,12 +46,11 @@ def change_preferences(
     `seen` contains the versions of the values that the page showed. If a preference that the operator changed
     has another value by now, refuse the form once.
     """
-    now = clock.utcnow()
-    with operator.app.db.write() as session:
+    with operator.db.write() as session:
         subscriber = subscribers.get_for_update(session, subscriber_id)
         _require_preferences(subscriber)
         before = subscribers.preferences_of(session, subscriber)
-        current = _without_additions(before, form, operator.app.settings.max_interests)
+        current = _without_additions(before, form, operator.settings.max_interests)
         stored = _values(current)
         versions = {**form_versions.versions_of(stored), **form_versions.parse(seen)}
         edits = form_versions.edits(_values(form), versions)
@@ -60,13 +58,11 @@ def change_preferences(
         unchanged = {name: getattr(current, name) for name in LABELS if name not in edits}
         problems = (
             {} if conflicts
-            else forms.save_preferences(session, subscriber_id, replace(form, **unchanged), now)
+            else forms.save_preferences(session, subscriber_id, replace(form, **unchanged), operator.now)
         )  # fmt: skip
         changed = subscribers.changed_fields(before, subscribers.preferences_of(session, subscriber))
         if changed:
-            audit_log.record(
-                session, operator.key.name, "subscriber.change", subscriber_id, now, changed=changed
-            )
+            operator.record(session, "subscriber.change", subscriber_id, changed=changed)
     if conflicts:
         problem = form_versions.describe_conflicts(LABELS[name] for name in conflicts)
         return _page(operator, subscriber_id, form, versions | conflicts, problem=problem, status=422)
@@ -98,17 +94,16 @@ def _page(
     versions: dict[str, str] | None = None,
     **outcome: Unpack[FormOutcome],
 ) -> Response:
-    now = clock.utcnow()
-    with operator.app.db.read() as session:
+    with operator.db.read() as session:
         subscriber = subscribers.get(session, subscriber_id)
         _require_preferences(subscriber)
         stored = subscribers.preferences_of(session, subscriber)
-    form = form or forms.filled_form(stored, operator.app.settings.max_interests)
+    form = form or forms.filled_form(stored, operator.settings.max_interests)
     return operator.page(
         "admin/subscriber_preferences.html", subscriber=subscriber, form=form,
         versions=versions or form_versions.versions_of(_values(form)), amounts=forms.AMOUNT_OPTIONS,
         zones=forms.zones(),
-        suggestions=operator.request.app.state.suggestions.matching("", now, 40), **outcome,
+        suggestions=operator.request.app.state.suggestions.matching("", operator.now, 40), **outcome,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from pydantic import ValidationError
 from sqlmodel import col, select
 
-from app import clock, pipeline
+from app import pipeline
 from app.delivery import suppression
 from app.digests.explanation_text import list_scores
 from app.digests.explanation_types import Explanation
@@ -83,7 +83,7 @@ def add_subscriber(operator: Writer, email: Text = "", interests: Text = "", con
         body = api.NewSubscriber.model_validate(
             {"email": email.strip(), "consent": consent.strip(), "interests": rows}
         )
-        added = api.add_subscriber(operator.app, operator.key, clock.utcnow(), body)
+        added = api.add_subscriber(operator, body)
     except ValidationError as error:
         field = str(error.errors()[0]["loc"][0])
         return _subscribers_page(
@@ -118,7 +118,7 @@ def _subscribers_page(
 ) -> Response:
     window = window_of(SUBSCRIBERS_SHOWN, cursor)
     with_state = SubscriberState(state) if state in set(SubscriberState) else None
-    listed = api.list_subscribers(operator.app, operator.key, window, with_state, search=search[:320] or None)
+    listed = api.list_subscribers(operator, window, with_state, search=search[:320] or None)
     return operator.page(
         "admin/subscribers.html", status=status if problem else 200, subscribers=listed.items, search=search,
         state=state, states=SubscriberState, next_cursor=listed.next_cursor,
@@ -143,9 +143,7 @@ def show_subscriber(
     if paper.strip():
         try:
             with operator.capacity.analyses.take():
-                explanation = pipeline.explain(
-                    operator.app, clock.utcnow(), str(subscriber_id), paper.strip()
-                )
+                explanation = pipeline.explain(operator.app, operator.now, str(subscriber_id), paper.strip())
         except (InvalidInput, NotFound) as error:
             problem = str(error)
     return _page(
@@ -158,7 +156,7 @@ def show_subscriber(
 def preview_digest(operator: Reader, subscriber_id: Id) -> Response:
     """Show the digest that the subscriber would get now, or why there would be none."""
     preview = _preview(operator, subscriber_id)
-    email = api.get_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id).email
+    email = api.get_subscriber(operator, subscriber_id).email
     return operator.page(
         "admin/subscriber_preview.html", headers=security.FRAMING_PAGE, preview=preview,
         subscriber_id=subscriber_id, email=email,
@@ -181,7 +179,7 @@ def show_preview_html(operator: Reader, subscriber_id: Id) -> Response:
 
 def _preview(operator: Operator, subscriber_id: int) -> digests.PreviewResponse:
     with operator.capacity.analyses.take():
-        return digests.preview_for_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id, None)
+        return digests.preview_for_subscriber(operator, subscriber_id, None)
 
 
 @router.post(PATH + "/{subscriber_id}/test")
@@ -190,7 +188,7 @@ def send_test(operator: Sender, subscriber_id: Id, to: Text = "") -> Response:
     try:
         with operator.capacity.analyses.take():
             body = digests.Recipient(to=to[:320])
-            outcome = digests.send_test(operator.app, operator.key, clock.utcnow(), subscriber_id, body, None)
+            outcome = digests.send_test(operator, subscriber_id, body, None)
     except (InvalidAddress, Conflict) as error:
         return _page(operator, subscriber_id, problem=str(error), to=to[:320], status=422)
     except TooManyRequests as error:
@@ -205,30 +203,29 @@ def send_test(operator: Sender, subscriber_id: Id, to: Text = "") -> Response:
 
 @router.post(PATH + "/{subscriber_id}/pause")
 def pause(operator: Writer, subscriber_id: Id) -> Response:
-    api.pause_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id, api.Pausing())
+    api.pause_subscriber(operator, subscriber_id, api.Pausing())
     return back_to(f"{PATH}/{subscriber_id}", "paused")
 
 
 @router.post(PATH + "/{subscriber_id}/resume")
 def resume(operator: Sender, subscriber_id: Id) -> Response:
-    api.resume_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id)
+    api.resume_subscriber(operator, subscriber_id)
     return back_to(f"{PATH}/{subscriber_id}", "resumed")
 
 
 @router.post(PATH + "/{subscriber_id}/unsubscribe")
 def unsubscribe(operator: Writer, subscriber_id: Id) -> Response:
-    api.unsubscribe_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id)
+    api.unsubscribe_subscriber(operator, subscriber_id)
     return back_to(f"{PATH}/{subscriber_id}", "unsubscribed")
 
 
 @router.post(PATH + "/{subscriber_id}/lift")
 def lift_suppression(operator: Sender, subscriber_id: Id) -> Response:
     """Lift the suppression of the subscriber's address."""
-    now = clock.utcnow()
-    email = api.get_subscriber(operator.app, operator.key, now, subscriber_id).email
+    email = api.get_subscriber(operator, subscriber_id).email
     try:
         body = suppressions.Lifting(email=email, reason=operator.reason(""))
-        suppressions.lift_suppression(operator.app, operator.key, now, body)
+        suppressions.lift_suppression(operator, body)
     except (InvalidAddress, NotFound) as error:
         return _page(operator, subscriber_id, problem=str(error), status=409)
     return back_to(f"{PATH}/{subscriber_id}", "lifted")
@@ -237,7 +234,7 @@ def lift_suppression(operator: Sender, subscriber_id: Id) -> Response:
 @router.post(PATH + "/{subscriber_id}/new-links")
 def mail_new_links(operator: Sender, subscriber_id: Id) -> Response:
     try:
-        api.make_new_links(operator.app, operator.key, clock.utcnow(), subscriber_id)
+        api.make_new_links(operator, subscriber_id)
     except Conflict as error:
         return _page(operator, subscriber_id, problem=str(error), status=409)
     return back_to(f"{PATH}/{subscriber_id}", "links")
@@ -248,7 +245,7 @@ def change_address(operator: Writer, subscriber_id: Id, email: Text = "", confir
     """Send links to confirm a new address, or change it at once if it was `confirmed` elsewhere."""
     try:
         body = api.SubscriberPatch(email=email.strip(), email_confirmed=bool(confirmed))
-        api.change_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id, body)
+        api.change_subscriber(operator, subscriber_id, body)
     except (InvalidInput, Conflict, ValidationError) as error:
         problem = "This address is too long." if isinstance(error, ValidationError) else str(error)
         return _page(operator, subscriber_id, problem=problem, new_address=email[:320], status=422)
@@ -265,7 +262,7 @@ def erase(operator: Writer, subscriber_id: Id, sure: Text = "") -> Response:
     if sure != "yes":
         problem = "Check the box to erase this subscriber. This cannot be undone."
         return _page(operator, subscriber_id, problem=problem, status=422)
-    api.erase_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id)
+    api.erase_subscriber(operator, subscriber_id)
     return back_to(PATH, "erased")
 
 
@@ -280,8 +277,8 @@ def _page(
     at: Positions = Positions(),
     **outcome: Unpack[FormOutcome],
 ) -> Response:
-    subscriber = api.get_subscriber(operator.app, operator.key, clock.utcnow(), subscriber_id)
-    with operator.app.db.read() as session:
+    subscriber = api.get_subscriber(operator, subscriber_id)
+    with operator.db.read() as session:
         suppressed = suppression.get(session, subscriber.email) if subscriber.email else None
         own = select(Delivery).where(Delivery.subscriber_id == subscriber_id)
         mails = page_at(session, own, col(Delivery.id), MAILS_SHOWN, at.mails)

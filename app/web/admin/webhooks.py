@@ -8,7 +8,6 @@ from typing import Annotated, NamedTuple, Unpack
 from fastapi import APIRouter, Form, Response
 from pydantic import ValidationError
 
-from app import clock
 from app.errors import Conflict, InvalidInput
 from app.storage import webhook_endpoints
 from app.storage.models import WebhookEvent, WebhookState
@@ -54,7 +53,7 @@ def add_webhook(operator: Writer, url: Text = "", event: Events = None, addresse
     """Add a webhook, and show its secret."""
     try:
         body = webhooks.NewWebhook(url=url, events=_events(event), include_addresses=bool(addresses))
-        created = webhooks.add_webhook(operator.app, operator.key, clock.utcnow(), body)
+        created = webhooks.add_webhook(operator, body)
     except (InvalidInput, Conflict, ValidationError) as error:
         typed = WebhookInput(url, _events(event), bool(addresses))
         return _webhooks_page(operator, typed, problem=_problem(error), status=422)
@@ -83,7 +82,7 @@ def change_webhook(
 ) -> Response:  # fmt: skip
     try:
         body = webhooks.WebhookChange(url=url, events=_events(event), include_addresses=bool(addresses))
-        webhooks.change_webhook(operator.app, operator.key, clock.utcnow(), webhook_id, body)
+        webhooks.change_webhook(operator, webhook_id, body)
     except (InvalidInput, Conflict, ValidationError) as error:
         typed = WebhookInput(url, _events(event), bool(addresses))
         return _webhook_page(operator, webhook_id, typed=typed, problem=_problem(error), status=422)
@@ -93,7 +92,7 @@ def change_webhook(
 @router.post(PATH + "/{webhook_id}/test")
 def test_webhook(operator: Writer, webhook_id: Id) -> Response:
     """Send a test event, and show whether it was accepted."""
-    sent = webhooks.test_webhook(operator.app, operator.key, clock.utcnow(), webhook_id)
+    sent = webhooks.test_webhook(operator, webhook_id)
     if sent.error:
         return _webhook_page(operator, webhook_id, problem=f"The test event was not accepted: {sent.error}")
     return back_to(f"{PATH}/{webhook_id}", "accepted")
@@ -102,7 +101,7 @@ def test_webhook(operator: Writer, webhook_id: Id) -> Response:
 @router.post(PATH + "/{webhook_id}/rotate")
 def rotate_secret(operator: Writer, webhook_id: Id) -> Response:
     """Replace the secret, and show the new one."""
-    created = webhooks.rotate_secret(operator.app, operator.key, clock.utcnow(), webhook_id)
+    created = webhooks.rotate_secret(operator, webhook_id)
     return _webhook_page(operator, webhook_id, secret=created.secret)
 
 
@@ -118,7 +117,7 @@ def disable(operator: Writer, webhook_id: Id) -> Response:
 
 def _switch(operator: Operator, webhook_id: int, *, enabled: bool) -> Response:
     change = webhooks.WebhookChange(enabled=enabled)
-    changed = webhooks.change_webhook(operator.app, operator.key, clock.utcnow(), webhook_id, change)
+    changed = webhooks.change_webhook(operator, webhook_id, change)
     done = "enabled" if enabled else "disabled"
     if enabled and changed.messages[WebhookState.FAILED]:
         done = "enabled_with_failed_events"
@@ -127,14 +126,14 @@ def _switch(operator: Operator, webhook_id: int, *, enabled: bool) -> Response:
 
 @router.post(PATH + "/{webhook_id}/resend")
 def resend_failed(operator: Writer, webhook_id: Id) -> Response:
-    webhooks.resend_failed(operator.app, operator.key, clock.utcnow(), webhook_id)
+    webhooks.resend_failed(operator, webhook_id)
     return back_to(f"{PATH}/{webhook_id}", "resent")
 
 
 @router.get(PATH + "/{webhook_id}/remove")
 def ask_removal(operator: ProspectiveWriter, webhook_id: Id) -> Response:
     """Ask before a webhook is removed."""
-    webhook = webhooks.get_webhook(operator.app, operator.key, webhook_id)
+    webhook = webhooks.get_webhook(operator, webhook_id)
     return confirmation_page(
         operator,
         f"Remove webhook {webhook_id}?",
@@ -150,12 +149,12 @@ def ask_removal(operator: ProspectiveWriter, webhook_id: Id) -> Response:
 
 @router.post(PATH + "/{webhook_id}/remove")
 def remove_webhook(operator: Writer, webhook_id: Id) -> Response:
-    webhooks.remove_webhook(operator.app, operator.key, clock.utcnow(), webhook_id)
+    webhooks.remove_webhook(operator, webhook_id)
     return back_to(PATH, "removed")
 
 
 def _webhooks_page(operator: Operator, typed: WebhookInput, **outcome: Unpack[FormOutcome]) -> Response:
-    listed = webhooks.list_webhooks(operator.app, operator.key)
+    listed = webhooks.list_webhooks(operator)
     return operator.page(
         "admin/webhooks.html", webhooks=listed.items, typed=typed, events=list(WebhookEvent),
         origin=webhook_endpoints.origin, **outcome,
@@ -166,10 +165,10 @@ def _webhook_page(
     operator: Operator, webhook_id: int, *, typed: WebhookInput | None = None,
     window: PageWindow | None = None, secret: str = "", **outcome: Unpack[FormOutcome],
 ) -> Response:  # fmt: skip
-    webhook = webhooks.get_webhook(operator.app, operator.key, webhook_id)
-    sent = webhooks.list_messages(operator.app, operator.key, webhook_id, window or PageWindow(SHOWN, None))
+    webhook = webhooks.get_webhook(operator, webhook_id)
+    sent = webhooks.list_messages(operator, webhook_id, window or PageWindow(SHOWN, None))
     return operator.page(
         "admin/webhook.html", webhook=webhook, sent=sent, secret=secret, events=list(WebhookEvent),
         typed=typed or WebhookInput(webhook.url, webhook.events, webhook.include_addresses),
-        origin=webhook_endpoints.origin, days=operator.app.settings.run_retention_days, **outcome,
+        origin=webhook_endpoints.origin, days=operator.settings.run_retention_days, **outcome,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from sqlmodel import col, select
 
 from app.storage.models import AuditEntry
-from app.web.api.auth import CanRead, Paperboy
+from app.web.api.auth import CanRead
 from app.web.api.pagination import Page, Paging, newest_first
 
 router = APIRouter(prefix="/audit-log", tags=["audit-log"])
@@ -29,14 +29,13 @@ class AuditEntryOut(BaseModel):
 
 @router.get("")
 def list_changes(
-    app: Paperboy,
-    _key: CanRead,
+    caller: CanRead,
     window: Paging,
     actor: Annotated[str | None, Query(max_length=100)] = None,
     action: Annotated[str | None, Query(max_length=60, examples=["source.pause"])] = None,
 ) -> Page[AuditEntryOut]:
     """List the changes made by operators, newest first."""
-    with app.db.read() as session:
+    with caller.db.read() as session:
         rows, cursor = newest_first(
             session, select(AuditEntry), col(AuditEntry.id), window, actor=actor, action=action
         )

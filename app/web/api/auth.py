@@ -1,18 +1,22 @@
-"""API key authentication and common parameters. Each route declares `CanRead`, `CanWrite` or `CanSend`."""
+"""API key authentication and common parameters. A route’s caller `CanRead`, `CanWrite` or `CanSend`."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, HTTPException, Path, Query, Request, params
 from fastapi.params import Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
+from sqlmodel import Session
 
 from app.application import Application
-from app.storage import api_keys
-from app.storage.api_keys import Scope
+from app.settings import Settings
+from app.storage import api_keys, audit_log
+from app.storage.api_keys import ApiKeyIdentity, Scope
+from app.storage.database import Database
 from app.web.api import idempotency
 from app.web.api.values import FROM_URL
 from app.web.capacity import Capacity
@@ -21,6 +25,28 @@ from app.web.visitors import visitor
 WRONG_KEY = "unknown key: it may be mistyped, revoked or expired (see `paperboy key list`)"
 
 _bearer = HTTPBearer(auto_error=False, description="A key created by `paperboy key create`.")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The holder of a request's key, with the time of the request and the application that it is for."""
+
+    app: Application
+    capacity: Capacity
+    key: ApiKeyIdentity
+    now: datetime
+
+    @property
+    def db(self) -> Database:
+        return self.app.db
+
+    @property
+    def settings(self) -> Settings:
+        return self.app.settings
+
+    def record(self, session: Session, action: str, subject: object, **detail: Any) -> None:
+        """Store a change that the caller makes in the audit log."""
+        audit_log.record(session, self.key.name, action, subject, self.now, **detail)
 
 
 def _application(request: Request) -> Application:
@@ -47,9 +73,10 @@ def capacity(request: Request) -> Capacity:
     return limits
 
 
-def holder(
-    request: Request, app: Paperboy, now: Now, needed: SecurityScopes, given: Given
-) -> api_keys.ApiKeyIdentity:
+Limited = Annotated[Capacity, Depends(capacity)]
+
+
+def holder(request: Request, app: Paperboy, now: Now, needed: SecurityScopes, given: Given) -> ApiKeyIdentity:
     """Return the holder of a request's key, and claim the request's idempotency key, if it has one.
 
     Raise HTTPException (401, or 403 if the key lacks the scope), TooManyRequests if a limit is exceeded, or
@@ -72,7 +99,7 @@ def holder(
     return caller
 
 
-def authenticate(request: Request, key: str, now: datetime) -> api_keys.ApiKeyIdentity | None:
+def authenticate(request: Request, key: str, now: datetime) -> ApiKeyIdentity | None:
     """Return the holder of a key, or None if it is wrong. Raise TooManyRequests if a limit is exceeded.
 
     A wrong key costs one indexed read, or none if its network has sent too many wrong keys.
@@ -88,7 +115,7 @@ def authenticate(request: Request, key: str, now: datetime) -> api_keys.ApiKeyId
     return caller
 
 
-def note_use(app: Application, caller: api_keys.ApiKeyIdentity, now: datetime) -> None:
+def note_use(app: Application, caller: ApiKeyIdentity, now: datetime) -> None:
     """Store the time of a key's last use, at most once a minute."""
     if caller.is_stale(now):
         with app.db.write() as session:
@@ -96,15 +123,14 @@ def note_use(app: Application, caller: api_keys.ApiKeyIdentity, now: datetime) -
 
 
 async def _admitted(
-    caller: Annotated[api_keys.ApiKeyIdentity, Depends(holder)],
-    limits: Annotated[Capacity, Depends(capacity)],
-) -> AsyncIterator[api_keys.ApiKeyIdentity]:
+    app: Paperboy, limits: Limited, key: Annotated[ApiKeyIdentity, Depends(holder)], now: Now
+) -> AsyncIterator[Caller]:
     """Yield the caller while holding an API slot. Take the slot without waiting for a pool thread."""
     with limits.api.take():
-        yield caller
+        yield Caller(app, limits, key, now)
 
 
-async def _analysis(limits: Annotated[Capacity, Depends(capacity)]) -> AsyncIterator[None]:
+async def _analysis(limits: Limited) -> AsyncIterator[None]:
     with limits.analyses.take():
         yield
 
@@ -113,9 +139,8 @@ def _scope(scope: Scope) -> Security:
     return Security(_admitted, scopes=[scope.value], scope="function")
 
 
-CanRead = Annotated[api_keys.ApiKeyIdentity, _scope(Scope.READ)]
-CanWrite = Annotated[api_keys.ApiKeyIdentity, _scope(Scope.WRITE)]
-CanSend = Annotated[api_keys.ApiKeyIdentity, _scope(Scope.SEND)]
+CanRead = Annotated[Caller, _scope(Scope.READ)]
+CanWrite = Annotated[Caller, _scope(Scope.WRITE)]
+CanSend = Annotated[Caller, _scope(Scope.SEND)]
 # For routes that take a second of CPU time. Declare it after the key, so that only valid keys take a slot.
 Analysis = Annotated[None, params.Depends(_analysis, scope="function")]
-Limited = Annotated[Capacity, Depends(capacity)]

@@ -12,11 +12,10 @@ from sqlmodel import Session, col, select
 from app import pipeline
 from app.delivery import ledger
 from app.errors import NotFound
-from app.storage import audit_log
 from app.storage.models import Delivery, DeliveryState, Subscriber
 from app.types import MailKind
 from app.web.api import problems
-from app.web.api.auth import AnyId, CanRead, CanSend, DeliveryId, Now, Paperboy
+from app.web.api.auth import AnyId, CanRead, CanSend, DeliveryId
 from app.web.api.pagination import Page, Paging, newest_first
 
 router = APIRouter(prefix="/deliveries", tags=["deliveries"])
@@ -61,8 +60,7 @@ class RenderedDelivery(BaseModel):
 
 @router.get("")
 def list_deliveries(
-    app: Paperboy,
-    _key: CanRead,
+    caller: CanRead,
     window: Paging,
     state: DeliveryState | None = None,
     kind: MailKind | None = None,
@@ -70,7 +68,7 @@ def list_deliveries(
     subscriber_id: AnyId = None,
 ) -> Page[DeliveryOut]:
     """List the emails, newest first."""
-    with app.db.read() as session:
+    with caller.db.read() as session:
         rows, cursor = newest_first(
             session, select(Delivery), col(Delivery.id), window,
             state=state, kind=kind, edition=edition, subscriber_id=subscriber_id,
@@ -79,45 +77,45 @@ def list_deliveries(
 
 
 @router.get("/{delivery_id}", responses=problems.responses(404))
-def get_delivery(app: Paperboy, _key: CanRead, delivery_id: DeliveryId) -> DeliveryDetail:
+def get_delivery(caller: CanRead, delivery_id: DeliveryId) -> DeliveryDetail:
     """Return an email with the content of its digest."""
-    with app.db.read() as session:
+    with caller.db.read() as session:
         row = _get(session, delivery_id)
-        digest = ledger.restored_digests(session, [delivery_id], app.snapshots).get(delivery_id)
+        digest = ledger.restored_digests(session, [delivery_id], caller.app.snapshots).get(delivery_id)
     return DeliveryDetail(**row.model_dump(), digest=digest.as_dict() if digest else {})
 
 
 @router.get("/{delivery_id}/mail", responses=problems.responses(404))
-def render_delivery(app: Paperboy, _key: CanRead, now: Now, delivery_id: DeliveryId) -> RenderedDelivery:
+def render_delivery(caller: CanRead, delivery_id: DeliveryId) -> RenderedDelivery:
     """Return a digest as it is sent, as HTML and as text. The subscriber's personal links do not work."""
-    with app.db.read() as session:
+    with caller.db.read() as session:
         row = _get(session, delivery_id)
-        digest = ledger.restored_digests(session, [delivery_id], app.snapshots).get(delivery_id)
+        digest = ledger.restored_digests(session, [delivery_id], caller.app.snapshots).get(delivery_id)
         email = session.get_one(Subscriber, row.subscriber_id).email
     if digest is None:
         raise NotFound(f"the delivery {delivery_id} has no digest to show")
-    mail = pipeline.render_digest(app, digest, email, now)
+    mail = pipeline.render_digest(caller.app, digest, email, caller.now)
     return RenderedDelivery(subject=mail.subject, html=mail.html, text=mail.text)
 
 
 @router.post("/{delivery_id}/resend", responses=problems.responses(404, 409))
-def resend_delivery(app: Paperboy, key: CanSend, now: Now, delivery_id: DeliveryId) -> DeliveryOut:
+def resend_delivery(caller: CanSend, delivery_id: DeliveryId) -> DeliveryOut:
     """Send an uncertain email again, with the same Message-ID and the same bytes.
 
     The sender or the relay failed while the email was being sent, so the subscriber may already have it.
     """
-    with app.db.write() as session:
-        ledger.resend(session, delivery_id, now)
-        audit_log.record(session, key.name, "delivery.resend", delivery_id, now)
+    with caller.db.write() as session:
+        ledger.resend(session, delivery_id, caller.now)
+        caller.record(session, "delivery.resend", delivery_id)
         return _to_out(session.get_one(Delivery, delivery_id))
 
 
 @router.post("/{delivery_id}/confirm-arrival", responses=problems.responses(404, 409))
-def confirm_arrival(app: Paperboy, key: CanSend, now: Now, delivery_id: DeliveryId) -> DeliveryOut:
+def confirm_arrival(caller: CanSend, delivery_id: DeliveryId) -> DeliveryOut:
     """Record an uncertain email as sent, because the subscriber has it. It is not sent again."""
-    with app.db.write() as session:
-        ledger.confirm_arrival(session, delivery_id, now)
-        audit_log.record(session, key.name, "delivery.confirm_arrival", delivery_id, now)
+    with caller.db.write() as session:
+        ledger.confirm_arrival(session, delivery_id, caller.now)
+        caller.record(session, "delivery.confirm_arrival", delivery_id)
         return _to_out(session.get_one(Delivery, delivery_id))
 
 

@@ -10,17 +10,15 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from app import pipeline, subscribers
-from app.application import Application
 from app.delivery.send_result import SendOutcome
 from app.digests import backtesting
 from app.digests.explanation_types import Explanation
-from app.digests.planning import DigestPreview
 from app.errors import NotFound
-from app.storage import audit_log, hit_counters
+from app.storage import hit_counters
 from app.subscribers import Preferences
 from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Digest, Interest, Skip, UpdateKind
 from app.web.api import problems
-from app.web.api.auth import Analysis, CanRead, CanSend, Id, Now, Paperboy
+from app.web.api.auth import Analysis, Caller, CanRead, CanSend, Id
 from app.web.api.interests import HintOut
 from app.web.api.subscribers import MUTED, InterestIn, Text
 from app.web.api.values import FROM_JSON, Day, Integer, Moment
@@ -137,29 +135,29 @@ class Outcome(BaseModel):
 
 
 @router.post("/previews")
-def preview(app: Paperboy, _key: CanRead, now: Now, body: PreviewRequest, _slot: Analysis) -> PreviewResponse:
+def preview(caller: CanRead, body: PreviewRequest, _slot: Analysis) -> PreviewResponse:
     """Preview the digest that a new subscriber with these interests would get."""
     chosen = Preferences(
         interests=_to_interests(body.interests),
         min_papers=body.min_papers,
-        max_papers=app.settings.default_max_papers if body.max_papers is None else body.max_papers,
-        max_trending=app.settings.default_max_trending if body.max_trending is None else body.max_trending,
+        max_papers=caller.settings.default_max_papers if body.max_papers is None else body.max_papers,
+        max_trending=caller.settings.default_max_trending if body.max_trending is None else body.max_trending,
         muted=tuple(body.muted),
     )
     digest, hints = pipeline.preview(
-        app, subscribers.check(chosen, app.settings.max_interests), now, day=body.day
+        caller.app, subscribers.check(chosen, caller.settings.max_interests), caller.now, day=body.day
     )
-    response = _preview_out(app, digest, (body.day or now.date()).isoformat(), now)
+    response = _preview_out(caller, digest, (body.day or caller.now.date()).isoformat())
     return response.model_copy(update={"hints": [HintOut.of(hint) for hint in hints]})
 
 
 @router.post("/backtests")
-def backtest(
-    app: Paperboy, _key: CanRead, now: Now, body: BacktestRequest, _slot: Analysis
-) -> BacktestResult:
+def backtest(caller: CanRead, body: BacktestRequest, _slot: Analysis) -> BacktestResult:
     """Return the digests that these interests would have produced on past days. No paper appears twice."""
     interests = _to_interests(body.interests)
-    editions = pipeline.backtest(app, body.at or now, interests, body.days, max_papers=body.max_papers)
+    editions = pipeline.backtest(
+        caller.app, body.at or caller.now, interests, body.days, max_papers=body.max_papers
+    )
     items = [
         BacktestEdition(
             edition=edition.edition,
@@ -175,9 +173,7 @@ def backtest(
 
 @router.get("/subscribers/{subscriber_id}/explain/{paper:path}", responses=problems.responses(404))
 def explain(
-    app: Paperboy,
-    _key: CanRead,
-    now: Now,
+    caller: CanRead,
     subscriber_id: Id,
     paper: PaperName,
     _slot: Analysis,
@@ -189,33 +185,32 @@ def explain(
     preferences and interests are the current ones: `note` and `changes_since` tell whether they have changed
     since that time, or since the digest with the paper.
     """
-    return pipeline.explain(app, now, str(subscriber_id), paper, at)
+    return pipeline.explain(caller.app, caller.now, str(subscriber_id), paper, at)
 
 
 @router.get("/subscribers/{subscriber_id}/preview", responses=problems.responses(404))
-def preview_for_subscriber(
-    app: Paperboy, _key: CanRead, now: Now, subscriber_id: Id, _slot: Analysis
-) -> PreviewResponse:
+def preview_for_subscriber(caller: CanRead, subscriber_id: Id, _slot: Analysis) -> PreviewResponse:
     """Preview the digest that a subscriber would get now, without papers that they already received."""
-    preview = _preview_due(app, subscriber_id, now)
-    return _preview_out(app, preview.digest, preview.edition, now, preview.email or NOBODY)
+    preview = next(pipeline.preview_due(caller.app, caller.now, [subscriber_id]), None)
+    if preview is None:
+        raise NotFound("There is no such subscriber.")
+    return _preview_out(caller, preview.digest, preview.edition, preview.email or NOBODY)
 
 
 @router.post("/subscribers/{subscriber_id}/test-send", responses=problems.responses(404, 409))
-def send_test(
-    app: Paperboy, key: CanSend, now: Now, subscriber_id: Id, body: Recipient, _slot: Analysis
-) -> Outcome:
+def send_test(caller: CanSend, subscriber_id: Id, body: Recipient, _slot: Analysis) -> Outcome:
     """Send the digest that a subscriber would get now, or else their last one, to another address.
 
     The ledger does not record it, so the subscriber's digest remains due. The links in the test do not work.
     """
     to = subscribers.normalize_address(body.to)
-    digest = pipeline.latest_digest(app, now, subscriber_id).digest
-    with app.db.write() as session:
-        hit_counters.limit(session, f"tests of key {key.id}", app.settings.test_sends_per_hour, now, HOUR)
-        hit_counters.limit(session, f"tests to {subscribers.mailbox_hash(to)}", TESTS_TO_A_MAILBOX, now, HOUR)
-        audit_log.record(session, key.name, "digest.test", subscriber_id, now, to=to)
-    result = pipeline.send_test(app, digest, to, now)
+    digest = pipeline.latest_digest(caller.app, caller.now, subscriber_id).digest
+    with caller.db.write() as session:
+        by_key, to_mailbox = f"tests of key {caller.key.id}", f"tests to {subscribers.mailbox_hash(to)}"
+        hit_counters.limit(session, by_key, caller.settings.test_sends_per_hour, caller.now, HOUR)
+        hit_counters.limit(session, to_mailbox, TESTS_TO_A_MAILBOX, caller.now, HOUR)
+        caller.record(session, "digest.test", subscriber_id, to=to)
+    result = pipeline.send_test(caller.app, digest, to, caller.now)
     return Outcome(outcome=result.outcome, code=result.code, reply=result.text, edition=digest.edition)
 
 
@@ -225,19 +220,10 @@ def _to_interests(interests: Sequence[InterestIn]) -> tuple[Interest, ...]:
     return subscribers.check(Preferences(interests=converted)).interests
 
 
-def _preview_due(app: Application, subscriber_id: int, now: datetime) -> DigestPreview:
-    preview = next(pipeline.preview_due(app, now, [subscriber_id]), None)
-    if preview is None:
-        raise NotFound("There is no such subscriber.")
-    return preview
-
-
-def _preview_out(
-    app: Application, digest: Digest | Skip, edition: str, now: datetime, to: str = NOBODY
-) -> PreviewResponse:
+def _preview_out(caller: Caller, digest: Digest | Skip, edition: str, to: str = NOBODY) -> PreviewResponse:
     if isinstance(digest, Skip):
         empty = {"note": "", "sections": [], "subject": "", "html": "", "text": ""}
         return PreviewResponse(edition=edition, skipped=digest.reason, considered=digest.considered, **empty)
-    mail = pipeline.render_digest(app, digest, to, now)
+    mail = pipeline.render_digest(caller.app, digest, to, caller.now)
     values = digest.as_dict() | {"updates": [UpdateOut(**item._asdict()) for item in digest.updates]}
     return PreviewResponse(skipped=None, subject=mail.subject, html=mail.html, text=mail.text, **values)

@@ -17,7 +17,7 @@ from app.storage import audit_log
 from app.storage.models import Delivery, DeliveryState, SendingPause
 from app.types import MailKind
 from app.web.api import problems
-from app.web.api.auth import CanRead, CanSend, Now, Paperboy
+from app.web.api.auth import Caller, CanRead, CanSend
 from app.web.api.etags import IfMatch, Versioned, require_match
 from app.web.api.pagination import Page, Paging, cut
 from app.web.api.values import FROM_URL, EditionDay
@@ -27,6 +27,7 @@ router = APIRouter(tags=["editions"])
 Name = Annotated[
     EditionDay, Path(examples=["2026-11-20"], json_schema_extra={"pattern": r"^\d{4}-\d\d-\d\d$"})
 ]
+SampleSize = Annotated[int, Query(ge=1, le=50), FROM_URL]
 
 
 class States(BaseModel):
@@ -159,15 +160,15 @@ class PauseRequest(BaseModel):
 
 
 @router.get("/editions")
-def list_editions(app: Paperboy, _key: CanRead, now: Now, window: Paging) -> Page[EditionOut]:
+def list_editions(caller: CanRead, window: Paging) -> Page[EditionOut]:
     """List the editions, newest first, with the number of digests in each state.
 
     The numbers of editions that are more than three days old may be an hour old.
     """
-    with app.db.read() as session:
+    with caller.db.read() as session:
         names = ledger.editions(session, window.limit + 1, window.after)
         page, cursor = cut(names, window, str)
-        counted = app.edition_totals.count(session, page, now)
+        counted = caller.app.edition_totals.count(session, page, caller.now)
         pauses = {pause.edition: _pause_out(pause) for pause in ledger.pauses(session)}
     items = [
         EditionOut(edition=name, digests=_states(counted[name]), paused=pauses.get(name)) for name in page
@@ -176,19 +177,19 @@ def list_editions(app: Paperboy, _key: CanRead, now: Now, window: Paging) -> Pag
 
 
 @router.get("/editions/{edition}", responses=problems.responses(404))
-def get_edition(app: Paperboy, _key: CanRead, now: Now, edition: Name) -> Edition:
+def get_edition(caller: CanRead, edition: Name) -> Edition:
     """Return an edition and its reconciliation. Its digests are deleted after the retention period."""
-    with app.db.read() as session:
-        current = _read_edition(app, session, now, edition)
+    with caller.db.read() as session:
+        current = _read_edition(caller, session, edition)
     if current is None:
-        raise NotFound(ledger.describe_lack_of_digests(edition, app.settings.retention_days, now))
+        raise NotFound(ledger.describe_lack_of_digests(edition, caller.settings.retention_days, caller.now))
     return current
 
 
-def _read_edition(app: Paperboy, session: Session, now: datetime, edition: str) -> Edition | None:
+def _read_edition(caller: Caller, session: Session, edition: str) -> Edition | None:
     pauses = [_pause_out(pause) for pause in ledger.pauses(session) if pause.edition == edition]
-    is_expired = edition < (now - timedelta(days=app.settings.retention_days)).date().isoformat()
-    counted = reconciliation.reconcile(session, now, edition)
+    is_expired = edition < (caller.now - timedelta(days=caller.settings.retention_days)).date().isoformat()
+    counted = reconciliation.reconcile(session, caller.now, edition)
     if (is_expired or not counted.due) and not counted.states and not pauses:
         return None
     reasons = [ReasonOut(**each._asdict()) for each in ledger.commonest_reasons(session, edition)]
@@ -199,16 +200,14 @@ def _read_edition(app: Paperboy, session: Session, now: datetime, edition: str) 
 
 
 @router.get("/editions/{edition}/sample")
-def draw_sample(
-    app: Paperboy, _key: CanRead, edition: Name, size: Annotated[int, Query(ge=1, le=50), FROM_URL] = 5
-) -> list[SampledDigest]:
+def draw_sample(caller: CanRead, edition: Name, size: SampleSize = 5) -> list[SampledDigest]:
     """Draw a sample of an edition's waiting digests, for review before it is approved or resumed."""
-    with app.db.read() as session:
-        return _samples(app, session, ledger.draw_waiting(session, edition, size))
+    with caller.db.read() as session:
+        return _samples(caller, session, ledger.draw_waiting(session, edition, size))
 
 
-def _samples(app: Paperboy, session: Session, rows: Sequence[Delivery]) -> list[SampledDigest]:
-    digests = ledger.restored_digests(session, [row.id for row in rows], app.snapshots)
+def _samples(caller: Caller, session: Session, rows: Sequence[Delivery]) -> list[SampledDigest]:
+    digests = ledger.restored_digests(session, [row.id for row in rows], caller.app.snapshots)
     return [
         SampledDigest(
             delivery_id=row.id or 0,
@@ -222,104 +221,100 @@ def _samples(app: Paperboy, session: Session, rows: Sequence[Delivery]) -> list[
 
 
 @router.post("/editions/{edition}/pause", status_code=204)
-def pause_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, body: PauseRequest) -> None:
+def pause_edition(caller: CanSend, edition: Name, body: PauseRequest) -> None:
     """Stop sending an edition until it is resumed.
 
     It may be one that has not been planned yet, from yesterday to 60 days ahead. If it is already paused, the
     reason is added to that of the pause.
     """
-    with app.db.write() as session:
-        ledger.pause_edition(session, edition, body.reason, now)
-        audit_log.record(session, key.name, audit_log.SENDING_PAUSED, edition, now, reason=body.reason)
+    with caller.db.write() as session:
+        ledger.pause_edition(session, edition, body.reason, caller.now)
+        caller.record(session, audit_log.SENDING_PAUSED, edition, reason=body.reason)
 
 
 @router.post("/editions/{edition}/hold", status_code=204, responses=problems.responses(409))
-def hold_edition(app: Paperboy, key: CanSend, now: Now, edition: Name) -> None:
+def hold_edition(caller: CanSend, edition: Name) -> None:
     """Hold an upcoming edition until it is approved (`POST /editions/{edition}/resume`)."""
-    with app.db.write() as session:
-        ledger.hold(session, edition, now)
-        audit_log.record(session, key.name, "edition.hold", edition, now)
+    with caller.db.write() as session:
+        ledger.hold(session, edition, caller.now)
+        caller.record(session, "edition.hold", edition)
 
 
 @router.post("/editions/{edition}/resume", status_code=204, responses=problems.responses(404, 412))
-def resume_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_match: IfMatch = None) -> None:
+def resume_edition(caller: CanSend, edition: Name, if_match: IfMatch = None) -> None:
     """Resume sending an edition, or approve it if it awaits approval.
 
     With `If-Match`, this happens only if the edition has not changed since the client read it.
     """
-    with app.db.write() as session:
+    with caller.db.write() as session:
         ledger.lock_pause(session, edition)
-        _require_version(app, session, now, edition, if_match)
-        end_pause(session, key.name, now, edition)
+        _require_version(caller, session, edition, if_match)
+        end_pause(session, caller, edition)
 
 
 @router.post("/editions/{edition}/resend-uncertain", responses=problems.responses(412))
-def resend_uncertain(
-    app: Paperboy, key: CanSend, now: Now, edition: Name, if_match: IfMatch = None
-) -> Resent:
+def resend_uncertain(caller: CanSend, edition: Name, if_match: IfMatch = None) -> Resent:
     """Send all uncertain digests of an edition again, with the same Message-IDs and bytes.
 
     Some subscribers may receive their digest twice. Digests whose content was lost in a restore are not sent.
     With `If-Match`, this happens only if the edition has not changed since the client read it.
     """
-    with app.db.write() as session:
-        _require_version(app, session, now, edition, if_match)
-        resent = ledger.resend_uncertain(session, edition, now)
-        audit_log.record(session, key.name, "edition.resend_uncertain", edition, now, resent=resent)
+    with caller.db.write() as session:
+        _require_version(caller, session, edition, if_match)
+        resent = ledger.resend_uncertain(session, edition, caller.now)
+        caller.record(session, "edition.resend_uncertain", edition, resent=resent)
     return Resent(resent=resent)
 
 
 @router.post("/editions/{edition}/confirm-uncertain", responses=problems.responses(412))
-def confirm_uncertain(
-    app: Paperboy, key: CanSend, now: Now, edition: Name, if_match: IfMatch = None
-) -> Confirmed:
+def confirm_uncertain(caller: CanSend, edition: Name, if_match: IfMatch = None) -> Confirmed:
     """Record all uncertain digests of an edition as sent, because they arrived. They are not sent again.
 
     With `If-Match`, this happens only if the edition has not changed since the client read it.
     """
-    with app.db.write() as session:
-        _require_version(app, session, now, edition, if_match)
-        confirmed = ledger.confirm_uncertain(session, edition, now)
-        audit_log.record(session, key.name, "edition.confirm_uncertain", edition, now, confirmed=confirmed)
+    with caller.db.write() as session:
+        _require_version(caller, session, edition, if_match)
+        confirmed = ledger.confirm_uncertain(session, edition, caller.now)
+        caller.record(session, "edition.confirm_uncertain", edition, confirmed=confirmed)
     return Confirmed(confirmed=confirmed)
 
 
 @router.post("/editions/{edition}/retry-failed")
-def retry_failed(app: Paperboy, key: CanSend, now: Now, edition: Name) -> Retried:
+def retry_failed(caller: CanSend, edition: Name) -> Retried:
     """Send the failed digests of an edition again, except to subscribers who have a later digest.
 
     A digest stays failed if it may have arrived, if its subscriber gets no more digests, or if a later digest
     of the same subscriber is due or was or will be sent. Therefore, nobody receives a paper twice.
     """
-    with app.db.write() as session:
-        retried = ledger.retry_failed(session, edition, now)
-        audit_log.record(session, key.name, "edition.retry_failed", edition, now, retried=retried)
+    with caller.db.write() as session:
+        retried = ledger.retry_failed(session, edition, caller.now)
+        caller.record(session, "edition.retry_failed", edition, retried=retried)
     return Retried(retried=retried)
 
 
 @router.post("/editions/{edition}/cancel", responses=problems.responses(404, 412))
-def cancel_edition(app: Paperboy, key: CanSend, now: Now, edition: Name, if_match: IfMatch = None) -> Edition:
+def cancel_edition(caller: CanSend, edition: Name, if_match: IfMatch = None) -> Edition:
     """Cancel all unsent emails of an edition. The papers may appear in the next digests.
 
     Emails that are being sent may still arrive, but are not tried again. Digests that have not been composed
     yet are still sent when they are due. To prevent that, pause the edition.
     """
-    get_edition(app, key, now, edition)  # raises NotFound before anything is logged
-    with app.db.write() as session:
-        _require_version(app, session, now, edition, if_match)
+    get_edition(caller, edition)  # raises NotFound before anything is logged
+    with caller.db.write() as session:
+        _require_version(caller, session, edition, if_match)
         cancelled = ledger.cancel(session, edition)
-        audit_log.record(session, key.name, "edition.cancel", edition, now, ended=cancelled)
-    return get_edition(app, key, now, edition)
+        caller.record(session, "edition.cancel", edition, ended=cancelled)
+    return get_edition(caller, edition)
 
 
 @router.get("/sending")
-def get_sending(app: Paperboy, _key: CanRead, now: Now) -> Sending:
+def get_sending(caller: CanRead) -> Sending:
     """Return the status of sending: pauses, reconciliation of recent editions, and unsent emails.
 
     The ETag covers only the pauses.
     """
-    with app.db.read() as session:
-        return _read_sending(session, now)
+    with caller.db.read() as session:
+        return _read_sending(session, caller.now)
 
 
 def _read_sending(session: Session, now: datetime) -> Sending:
@@ -333,63 +328,57 @@ def _read_sending(session: Session, now: datetime) -> Sending:
 
 
 @router.post("/sending/pause", status_code=204)
-def pause_sending(app: Paperboy, key: CanSend, now: Now, body: PauseRequest) -> None:
+def pause_sending(caller: CanSend, body: PauseRequest) -> None:
     """Pause all sending. Due digests are still composed, and wait until sending is resumed.
 
     If it is already paused, the reason is added to that of the pause.
     """
-    with app.db.write() as session:
-        ledger.pause(session, body.reason, now)
-        audit_log.record(
-            session, key.name, audit_log.SENDING_PAUSED, ledger.ALL_EDITIONS, now, reason=body.reason
-        )
+    with caller.db.write() as session:
+        ledger.pause(session, body.reason, caller.now)
+        caller.record(session, audit_log.SENDING_PAUSED, ledger.ALL_EDITIONS, reason=body.reason)
 
 
 @router.post("/sending/resume", status_code=204, responses=problems.responses(404, 412))
-def resume_sending(app: Paperboy, key: CanSend, now: Now, if_match: IfMatch = None) -> None:
+def resume_sending(caller: CanSend, if_match: IfMatch = None) -> None:
     """Resume sending. Editions that were paused individually remain paused.
 
     With `If-Match`, this happens only if the pauses have not changed since the client read `GET /sending`.
     """
-    with app.db.write() as session:
+    with caller.db.write() as session:
         ledger.lock_pause(session, ledger.ALL_EDITIONS)
         if if_match is not None:
-            require_match(if_match, _read_sending(session, now))
-        end_pause(session, key.name, now, ledger.ALL_EDITIONS)
+            require_match(if_match, _read_sending(session, caller.now))
+        end_pause(session, caller, ledger.ALL_EDITIONS)
 
 
 @router.get("/sending/first-digests")
-def draw_first_digests(
-    app: Paperboy, _key: CanRead, size: Annotated[int, Query(ge=1, le=50), FROM_URL] = 5
-) -> FirstDigests:
+def draw_first_digests(caller: CanRead, size: SampleSize = 5) -> FirstDigests:
     """Count the first digests that are held after an import, and draw some of them for review."""
-    with app.db.read() as session:
+    with caller.db.read() as session:
         count, rows = ledger.draw_held(session, size)
-        return FirstDigests(held=count, sample=_samples(app, session, rows))
+        return FirstDigests(held=count, sample=_samples(caller, session, rows))
 
 
 @router.post("/sending/first-digests/resume", status_code=204, responses=problems.responses(404))
-def resume_first_digests(app: Paperboy, key: CanSend, now: Now) -> None:
+def resume_first_digests(caller: CanSend) -> None:
     """Send the first digests that are held after an import, and stop holding further ones."""
-    with app.db.write() as session:
-        end_pause(session, key.name, now, ledger.FIRST_DIGESTS)
+    with caller.db.write() as session:
+        end_pause(session, caller, ledger.FIRST_DIGESTS)
 
 
-def end_pause(session: Session, actor: str, now: datetime, edition: str) -> None:
+def end_pause(session: Session, caller: Caller, edition: str) -> None:
     """Resume an edition or another scope. Raise NotFound if it is not paused."""
     if not ledger.resume(session, edition):
         raise NotFound(
             "there is no such pause: all sending, first digests and each edition are paused separately"
         )
-    audit_log.record(session, actor, audit_log.SENDING_RESUMED, edition, now)
+    caller.record(session, audit_log.SENDING_RESUMED, edition)
 
 
-def _require_version(
-    app: Paperboy, session: Session, now: datetime, edition: str, if_match: str | None
-) -> None:
+def _require_version(caller: Caller, session: Session, edition: str, if_match: str | None) -> None:
     """Raise PreconditionFailed if If-Match is set, and the edition has another version."""
     if if_match is not None:
-        require_match(if_match, _read_edition(app, session, now, edition))
+        require_match(if_match, _read_edition(caller, session, edition))
 
 
 def _reconciliation_out(counted: reconciliation.Reconciliation) -> ReconciliationOut:

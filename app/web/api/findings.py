@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.doctor import local_checks
 from app.doctor.findings import Level, RemedyAction
-from app.web.api.auth import CanRead, Now, Paperboy
+from app.web.api.auth import CanRead
 
 router = APIRouter(prefix="/findings", tags=["findings"])
 
@@ -44,15 +44,13 @@ class FindingList(BaseModel):
 
 
 @router.get("")
-def list_findings(
-    app: Paperboy, _key: CanRead, now: Now, level: Annotated[list[Level] | None, Query()] = None
-) -> FindingList:
+def list_findings(caller: CanRead, level: Annotated[list[Level] | None, Query()] = None) -> FindingList:
     """Check the database, sources, jobs, late digests, pauses, keys, webhooks, models, disk and settings.
 
     Repeat `level` to select several: `level=warning&level=error` selects those on the first admin page.
     `paperboy doctor` also checks the relay, the DNS and a test digest.
     """
-    findings = local_checks.all_findings(app, now)
+    findings = local_checks.all_findings(caller.app, caller.now)
     return FindingList(
         items=[FindingOut.model_validate(each) for each in findings if not level or each.level in level]
     )

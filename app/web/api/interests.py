@@ -17,7 +17,7 @@ from app.relevance import suggestions
 from app.relevance.suggestions import InterestHint
 from app.storage.database import contains
 from app.storage.models import InterestQuery, InterestRow, Subscriber, SubscriberState
-from app.web.api.auth import Analysis, CanRead, Now, Paperboy
+from app.web.api.auth import Analysis, CanRead
 from app.web.api.pagination import Page, Paging, cut
 
 router = APIRouter(prefix="/interests", tags=["interests"])
@@ -66,23 +66,18 @@ class HintOut(BaseModel):
 
 @router.get("/hint")
 def hint(
-    app: Paperboy,
-    _key: CanRead,
-    now: Now,
-    text: Annotated[str, Param(max_length=300, description="An interest.")],
-    _slot: Analysis,
+    caller: CanRead, text: Annotated[str, Param(max_length=300, description="An interest.")], _slot: Analysis
 ) -> HintOut:
     """Check whether an interest is valid and correctly spelt, and whether recent papers contain its words."""
     try:
-        return HintOut.of(pipeline.interest_hint(app, text, now))
+        return HintOut.of(pipeline.interest_hint(caller.app, text, caller.now))
     except InvalidInterest as error:
         raise InvalidInterest(str(error), "text") from None
 
 
 @router.get("")
 def list_interests(
-    app: Paperboy,
-    _key: CanRead,
+    caller: CanRead,
     window: Paging,
     q: Annotated[str, Param(max_length=300, description="Part of the text.")] = "",
 ) -> Page[InterestCount]:
@@ -100,7 +95,7 @@ def list_interests(
     )
     if window.after_id is not None:
         statement = statement.where(col(InterestQuery.id) < window.after_id)
-    with app.db.read() as session:
+    with caller.db.read() as session:
         rows = session.exec(statement.order_by(col(InterestQuery.id).desc()).limit(window.limit + 1)).all()
     page, cursor = cut(rows, window, lambda row: row[0])
     items = [InterestCount(id=number, text=text, subscribers=count) for number, text, count in page]

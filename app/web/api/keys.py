@@ -13,11 +13,11 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.errors import Conflict
-from app.storage import api_keys, audit_log
+from app.storage import api_keys
 from app.storage.api_keys import Scope
 from app.storage.models import ApiKey
 from app.web.api import problems
-from app.web.api.auth import CanRead, CanWrite, Id, Now, Paperboy
+from app.web.api.auth import CanRead, CanWrite, Id
 from app.web.api.idempotency import SecretResponse
 from app.web.api.values import FROM_JSON
 
@@ -61,47 +61,47 @@ class NewKey(BaseModel):
 
 
 @router.get("")
-def list_keys(app: Paperboy, _key: CanRead) -> KeyList:
+def list_keys(caller: CanRead) -> KeyList:
     """List all keys."""
-    with app.db.read() as session:
+    with caller.db.read() as session:
         return KeyList(items=[_to_out(row) for row in api_keys.list_keys(session)])
 
 
 @router.post("", status_code=201, responses=problems.responses(409))
-def create_key(app: Paperboy, key: CanWrite, now: Now, body: NewKey) -> CreatedKey:
+def create_key(caller: CanWrite, body: NewKey) -> CreatedKey:
     """Create a key. It can have only scopes of the key that creates it, and expires no later than that key.
 
     It can also have the scope `bounces` if that key has `write` and `send`.
     The names `cli` and `paperboy`, and those that end in `, by mail`, are reserved.
     """
-    _require_scopes(key, body.scopes)
-    with app.db.write() as session:
-        row, secret = api_keys.create(session, body.name, body.scopes, now, body.days, key)
-        audit_log.record(session, key.name, "key.create", row.name, now, scopes=" ".join(row.scopes))
+    _require_scopes(caller.key, body.scopes)
+    with caller.db.write() as session:
+        row, secret = api_keys.create(session, body.name, body.scopes, caller.now, body.days, caller.key)
+        caller.record(session, "key.create", row.name, scopes=" ".join(row.scopes))
         return CreatedKey(**_to_out(row).model_dump(), key=secret)
 
 
 @router.post("/{key_id}/rotate", status_code=201, responses=problems.responses(404, 409))
-def rotate_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> CreatedKey:
+def rotate_key(caller: CanWrite, key_id: Id) -> CreatedKey:
     """Replace a key with a new one of the same name and scopes. The old one works for one more day.
 
     The new key has the same lifetime as the old one, counted from now. If another key makes the request, the
     new key expires no later than that key. Status 409 if it would therefore expire earlier than the old one.
     """
-    with app.db.write() as session:
-        _require_scopes(key, [Scope(scope) for scope in api_keys.get(session, key_id).scopes])
-        row, secret = api_keys.rotate(session, key_id, now, api_keys.OVERLAP, key)
-        audit_log.record(session, key.name, "key.rotate", row.name, now)
+    with caller.db.write() as session:
+        _require_scopes(caller.key, [Scope(scope) for scope in api_keys.get(session, key_id).scopes])
+        row, secret = api_keys.rotate(session, key_id, caller.now, api_keys.OVERLAP, caller.key)
+        caller.record(session, "key.rotate", row.name)
         return CreatedKey(**_to_out(row).model_dump(), key=secret)
 
 
 @router.delete("/{key_id}", status_code=204, responses=problems.responses(404, 409))
-def revoke_key(app: Paperboy, key: CanWrite, now: Now, key_id: Id) -> None:
+def revoke_key(caller: CanWrite, key_id: Id) -> None:
     """Revoke a key at once. This also ends the sessions on the admin pages that were opened with the key."""
-    with app.db.write() as session:
-        _require_scopes(key, [Scope(scope) for scope in api_keys.get(session, key_id).scopes])
-        row = api_keys.revoke_by_id(session, key_id, now)
-        audit_log.record(session, key.name, "key.revoke", row.name, now)
+    with caller.db.write() as session:
+        _require_scopes(caller.key, [Scope(scope) for scope in api_keys.get(session, key_id).scopes])
+        row = api_keys.revoke_by_id(session, key_id, caller.now)
+        caller.record(session, "key.revoke", row.name)
 
 
 def grantable_scopes(key: api_keys.ApiKeyIdentity) -> frozenset[Scope]:

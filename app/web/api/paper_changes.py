@@ -14,7 +14,7 @@ from app.digests.operator_changes import Editor
 from app.papers import merging, pinning
 from app.storage.models import DeliveryState
 from app.web.api import papers, problems
-from app.web.api.auth import Analysis, CanRead, CanWrite, Id, Now, Paperboy
+from app.web.api.auth import Analysis, CanRead, CanWrite, Id
 from app.web.api.etags import IfMatch, require_match
 from app.web.api.papers import PaperDetail
 from app.web.api.values import Day, Integer
@@ -99,64 +99,58 @@ class PaperDeliveries(BaseModel):
 
 
 @router.patch("/{paper_id}", responses=problems.responses(404, 412))
-def edit_paper(
-    app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: PaperChange, if_match: IfMatch = None
-) -> PaperDetail:
+def edit_paper(caller: CanWrite, paper_id: Id, body: PaperChange, if_match: IfMatch = None) -> PaperDetail:
     """Edit a paper. Digests that have already been composed keep the old text."""
-    with app.db.write() as session:
-        editor = Editor(session, key.name, now)
+    with caller.db.write() as session:
+        editor = Editor(session, caller.key.name, caller.now)
         if if_match is not None:
             require_match(if_match, _detail(session, editor.lock(paper_id).id))
         return _detail(session, editor.edit(paper_id, body.model_dump(exclude_unset=True)).id)
 
 
 @router.post("/{paper_id}/hide", responses=problems.responses(404, 409))
-def hide_paper(
-    app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: HideRequest | None = None
-) -> PaperDetail:
+def hide_paper(caller: CanWrite, paper_id: Id, body: HideRequest | None = None) -> PaperDetail:
     """Hide a paper from digests and public pages. It is removed from digests that wait to be sent."""
     reason = body.reason if body else ""
-    with app.db.write() as session:
-        return _detail(session, Editor(session, key.name, now).hide(paper_id, reason).id)
+    with caller.db.write() as session:
+        return _detail(session, Editor(session, caller.key.name, caller.now).hide(paper_id, reason).id)
 
 
 @router.post("/{paper_id}/show", responses=problems.responses(404, 409))
-def show_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id) -> PaperDetail:
+def show_paper(caller: CanWrite, paper_id: Id) -> PaperDetail:
     """Show a hidden paper again."""
-    with app.db.write() as session:
-        return _detail(session, Editor(session, key.name, now).show(paper_id).id)
+    with caller.db.write() as session:
+        return _detail(session, Editor(session, caller.key.name, caller.now).show(paper_id).id)
 
 
 @router.post("/{paper_id}/reinstate", responses=problems.responses(404, 409))
-def reinstate_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id) -> PaperDetail:
+def reinstate_paper(caller: CanWrite, paper_id: Id) -> PaperDetail:
     """Reinstate a withdrawn paper. Polls will not withdraw it again."""
-    with app.db.write() as session:
-        return _detail(session, Editor(session, key.name, now).reinstate(paper_id).id)
+    with caller.db.write() as session:
+        return _detail(session, Editor(session, caller.key.name, caller.now).reinstate(paper_id).id)
 
 
 @router.post("/{paper_id}/pin", responses=problems.responses(404, 409))
-def pin_paper(
-    app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: PinRequest | None = None
-) -> PaperDetail:
+def pin_paper(caller: CanWrite, paper_id: Id, body: PinRequest | None = None) -> PaperDetail:
     """Put a paper first in the digests of the next few days.
 
     Subscribers receive the paper if it matches their interests or if they get trending papers. Nobody
     receives it twice.
     """
     days = body.days if body else pinning.PIN_DAYS
-    with app.db.write() as session:
-        return _detail(session, Editor(session, key.name, now).pin(paper_id, days).id)
+    with caller.db.write() as session:
+        return _detail(session, Editor(session, caller.key.name, caller.now).pin(paper_id, days).id)
 
 
 @router.post("/{paper_id}/unpin", responses=problems.responses(404, 409))
-def unpin_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id) -> PaperDetail:
+def unpin_paper(caller: CanWrite, paper_id: Id) -> PaperDetail:
     """Unpin a paper."""
-    with app.db.write() as session:
-        return _detail(session, Editor(session, key.name, now).unpin(paper_id).id)
+    with caller.db.write() as session:
+        return _detail(session, Editor(session, caller.key.name, caller.now).unpin(paper_id).id)
 
 
 @router.post("/{paper_id}/merge", responses=problems.responses(404, 409))
-def merge_papers(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: MergeRequest) -> PaperDetail:
+def merge_papers(caller: CanWrite, paper_id: Id, body: MergeRequest) -> PaperDetail:
     """Merge a paper with another, and return the surviving one.
 
     Subscribers who received one of the papers do not receive the other.
@@ -164,26 +158,28 @@ def merge_papers(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: Mer
     The paper with an arXiv ID survives; otherwise the one with a DOI; otherwise the older one. Each field
     gets the newest value from the sources of both papers. Edited values, listings and votes are kept.
     """
-    with app.db.write() as session:
-        return _detail(session, Editor(session, key.name, now).merge(paper_id, body.paper_id).id)
+    with caller.db.write() as session:
+        return _detail(
+            session, Editor(session, caller.key.name, caller.now).merge(paper_id, body.paper_id).id
+        )
 
 
 @router.post("/{paper_id}/split", responses=problems.responses(404, 409))
-def split_paper(app: Paperboy, key: CanWrite, now: Now, paper_id: Id, body: SplitRequest) -> SplitOut:
+def split_paper(caller: CanWrite, paper_id: Id, body: SplitRequest) -> SplitOut:
     """Split off a part that is another paper. The two papers are never merged automatically again.
 
     Everyone who has received the paper counts as having received both papers.
     """
-    with app.db.write() as session:
+    with caller.db.write() as session:
         row_id = operator_changes.get(session, paper_id).id
-        part = Editor(session, key.name, now).split(paper_id, **body.model_dump())
+        part = Editor(session, caller.key.name, caller.now).split(paper_id, **body.model_dump())
         return SplitOut(paper=_detail(session, row_id), split_off=_detail(session, part.id))
 
 
 @router.get("/{paper_id}/deliveries", responses=problems.responses(404))
-def list_paper_deliveries(app: Paperboy, _key: CanRead, _slot: Analysis, paper_id: Id) -> PaperDeliveries:
+def list_paper_deliveries(caller: CanRead, _slot: Analysis, paper_id: Id) -> PaperDeliveries:
     """Return the digests that contain a paper, with the subscribers and the reasons."""
-    with app.db.read() as session:
+    with caller.db.read() as session:
         row_id = merging.id_of(operator_changes.get(session, paper_id))
         history = ledger.paper_history(session, merging.with_absorbed(session, row_id))
     return PaperDeliveries(

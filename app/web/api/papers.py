@@ -12,12 +12,11 @@ from sqlmodel import Session, col, select
 
 from app.errors import InvalidInput, NotFound
 from app.papers import archive_lists, editing, listings, merging, paper_views
-from app.storage import audit_log
 from app.storage.models import Listing, Merge, Paper, Source, VoteCount
 from app.text import identifiers
 from app.types import PaperView
 from app.web.api import problems
-from app.web.api.auth import AnyId, CanRead, CanWrite, Id, Now, Paperboy
+from app.web.api.auth import AnyId, CanRead, CanWrite, Id
 from app.web.api.etags import Versioned
 from app.web.api.pagination import Page, Paging, cut, newest_first
 from app.web.api.values import Day, UrlBoolean
@@ -124,9 +123,7 @@ class PaperDetail(PaperOut, Versioned):
 
 @router.get("/papers", responses=problems.responses(404))
 def list_papers(
-    app: Paperboy,
-    _key: CanRead,
-    now: Now,
+    caller: CanRead,
     window: Paging,
     q: Annotated[
         str, Query(max_length=300, description="Words that must all occur in the title or abstract.")
@@ -150,7 +147,7 @@ def list_papers(
     others = " or ".join(f"“{name}”" for name, value in filters.items() if value is not None)
     if arxiv_id is not None and others:
         raise InvalidInput(f"“arxiv_id” cannot be combined with {others}", "arxiv_id")
-    with app.db.read() as session:
+    with caller.db.read() as session:
         if arxiv_id is not None:
             unversioned = identifiers.arxiv_id(arxiv_id)[0]
             ids = session.exec(select(Paper.id).where(Paper.arxiv_id == unversioned)).all()
@@ -158,16 +155,16 @@ def list_papers(
             return Page(items=[_to_out(paper) for paper in views])
         papers = archive_lists.search(
             session, q, day=day, source_id=source_id, hidden=hidden,
-            pinned_at=now, pinned=pinned, limit=window.limit + 1, before=window.after_id,
+            pinned_at=caller.now, pinned=pinned, limit=window.limit + 1, before=window.after_id,
         )  # fmt: skip
     page, cursor = cut(papers, window, lambda paper: paper.id)
     return Page(items=[_to_out(paper) for paper in page], next_cursor=cursor)
 
 
 @router.get("/papers/{paper_id}", responses=problems.responses(404))
-def get_paper(app: Paperboy, _key: CanRead, paper_id: Id) -> PaperDetail:
+def get_paper(caller: CanRead, paper_id: Id) -> PaperDetail:
     """Return a paper. If `paper_id` is the ID of a merged row, return the paper that contains the row."""
-    with app.db.read() as session:
+    with caller.db.read() as session:
         return detail(session, paper_id)
 
 
@@ -194,28 +191,26 @@ def detail(session: Session, paper_id: int) -> PaperDetail:
 
 
 @router.get("/merges")
-def list_merges(
-    app: Paperboy, _key: CanRead, window: Paging, undone: UrlBoolean | None = None
-) -> Page[MergeOut]:
+def list_merges(caller: CanRead, window: Paging, undone: UrlBoolean | None = None) -> Page[MergeOut]:
     """List the merges, newest first."""
     statement = select(Merge)
     if undone is not None:
         is_open = col(Merge.undone_at).is_(None)
         statement = statement.where(~is_open if undone else is_open)
-    with app.db.read() as session:
+    with caller.db.read() as session:
         rows, cursor = newest_first(session, statement, col(Merge.id), window)
         return Page(items=_merges(session, rows), next_cursor=cursor)
 
 
 @router.post("/merges/{merge_id}/undo", responses=problems.responses(404, 409))
-def undo_merge(app: Paperboy, key: CanWrite, now: Now, merge_id: Id) -> MergeOut:
+def undo_merge(caller: CanWrite, merge_id: Id) -> MergeOut:
     """Undo a merge. Both papers get their listings and votes back.
 
     The two papers are never merged automatically again.
     """
-    with app.db.write() as session:
-        merging.undo_merge(session, merge_id, now)
-        audit_log.record(session, key.name, "merge.undo", merge_id, now)
+    with caller.db.write() as session:
+        merging.undo_merge(session, merge_id, caller.now)
+        caller.record(session, "merge.undo", merge_id)
         return _merges(session, [session.get_one(Merge, merge_id)])[0]
 
 

@@ -8,10 +8,8 @@ from fastapi import APIRouter, BackgroundTasks
 from pydantic import BaseModel, Field
 
 from app import pipeline
-from app.application import Application
-from app.storage import audit_log
 from app.web import background
-from app.web.api.auth import CanRead, CanWrite, Limited, Now, Paperboy
+from app.web.api.auth import CanRead, CanWrite
 
 router = APIRouter(prefix="/models", tags=["models"])
 
@@ -38,27 +36,10 @@ class ModelList(BaseModel):
 
 
 @router.get("")
-def list_models(app: Paperboy, _key: CanRead) -> ModelList:
+def list_models(caller: CanRead) -> ModelList:
     """List the stored models, newest first."""
-    return _list(app)
-
-
-@router.post("", status_code=202)
-def train(app: Paperboy, key: CanWrite, now: Now, tasks: BackgroundTasks, limits: Limited) -> ModelList:
-    """Start training a model, unless the archive is unchanged. See /runs for the result.
-
-    The response is immediate and lists the existing models.
-    """
-    limits.jobs.check()
-    with app.db.write() as session:
-        audit_log.record(session, key.name, "model.train", "", now)
-    tasks.add_task(background.run_job, limits.jobs, "training", pipeline.train, app)
-    return _list(app)
-
-
-def _list(app: Application) -> ModelList:
-    with app.db.read() as session:
-        versions = app.models.versions(session)
+    with caller.db.read() as session:
+        versions = caller.app.models.versions(session)
     return ModelList(
         items=[
             ModelOut(
@@ -72,3 +53,16 @@ def _list(app: Application) -> ModelList:
             for version in versions
         ]
     )
+
+
+@router.post("", status_code=202)
+def train(caller: CanWrite, tasks: BackgroundTasks) -> ModelList:
+    """Start training a model, unless the archive is unchanged. See /runs for the result.
+
+    The response is immediate and lists the existing models.
+    """
+    caller.capacity.jobs.check()
+    with caller.db.write() as session:
+        caller.record(session, "model.train", "")
+    tasks.add_task(background.run_job, caller.capacity.jobs, "training", pipeline.train, caller.app)
+    return list_models(caller)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.doctor import daily_report
-from app.web.api.auth import CanRead, Now, Paperboy
+from app.web.api.auth import CanRead
 from app.web.api.values import Day
 
 router = APIRouter(prefix="/report", tags=["report"])
@@ -32,9 +32,7 @@ class ReportOut(BaseModel):
 
 @router.get("")
 def get_report(
-    app: Paperboy,
-    _key: CanRead,
-    now: Now,
+    caller: CanRead,
     day: Annotated[Day | None, Query(description="Default: yesterday.", examples=["2026-11-20"])] = None,
 ) -> ReportOut:
     """Return the report about a day: digests, reasons for unsent digests, mail, subscribers, sources.
@@ -42,4 +40,4 @@ def get_report(
     Days are those of PAPERBOY_DEFAULT_ZONE. The findings and the states of subscribers and sources are the
     current ones.
     """
-    return ReportOut.model_validate(daily_report.build(app, now, day))
+    return ReportOut.model_validate(daily_report.build(caller.app, caller.now, day))

@@ -12,7 +12,7 @@ from sqlmodel import col, select
 from app.errors import NotFound
 from app.storage.models import JobRun
 from app.web.api import problems
-from app.web.api.auth import CanRead, Id, Paperboy
+from app.web.api.auth import CanRead, Id
 from app.web.api.pagination import Page, Paging, newest_first
 from app.web.api.values import UrlBoolean
 
@@ -49,8 +49,7 @@ class RunDetail(RunOut):
 
 @router.get("")
 def list_runs(
-    app: Paperboy,
-    _key: CanRead,
+    caller: CanRead,
     window: Paging,
     job: Annotated[str | None, Query(max_length=30, examples=["refresh"])] = None,
     failed: UrlBoolean | None = None,
@@ -59,15 +58,15 @@ def list_runs(
     statement = select(JobRun)
     if failed is not None:
         statement = statement.where(JobRun.error != "" if failed else JobRun.error == "")
-    with app.db.read() as session:
+    with caller.db.read() as session:
         rows, cursor = newest_first(session, statement, col(JobRun.id), window, job=job)
     return Page(items=[RunOut.model_validate(row.model_dump()) for row in rows], next_cursor=cursor)
 
 
 @router.get("/{run_id}", responses=problems.responses(404))
-def get_run(app: Paperboy, _key: CanRead, run_id: Id) -> RunDetail:
+def get_run(caller: CanRead, run_id: Id) -> RunDetail:
     """Return a run with its rejected rows."""
-    with app.db.read() as session:
+    with caller.db.read() as session:
         row = session.get(JobRun, run_id)
     if row is None:
         raise NotFound(f"there is no run {run_id}")

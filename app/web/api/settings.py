@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.effective_settings import list_effective
-from app.web.api.auth import CanRead, Paperboy
+from app.web.api.auth import CanRead
 from app.web.api.etags import Versioned
 
 router = APIRouter(prefix="/settings", tags=["settings"])
@@ -32,6 +32,6 @@ class SettingList(Versioned):
 
 
 @router.get("")
-def list_settings(app: Paperboy, _key: CanRead) -> SettingList:
+def list_settings(caller: CanRead) -> SettingList:
     """List the settings in effect in this process, without secrets. `.env.example` explains them."""
-    return SettingList(items=[SettingOut.model_validate(each) for each in list_effective(app.settings)])
+    return SettingList(items=[SettingOut.model_validate(each) for each in list_effective(caller.settings)])

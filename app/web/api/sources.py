@@ -11,12 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app import pipeline
 from app.papers import poll_history, poll_schedule, source_registry
-from app.storage import audit_log
 from app.storage.models import Source
 from app.types import SourceKind
 from app.web import background
 from app.web.api import problems
-from app.web.api.auth import CanRead, CanWrite, Id, Limited, Now, Paperboy
+from app.web.api.auth import CanRead, CanWrite, Id
 from app.web.api.etags import IfMatch, Versioned, require_match
 
 router = APIRouter(prefix="/sources", tags=["sources"])
@@ -131,26 +130,26 @@ class SourceList(BaseModel):
 
 
 @router.get("")
-def list_sources(app: Paperboy, _key: CanRead) -> SourceList:
+def list_sources(caller: CanRead) -> SourceList:
     """List all sources by name."""
-    with app.db.read() as session:
+    with caller.db.read() as session:
         return SourceList(items=[_to_out(source) for source in source_registry.all_sources(session)])
 
 
 @router.post("", status_code=201, responses=problems.responses(409))
-def add_source(app: Paperboy, key: CanWrite, now: Now, body: NewSource) -> SourceOut:
+def add_source(caller: CanWrite, body: NewSource) -> SourceOut:
     """Add a source. Its first poll, within minutes, also fetches earlier papers."""
-    with app.db.write() as session:
-        source = source_registry.add(session, body.name, body.kind, body.config, now)
-        audit_log.record(session, key.name, "source.add", source.name, now, kind=source.kind)
+    with caller.db.write() as session:
+        source = source_registry.add(session, body.name, body.kind, body.config, caller.now)
+        caller.record(session, "source.add", source.name, kind=source.kind)
         return _to_out(source)
 
 
 @router.post("/trial", responses=problems.responses(409))
-def try_source(app: Paperboy, _key: CanWrite, now: Now, body: SourceTrial, limits: Limited) -> TrialOut:
+def try_source(caller: CanWrite, body: SourceTrial) -> TrialOut:
     """Try a source: fetch its newest papers, but store nothing. The response may take a minute."""
-    with limits.jobs.take():
-        result = pipeline.try_source(app, body.kind, body.config, now)
+    with caller.capacity.jobs.take():
+        result = pipeline.try_source(caller.app, body.kind, body.config, caller.now)
     papers = [TrialPaperOut(**asdict(paper.record), paper_id=paper.paper_id) for paper in result.papers]
     return TrialOut(
         rows=result.rows, new=result.new, existing=result.existing, skipped=result.rejected, papers=papers,
@@ -160,75 +159,73 @@ def try_source(app: Paperboy, _key: CanWrite, now: Now, body: SourceTrial, limit
 
 
 @router.get("/{source_id}/polls", responses=problems.responses(404))
-def list_polls(app: Paperboy, _key: CanRead, source_id: Id) -> PollList:
+def list_polls(caller: CanRead, source_id: Id) -> PollList:
     """List the last polls of a source with their counts and errors."""
-    with app.db.read() as session:
+    with caller.db.read() as session:
         source_registry.get(session, source_id)
         polls = poll_history.latest(session, source_id, POLLS_LISTED)
     return PollList(items=[PollOut.model_validate(poll.model_dump()) for poll in polls])
 
 
 @router.get("/{source_id:int}", responses=problems.responses(404))
-def get_source(app: Paperboy, _key: CanRead, source_id: Id) -> SourceOut:
+def get_source(caller: CanRead, source_id: Id) -> SourceOut:
     """Return a source."""
-    with app.db.read() as session:
+    with caller.db.read() as session:
         return _to_out(source_registry.get(session, source_id))
 
 
 @router.patch("/{source_id:int}", responses=problems.responses(404, 409, 412))
-def change_source(
-    app: Paperboy, key: CanWrite, now: Now, source_id: Id, body: SourceChange, if_match: IfMatch = None
-) -> SourceOut:
+def change_source(caller: CanWrite, source_id: Id, body: SourceChange, if_match: IfMatch = None) -> SourceOut:
     """Rename or reconfigure a source."""
-    with app.db.write() as session:
+    with caller.db.write() as session:
         source = source_registry.get_for_update(session, source_id)
         require_match(if_match, _to_out(source))
-        source_registry.change(session, source, now, name=body.name, config=body.config)
-        audit_log.record(session, key.name, "source.change", source.name, now)
+        source_registry.change(session, source, caller.now, name=body.name, config=body.config)
+        caller.record(session, "source.change", source.name)
         return _to_out(source)
 
 
 @router.delete("/{source_id:int}", status_code=204, responses=problems.responses(404, 412))
-def remove_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id, if_match: IfMatch = None) -> None:
+def remove_source(caller: CanWrite, source_id: Id, if_match: IfMatch = None) -> None:
     """Remove a source. Its papers and votes remain. If it is added again, it is read from the beginning."""
-    with app.db.write() as session:
+    with caller.db.write() as session:
         source = source_registry.get_for_update(session, source_id)
         require_match(if_match, _to_out(source))
-        source_registry.remove(session, source, now)
-        audit_log.record(session, key.name, "source.remove", source.name, now)
+        source_registry.remove(session, source, caller.now)
+        caller.record(session, "source.remove", source.name)
 
 
 @router.post("/{source_id}/pause", responses=problems.responses(404))
-def pause_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> SourceOut:
+def pause_source(caller: CanWrite, source_id: Id) -> SourceOut:
     """Stop polling a source until it is resumed."""
-    with app.db.write() as session:
+    with caller.db.write() as session:
         source = source_registry.get(session, source_id)
         source_registry.pause(session, source)
-        audit_log.record(session, key.name, "source.pause", source.name, now)
+        caller.record(session, "source.pause", source.name)
         return _to_out(source)
 
 
 @router.post("/{source_id}/resume", responses=problems.responses(404))
-def resume_source(app: Paperboy, key: CanWrite, now: Now, source_id: Id) -> SourceOut:
+def resume_source(caller: CanWrite, source_id: Id) -> SourceOut:
     """Resume polling a source. Polling starts at once, from where it stopped."""
-    with app.db.write() as session:
+    with caller.db.write() as session:
         source = source_registry.get(session, source_id)
-        source_registry.resume(session, source, now)
-        audit_log.record(session, key.name, "source.resume", source.name, now)
+        source_registry.resume(session, source, caller.now)
+        caller.record(session, "source.resume", source.name)
         return _to_out(source)
 
 
 @router.post("/{source_id}/refresh", status_code=202, responses=problems.responses(404, 409))
-def refresh_source(
-    app: Paperboy, key: CanWrite, now: Now, source_id: Id, tasks: BackgroundTasks, limits: Limited
-) -> SourceOut:
+def refresh_source(caller: CanWrite, source_id: Id, tasks: BackgroundTasks) -> SourceOut:
     """Start polling a source now. The response is immediate. See /runs for the result."""
-    limits.jobs.check()
-    with app.db.write() as session:
-        source = poll_schedule.sources_to_poll(session, now, source_id)[0]
-        audit_log.record(session, key.name, "source.refresh", source.name, now)
+    caller.capacity.jobs.check()
+    with caller.db.write() as session:
+        source = poll_schedule.sources_to_poll(session, caller.now, source_id)[0]
+        caller.record(session, "source.refresh", source.name)
         response = _to_out(source)
-    tasks.add_task(background.run_job, limits.jobs, "refresh", pipeline.refresh, app, source_id=source_id)
+    tasks.add_task(
+        background.run_job, caller.capacity.jobs, "refresh", pipeline.refresh, caller.app, source_id=source_id
+    )
     return response
 
 

@@ -17,7 +17,7 @@ from app.delivery import ledger
 from app.digests import planning
 from app.papers import listing_days, source_registry
 from app.storage.models import DeliveryState, InterestRow, Paper, SubscriberState
-from app.web.api.auth import CanRead, Now, Paperboy
+from app.web.api.auth import CanRead
 
 router = APIRouter(prefix="/statistics", tags=["statistics"])
 
@@ -74,25 +74,23 @@ class Statistics(BaseModel):
 
 
 @router.get("")
-def get_statistics(
-    app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=366)] = 14
-) -> Statistics:
+def get_statistics(caller: CanRead, days: Annotated[int, Query(ge=1, le=366)] = 14) -> Statistics:
     """Return counts of subscribers, papers and sources, papers per day, and recent digests by state."""
-    since = now - timedelta(days=days)
-    with app.db.read() as session:
+    since = caller.now - timedelta(days=days)
+    with caller.db.read() as session:
         sources = source_registry.all_sources(session)
-        warm_up = ledger.warm_up_status(session, ledger.warm_up_of(app.settings), now)
+        warm_up = ledger.warm_up_status(session, ledger.warm_up_of(caller.settings), caller.now)
         return Statistics(
-            at=now,
+            at=caller.now,
             subscribers=subscribers.count_by_state(session),
-            changes=subscribers.count_changes(session, since, now),
+            changes=subscribers.count_changes(session, since, caller.now),
             interests=session.exec(select(func.count(func.distinct(InterestRow.query_id)))).one(),
             papers=count_papers(session),
             papers_per_day=[
                 DayCount(day=day, count=count) for day, count in listing_days.latest(session, limit=days)
             ],
             digests=ledger.digest_totals_since(session, since),
-            digest_lateness_seconds=planning.lateness(session, now).total_seconds(),
+            digest_lateness_seconds=planning.lateness(session, caller.now).total_seconds(),
             sources=len(sources),
             sources_failing=sum(source.failures > 0 for source in sources),
             warm_up=WarmUpOut.model_validate(warm_up) if warm_up else None,
@@ -111,12 +109,10 @@ class MailRate(BaseModel):
 
 
 @router.get("/rates")
-def get_rates(
-    app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=31)] = 7
-) -> list[MailRate]:
+def get_rates(caller: CanRead, days: Annotated[int, Query(ge=1, le=31)] = 7) -> list[MailRate]:
     """Count sent emails, bounces and complaints by UTC day and receiver, newest day first."""
-    with app.db.read() as session:
-        receiver_rates = rates.by_day(session, now, days)
+    with caller.db.read() as session:
+        receiver_rates = rates.by_day(session, caller.now, days)
     return [MailRate(**asdict(rate), complaint_percent=rate.complaint_percent) for rate in receiver_rates]
 
 
@@ -139,12 +135,10 @@ _EVENTS = {
 
 
 @router.get("/days")
-def get_days(
-    app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=366)] = 30
-) -> list[DayOut]:
+def get_days(caller: CanRead, days: Annotated[int, Query(ge=1, le=366)] = 30) -> list[DayOut]:
     """Count the subscribers who joined, left, bounced or complained, by UTC day, newest first."""
-    last = [now.date() - timedelta(days=back) for back in range(days)]
-    with app.db.read() as session:
+    last = [caller.now.date() - timedelta(days=back) for back in range(days)]
+    with caller.db.read() as session:
         counts = subscribers.count_by_day(session, _EVENTS, datetime.combine(last[-1], time(), UTC))
     return [DayOut(day=day, **counts.get(day, dict.fromkeys(_EVENTS, 0))) for day in last]
 
@@ -168,12 +162,12 @@ class NoticeList(BaseModel):
 
 @router.get("/notices")
 def get_notices(
-    app: Paperboy, _key: CanRead, now: Now, days: Annotated[int, Query(ge=1, le=31)] = 30,
+    caller: CanRead, days: Annotated[int, Query(ge=1, le=31)] = 30,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
 ) -> NoticeList:  # fmt: skip
     """Return the complaints and bounces of the last `days` days, each with the subscriber."""
-    with app.db.read() as session:
-        notices = rates.newest_notices(session, now, days, limit)
+    with caller.db.read() as session:
+        notices = rates.newest_notices(session, caller.now, days, limit)
     return NoticeList(items=[NoticeOut.model_validate(notice) for notice in notices])
 
 

@@ -19,14 +19,13 @@ from starlette.requests import ClientDisconnect
 from app import maintenance, subscribers
 from app.application import Application
 from app.errors import InvalidInput
-from app.storage.api_keys import ApiKeyIdentity, Scope
+from app.storage.api_keys import Scope
 from app.storage.models import SubscriberState
 from app.types import Cadence, EmptyDigestPolicy
 from app.web.api import idempotency, problems
-from app.web.api.auth import CanRead, CanWrite, Limited, Now, Paperboy
+from app.web.api.auth import Caller, CanRead, CanWrite
 from app.web.api.subscribers import InterestIn
 from app.web.api.values import UrlBoolean
-from app.web.capacity import Capacity
 
 router = APIRouter(prefix="/subscribers", tags=["subscribers"])
 
@@ -97,10 +96,7 @@ class ImportOut(BaseModel):
 )
 async def import_subscribers(
     request: Request,
-    app: Paperboy,
-    key: CanWrite,
-    now: Now,
-    limits: Limited,
+    caller: CanWrite,
     hold: Annotated[
         UrlBoolean | None,
         Query(
@@ -119,7 +115,7 @@ async def import_subscribers(
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
         raise HTTPException(415, f"send the file as the body of the request, with Content-Type: {MEDIA_TYPE}")
-    if not preview and Scope.SEND not in key.scopes:
+    if not preview and Scope.SEND not in caller.key.scopes:
         raise HTTPException(
             403,
             "this key lacks the “send” scope, which an import needs because subscribers are active at once: "
@@ -133,19 +129,19 @@ async def import_subscribers(
             raise InvalidInput(
                 "the upload was interrupted, so nobody was added: send the file again"
             ) from None
-        if file.tell() > app.settings.max_import_bytes:
-            most = app.settings.max_import_bytes
+        if file.tell() > caller.settings.max_import_bytes:
+            most = caller.settings.max_import_bytes
             raise HTTPException(413, f"the file is larger than {most:,} bytes: split it into several files")
         if preview:
-            return await run_in_threadpool(preview_import, app, file, now, limits)
-        return await run_in_threadpool(_import, app, file, key, now, limits, hold)
+            return await run_in_threadpool(preview_import, caller, file)
+        return await run_in_threadpool(_import, caller, file, hold)
 
 
 @router.get("/export", response_class=StreamingResponse, responses={200: _CSV})
-def export_subscribers(app: Paperboy, _key: CanRead) -> StreamingResponse:
+def export_subscribers(caller: CanRead) -> StreamingResponse:
     """Return all subscribers as a CSV file, except erased ones."""
     return StreamingResponse(
-        export_chunks(app),
+        export_chunks(caller.app),
         media_type=MEDIA_TYPE,
         headers={"Content-Disposition": 'attachment; filename="subscribers.csv"'},
     )
@@ -163,11 +159,11 @@ def export_chunks(app: Application) -> Iterator[str]:
         yield text.getvalue()
 
 
-def preview_import(app: Application, file: BinaryIO, now: datetime, limits: Capacity) -> ImportOut:
+def preview_import(caller: Caller, file: BinaryIO) -> ImportOut:
     """Return the result that importing the file would have now."""
-    with limits.jobs.take():
-        defaults = subscribers.default_preferences(app.settings)
-        report = subscribers.preview_file(app.db, file, defaults, now)
+    with caller.capacity.jobs.take():
+        defaults = subscribers.default_preferences(caller.settings)
+        report = subscribers.preview_file(caller.db, file, defaults, caller.now)
     first = [
         ImportedRow(
             email=new.email,
@@ -182,11 +178,9 @@ def preview_import(app: Application, file: BinaryIO, now: datetime, limits: Capa
     return _to_out(report, first_rows=first)
 
 
-def _import(
-    app: Application, file: BinaryIO, key: ApiKeyIdentity, now: datetime, limits: Capacity, hold: bool | None
-) -> ImportOut:
-    with limits.jobs.take():
-        result = maintenance.import_subscribers(app, file, key.name, now, hold=hold)
+def _import(caller: Caller, file: BinaryIO, hold: bool | None) -> ImportOut:
+    with caller.capacity.jobs.take():
+        result = maintenance.import_subscribers(caller.app, file, caller.key.name, caller.now, hold=hold)
     return _to_out(result.report, held=result.paused_scope is not None, run_id=result.run_id)
 
 

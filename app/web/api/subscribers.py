@@ -15,13 +15,13 @@ from app import subscribers
 from app.doctor import relay
 from app.links import Purpose
 from app.relevance.query_language import FILTER_EXAMPLES, filter_names
-from app.storage import audit_log, hit_counters
-from app.storage.api_keys import ApiKeyIdentity, Scope
+from app.storage import hit_counters
+from app.storage.api_keys import Scope
 from app.storage.models import Event, Subscriber, SubscriberState
 from app.subscribers import Preferences
 from app.types import Cadence, EmptyDigestPolicy, Interest
 from app.web.api import problems
-from app.web.api.auth import Analysis, CanRead, CanSend, CanWrite, Id, Now, Paperboy
+from app.web.api.auth import Analysis, Caller, CanRead, CanSend, CanWrite, Id
 from app.web.api.etags import IfMatch, Versioned, require_match
 from app.web.api.pagination import Page, Paging, newest_first
 from app.web.api.values import Integer, Moment, Number
@@ -196,8 +196,7 @@ class NewLinks(BaseModel):
 
 @router.get("")
 def list_subscribers(
-    app: Paperboy,
-    _key: CanRead,
+    caller: CanRead,
     window: Paging,
     state: SubscriberState | None = None,
     email: Annotated[str | None, Query(max_length=320, description="Only this address.")] = None,
@@ -205,88 +204,88 @@ def list_subscribers(
 ) -> Page[SubscriberOut]:
     """List the subscribers, newest first. Erased sign-ups that were not confirmed are left out."""
     address = None if email is None else subscribers.normalize_address(email)
-    with app.db.read() as session:
+    with caller.db.read() as session:
         listed = subscribers.query_by_address(search or "")
         rows, cursor = newest_first(session, listed, col(Subscriber.id), window, state=state, email=address)
         return Page(items=_to_out(session, rows), next_cursor=cursor)
 
 
 @router.post("", status_code=201, responses=problems.responses(409))
-def add_subscriber(app: Paperboy, key: CanWrite, now: Now, body: NewSubscriber) -> SubscriberOut:
+def add_subscriber(caller: CanWrite, body: NewSubscriber) -> SubscriberOut:
     """Add a subscriber who gave consent elsewhere. The address must be new and not suppressed.
 
     If the key also has the `send` scope, the subscriber is active at once. Otherwise they are pending: they
     get a confirmation email, and no digests until they confirm.
     """
-    is_trusted = Scope.SEND in key.scopes
-    with app.db.write() as session:
-        _limit_invitations(app, session, key, now)
-        chosen = body.applied_to(subscribers.default_preferences(app.settings))
-        preferences = subscribers.check(chosen, app.settings.max_interests)
+    is_trusted = Scope.SEND in caller.key.scopes
+    with caller.db.write() as session:
+        _limit_invitations(caller, session)
+        chosen = body.applied_to(subscribers.default_preferences(caller.settings))
+        preferences = subscribers.check(chosen, caller.settings.max_interests)
         if is_trusted:
-            number = subscribers.add(session, body.email, preferences, now)
+            number = subscribers.add(session, body.email, preferences, caller.now)
         else:
-            confirmable = app.signer.lifetimes[Purpose.CONFIRM]
-            number = subscribers.invite(session, body.email, preferences, now, confirmable)
-        audit_log.record(session, key.name, "subscriber.add", number, now, consent=body.consent)
+            confirmable = caller.app.signer.lifetimes[Purpose.CONFIRM]
+            number = subscribers.invite(session, body.email, preferences, caller.now, confirmable)
+        caller.record(session, "subscriber.add", number, consent=body.consent)
         return _to_out(session, [subscribers.get(session, number)])[0]
 
 
-def _limit_invitations(app: Paperboy, session: Session, key: ApiKeyIdentity, now: datetime) -> None:
+def _limit_invitations(caller: Caller, session: Session) -> None:
     """Count an email that asks for a confirmation, unless the key has the `send` scope.
 
     Raise TooManyRequests if the key has caused too many of them in an hour.
     """
-    if Scope.SEND not in key.scopes:
-        most = app.settings.invitations_per_hour
-        hit_counters.limit(session, f"invitations of key {key.id}", most, now, HOUR)
+    if Scope.SEND not in caller.key.scopes:
+        most = caller.settings.invitations_per_hour
+        hit_counters.limit(session, f"invitations of key {caller.key.id}", most, caller.now, HOUR)
 
 
 @router.get("/{subscriber_id:int}", responses=problems.responses(404))
-def get_subscriber(app: Paperboy, _key: CanRead, now: Now, subscriber_id: Id) -> SubscriberDetail:
+def get_subscriber(caller: CanRead, subscriber_id: Id) -> SubscriberDetail:
     """Return a subscriber with their feedback on papers."""
-    with app.db.read() as session:
-        return _to_detail(session, subscriber_id, now)
+    with caller.db.read() as session:
+        return _to_detail(session, subscriber_id, caller.now)
 
 
 @router.patch("/{subscriber_id:int}", responses=problems.responses(404, 409, 412))
 def change_subscriber(
-    app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id, body: SubscriberPatch, if_match: IfMatch = None
+    caller: CanWrite, subscriber_id: Id, body: SubscriberPatch, if_match: IfMatch = None
 ) -> SubscriberDetail:
     """Change a subscriber's preferences or address. `interests` and `muted` replace the whole lists.
 
     A new address takes effect when it is confirmed. Until then, it is in `new_address`. If the key lacks the
     `send` scope, such changes of address count as invitations, whose number per hour is limited.
     """
-    with app.db.write() as session:
+    with caller.db.write() as session:
         subscriber = subscribers.get_for_update(session, subscriber_id)
-        require_match(if_match, _to_detail(session, subscriber_id, now))
+        require_match(if_match, _to_detail(session, subscriber_id, caller.now))
         before = subscribers.preferences_of(session, subscriber)
         after = body.applied_to(before)
         if body.email is None or after != before:
-            most = max(app.settings.max_interests, len(before.interests))
-            subscribers.change(session, subscriber_id, subscribers.check(after, most, before), now)
+            most = max(caller.settings.max_interests, len(before.interests))
+            subscribers.change(session, subscriber_id, subscribers.check(after, most, before), caller.now)
         if changed := subscribers.changed_fields(before, subscribers.preferences_of(session, subscriber)):
-            audit_log.record(session, key.name, "subscriber.change", subscriber_id, now, changed=changed)
+            caller.record(session, "subscriber.change", subscriber_id, changed=changed)
         if body.email is not None:
             if not body.email_confirmed:
-                _limit_invitations(app, session, key, now)
-            change_address(session, key, subscriber_id, body.email, now, confirmed=body.email_confirmed)
+                _limit_invitations(caller, session)
+            change_address(session, caller, subscriber_id, body.email, confirmed=body.email_confirmed)
         session.flush()
-        return _to_detail(session, subscriber_id, now)
+        return _to_detail(session, subscriber_id, caller.now)
 
 
 def change_address(
-    session: Session, key: ApiKeyIdentity, subscriber_id: int, email: str, now: datetime, *, confirmed: bool
+    session: Session, caller: Caller, subscriber_id: int, email: str, *, confirmed: bool
 ) -> None:
     """Change an address at once if it is `confirmed`. Otherwise, ask both addresses for confirmation.
 
     Raise HTTPException (403) if it is `confirmed` but the key lacks the `send` scope.
     """
-    is_trusted = Scope.SEND in key.scopes
+    is_trusted, now = Scope.SEND in caller.key.scopes, caller.now
     if not confirmed:
         subscribers.request_change_by_operator(session, subscriber_id, email, now, limited=not is_trusted)
-        audit_log.record(session, key.name, "subscriber.request_address", subscriber_id, now)
+        caller.record(session, "subscriber.request_address", subscriber_id)
         return
     if not is_trusted:
         raise HTTPException(
@@ -295,57 +294,55 @@ def change_address(
             "has it",
         )
     subscribers.replace_address(session, subscriber_id, email, now)
-    audit_log.record(session, key.name, "subscriber.replace_address", subscriber_id, now)
+    caller.record(session, "subscriber.replace_address", subscriber_id)
 
 
 @router.post("/{subscriber_id}/pause", responses=problems.responses(404, 409))
-def pause_subscriber(
-    app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id, body: Pausing
-) -> SubscriberOut:
+def pause_subscriber(caller: CanWrite, subscriber_id: Id, body: Pausing) -> SubscriberOut:
     """Pause a subscriber's digests until a given time, or until the subscriber resumes."""
-    with app.db.write() as session:
-        subscriber = subscribers.pause(session, subscriber_id, body.until, now)
-        audit_log.record(session, key.name, "subscriber.pause", subscriber_id, now)
+    with caller.db.write() as session:
+        subscriber = subscribers.pause(session, subscriber_id, body.until, caller.now)
+        caller.record(session, "subscriber.pause", subscriber_id)
         return _to_out(session, [subscriber])[0]
 
 
 @router.post("/{subscriber_id}/resume", responses=problems.responses(404, 409))
-def resume_subscriber(app: Paperboy, key: CanSend, now: Now, subscriber_id: Id) -> SubscriberOut:
+def resume_subscriber(caller: CanSend, subscriber_id: Id) -> SubscriberOut:
     """End a subscriber's pause."""
-    with app.db.write() as session:
-        subscriber = subscribers.resume(session, subscriber_id, now)
-        audit_log.record(session, key.name, "subscriber.resume", subscriber_id, now)
+    with caller.db.write() as session:
+        subscriber = subscribers.resume(session, subscriber_id, caller.now)
+        caller.record(session, "subscriber.resume", subscriber_id)
         return _to_out(session, [subscriber])[0]
 
 
 @router.post("/{subscriber_id}/unsubscribe", responses=problems.responses(404, 409))
-def unsubscribe_subscriber(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -> SubscriberOut:
+def unsubscribe_subscriber(caller: CanWrite, subscriber_id: Id) -> SubscriberOut:
     """Unsubscribe a subscriber. The subscriber can sign up again."""
-    with app.db.write() as session:
-        subscriber = subscribers.unsubscribe(session, subscriber_id, now)
-        audit_log.record(session, key.name, "subscriber.unsubscribe", subscriber_id, now)
+    with caller.db.write() as session:
+        subscriber = subscribers.unsubscribe(session, subscriber_id, caller.now)
+        caller.record(session, "subscriber.unsubscribe", subscriber_id)
         return _to_out(session, [subscriber])[0]
 
 
 @router.post("/{subscriber_id}/new-links", status_code=202, responses=problems.responses(404, 409))
-def make_new_links(app: Paperboy, key: CanSend, now: Now, subscriber_id: Id) -> NewLinks:
+def make_new_links(caller: CanSend, subscriber_id: Id) -> NewLinks:
     """Email new links to a subscriber, at most once an hour, and invalidate the earlier links.
 
     The unsubscribe links in earlier emails still work. If no mail can be sent now, nothing is changed.
     """
-    with app.db.read() as session:
-        subscribers.require_new_links(session, subscribers.get(session, subscriber_id), now)
-    relay.require_sending(app.db, app.settings, now)
-    with app.db.write() as session:
-        delivery_id = subscribers.new_links(session, subscriber_id, now)
-        audit_log.record(session, key.name, "subscriber.new-links", subscriber_id, now)
+    with caller.db.read() as session:
+        subscribers.require_new_links(session, subscribers.get(session, subscriber_id), caller.now)
+    relay.require_sending(caller.db, caller.settings, caller.now)
+    with caller.db.write() as session:
+        delivery_id = subscribers.new_links(session, subscriber_id, caller.now)
+        caller.record(session, "subscriber.new-links", subscriber_id)
     return NewLinks(delivery_id=delivery_id)
 
 
 @router.get("/{subscriber_id}/events", responses=problems.responses(404))
-def list_events(app: Paperboy, _key: CanRead, subscriber_id: Id, window: Paging) -> Page[EventOut]:
+def list_events(caller: CanRead, subscriber_id: Id, window: Paging) -> Page[EventOut]:
     """List a subscriber's events, newest first: sign-up, changes, pauses, bounces, complaints."""
-    with app.db.read() as session:
+    with caller.db.read() as session:
         subscribers.get(session, subscriber_id)
         rows, cursor = newest_first(
             session, select(Event), col(Event.id), window, subscriber_id=subscriber_id
@@ -354,37 +351,33 @@ def list_events(app: Paperboy, _key: CanRead, subscriber_id: Id, window: Paging)
 
 
 @router.delete("/{subscriber_id}/feedback", status_code=204, responses=problems.responses(404))
-def forget_feedback(app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id) -> None:
+def forget_feedback(caller: CanWrite, subscriber_id: Id) -> None:
     """Delete a subscriber's feedback and the papers they pasted."""
-    with app.db.write() as session:
+    with caller.db.write() as session:
         subscribers.get(session, subscriber_id)
         subscribers.forget_feedback(session, subscriber_id)
-        audit_log.record(session, key.name, "subscriber.delete_feedback", subscriber_id, now)
+        caller.record(session, "subscriber.delete_feedback", subscriber_id)
 
 
 @router.delete("/{subscriber_id:int}", status_code=204, responses=problems.responses(404, 412))
-def erase_subscriber(
-    app: Paperboy, key: CanWrite, now: Now, subscriber_id: Id, if_match: IfMatch = None
-) -> None:
+def erase_subscriber(caller: CanWrite, subscriber_id: Id, if_match: IfMatch = None) -> None:
     """Erase a subscriber's data, and keep only a hash of the address.
 
     Because of the hash, the address gets no more mail, and nobody can sign up with it until its suppression
     is lifted.
     """
-    with app.db.write() as session:
+    with caller.db.write() as session:
         subscribers.get_for_update(session, subscriber_id)
-        require_match(if_match, _to_detail(session, subscriber_id, now))
-        subscribers.erase(session, subscriber_id, now)
-        audit_log.record(session, key.name, "subscriber.erase", subscriber_id, now)
+        require_match(if_match, _to_detail(session, subscriber_id, caller.now))
+        subscribers.erase(session, subscriber_id, caller.now)
+        caller.record(session, "subscriber.erase", subscriber_id)
 
 
 @router.get("/{subscriber_id}/export", responses=problems.responses(404))
-def export_subscriber(
-    app: Paperboy, _key: CanRead, subscriber_id: Id, _slot: Analysis, now: Now
-) -> dict[str, Any]:
+def export_subscriber(caller: CanRead, subscriber_id: Id, _slot: Analysis) -> dict[str, Any]:
     """Return everything that is stored about a subscriber, as in the export for the subscriber."""
-    with app.db.read() as session:
-        return subscribers.export(session, subscriber_id, now)
+    with caller.db.read() as session:
+        return subscribers.export(session, subscriber_id, caller.now)
 
 
 def _to_detail(session: Session, subscriber_id: int, now: datetime) -> SubscriberDetail:

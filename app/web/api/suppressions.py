@@ -14,10 +14,9 @@ from app import subscribers
 from app.delivery import suppression
 from app.delivery.receivers import receiver_of
 from app.errors import NotFound
-from app.storage import audit_log
 from app.storage.models import Suppression
 from app.web.api import problems
-from app.web.api.auth import CanRead, CanSend, CanWrite, Now, Paperboy
+from app.web.api.auth import CanRead, CanSend, CanWrite
 from app.web.api.pagination import Page, Paging, cut
 
 router = APIRouter(prefix="/suppressions", tags=["suppressions"])
@@ -60,8 +59,7 @@ class Lifting(BaseModel):
 
 @router.get("")
 def list_suppressions(
-    app: Paperboy,
-    _key: CanRead,
+    caller: CanRead,
     window: Paging,
     email: Annotated[
         str | None, Query(max_length=320, description="Only this address, if it is suppressed.")
@@ -76,7 +74,7 @@ def list_suppressions(
     Only hashes are stored. To show the addresses on a page, the addresses of all subscribers are hashed. For
     200,000 subscribers, this takes about half a second. If `email` is given, this is not necessary.
     """
-    with app.db.read() as session:
+    with caller.db.read() as session:
         if email is not None:
             address = subscribers.normalize_address(email)
             row = suppression.get(session, address)
@@ -94,29 +92,29 @@ def describe(session: Session, rows: Sequence[Suppression]) -> list[SuppressionO
 
 
 @router.post("", status_code=201)
-def add_suppression(app: Paperboy, key: CanWrite, now: Now, body: NewSuppression) -> SuppressionOut:
+def add_suppression(caller: CanWrite, body: NewSuppression) -> SuppressionOut:
     """Suppress an address. If it is already suppressed, keep the first reason."""
     email = subscribers.normalize_address(body.email)
-    with app.db.write() as session:
-        suppression.suppress(session, email, body.reason, now)
+    with caller.db.write() as session:
+        suppression.suppress(session, email, body.reason, caller.now)
         row = suppression.get(session, email)
         assert row is not None  # noqa: S101 - inserted above
-        audit_log.record(session, key.name, "suppression.add", row.address_hash, now, reason=body.reason)
+        caller.record(session, "suppression.add", row.address_hash, reason=body.reason)
         return _to_out(row, email)
 
 
 @router.post("/lift", status_code=204, responses=problems.responses(404))
-def lift_suppression(app: Paperboy, key: CanSend, now: Now, body: Lifting) -> None:
+def lift_suppression(caller: CanSend, body: Lifting) -> None:
     """Lift a suppression. If the subscriber's mail bounced, restore the state that they had before.
 
     The reason is stored in the audit log.
     """
     email = subscribers.normalize_address(body.email)
-    with app.db.write() as session:
-        if not subscribers.lift_suppression(session, email, now):
+    with caller.db.write() as session:
+        if not subscribers.lift_suppression(session, email, caller.now):
             raise NotFound("this address is not suppressed")
         listed_as = suppression.address_hash(email)
-        audit_log.record(session, key.name, "suppression.lift", listed_as, now, reason=body.reason)
+        caller.record(session, "suppression.lift", listed_as, reason=body.reason)
 
 
 def _to_out(row: Suppression, email: str) -> SuppressionOut:

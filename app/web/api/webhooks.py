@@ -11,11 +11,11 @@ from sqlmodel import Session, col, select
 
 from app import webhooks
 from app.errors import Conflict
-from app.storage import audit_log, webhook_endpoints, webhook_outbox
-from app.storage.api_keys import ApiKeyIdentity, Scope
+from app.storage import webhook_endpoints, webhook_outbox
+from app.storage.api_keys import Scope
 from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage, WebhookState
 from app.web.api import problems
-from app.web.api.auth import CanRead, CanWrite, Id, Now, Paperboy
+from app.web.api.auth import Caller, CanRead, CanWrite, Id
 from app.web.api.etags import IfMatch, Versioned, require_match
 from app.web.api.idempotency import SecretResponse
 from app.web.api.pagination import Page, Paging, newest_first
@@ -107,138 +107,132 @@ class ResentMessages(BaseModel):
 
 
 @router.get("")
-def list_webhooks(app: Paperboy, key: CanRead) -> WebhookList:
+def list_webhooks(caller: CanRead) -> WebhookList:
     """List all webhooks."""
-    with app.db.read() as session:
+    with caller.db.read() as session:
         rows = webhook_endpoints.all_endpoints(session)
-        return WebhookList(items=[_to_out(session, row, key) for row in rows])
+        return WebhookList(items=[_to_out(session, row, caller) for row in rows])
 
 
 @router.post("", status_code=201, responses=problems.responses(409))
-def add_webhook(app: Paperboy, key: CanWrite, now: Now, body: NewWebhook) -> WebhookWithSecret:
+def add_webhook(caller: CanWrite, body: NewWebhook) -> WebhookWithSecret:
     """Add a webhook. The key must also have the `read` scope, because events contain stored data.
 
     The URL must begin with https:// and its host must have a public address, except for hosts that
     PAPERBOY_ALLOW_PRIVATE_SOURCES lists.
     """
-    _require_read(key)
-    webhooks.check_url(app.settings, body.url)
-    with app.db.write() as session:
-        row = webhook_endpoints.add(session, body.url, body.events, body.include_addresses, now)
-        _record(session, key, "add", row, now)
-        return _with_secret(session, row, key)
+    _require_read(caller)
+    webhooks.check_url(caller.settings, body.url)
+    with caller.db.write() as session:
+        row = webhook_endpoints.add(session, body.url, body.events, body.include_addresses, caller.now)
+        _record(session, caller, "add", row)
+        return _with_secret(session, row, caller)
 
 
 @router.get("/{webhook_id}", responses=problems.responses(404))
-def get_webhook(app: Paperboy, key: CanRead, webhook_id: Id) -> WebhookOut:
+def get_webhook(caller: CanRead, webhook_id: Id) -> WebhookOut:
     """Return a webhook."""
-    with app.db.read() as session:
-        return _to_out(session, webhook_endpoints.get(session, webhook_id), key)
+    with caller.db.read() as session:
+        return _to_out(session, webhook_endpoints.get(session, webhook_id), caller)
 
 
 @router.patch("/{webhook_id}", responses=problems.responses(404, 409, 412))
 def change_webhook(
-    app: Paperboy, key: CanWrite, now: Now, webhook_id: Id, body: WebhookChange, if_match: IfMatch = None
+    caller: CanWrite, webhook_id: Id, body: WebhookChange, if_match: IfMatch = None
 ) -> WebhookOut:
     """Change the fields that the body contains. If you disable a webhook, its waiting events fail.
 
     The key must also have the `read` scope.
     """
-    _require_read(key)
+    _require_read(caller)
     if body.url is not None:
-        webhooks.check_url(app.settings, body.url)
-    with app.db.write() as session:
+        webhooks.check_url(caller.settings, body.url)
+    with caller.db.write() as session:
         row = webhook_endpoints.get_for_update(session, webhook_id)
-        require_match(if_match, _to_out(session, row, key))
-        webhook_endpoints.change(session, row, **body.model_dump(), now=now)
+        require_match(if_match, _to_out(session, row, caller))
+        webhook_endpoints.change(session, row, **body.model_dump(), now=caller.now)
         if body.enabled is not None:
-            _record(session, key, "enable" if body.enabled else "disable", row, now)
+            _record(session, caller, "enable" if body.enabled else "disable", row)
         if body.model_dump(exclude={"enabled"}, exclude_none=True):
-            _record(session, key, "change", row, now)
-        return _to_out(session, row, key)
+            _record(session, caller, "change", row)
+        return _to_out(session, row, caller)
 
 
 @router.delete("/{webhook_id}", status_code=204, responses=problems.responses(404, 412))
-def remove_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id, if_match: IfMatch = None) -> None:
+def remove_webhook(caller: CanWrite, webhook_id: Id, if_match: IfMatch = None) -> None:
     """Remove a webhook and its stored events."""
-    with app.db.write() as session:
+    with caller.db.write() as session:
         row = webhook_endpoints.get_for_update(session, webhook_id)
-        require_match(if_match, _to_out(session, row, key))
-        _record(session, key, "remove", row, now)
+        require_match(if_match, _to_out(session, row, caller))
+        _record(session, caller, "remove", row)
         webhook_endpoints.remove(session, row)
 
 
 @router.post("/{webhook_id}/rotate", status_code=201, responses=problems.responses(404, 409))
-def rotate_secret(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> WebhookWithSecret:
+def rotate_secret(caller: CanWrite, webhook_id: Id) -> WebhookWithSecret:
     """Replace the secret. For one more day, events are signed with both the old and the new secret.
 
     If you replace it again within that day, the last two old secrets sign for one more day. The key must also
     have the `read` scope.
     """
-    with app.db.write() as session:
+    with caller.db.write() as session:
         row = webhook_endpoints.get_for_update(session, webhook_id)
-        _require_read(key)
-        webhook_endpoints.rotate(session, row, now)
-        _record(session, key, "rotate", row, now)
-        return _with_secret(session, row, key)
+        _require_read(caller)
+        webhook_endpoints.rotate(session, row, caller.now)
+        _record(session, caller, "rotate", row)
+        return _with_secret(session, row, caller)
 
 
 @router.post("/{webhook_id}/test", responses=problems.responses(404))
-def test_webhook(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> MessageOut:
+def test_webhook(caller: CanWrite, webhook_id: Id) -> MessageOut:
     """Send a `webhook.test` event now, once, even to a disabled webhook, and return the outcome."""
-    with app.db.write() as session:
-        _record(session, key, "test", webhook_endpoints.get(session, webhook_id), now)
-    return _message_out(webhooks.send_test(app, webhook_id, now))
+    with caller.db.write() as session:
+        _record(session, caller, "test", webhook_endpoints.get(session, webhook_id))
+    return _message_out(webhooks.send_test(caller.app, webhook_id, caller.now))
 
 
 @router.post("/{webhook_id}/resend", responses=problems.responses(404, 409))
-def resend_failed(app: Paperboy, key: CanWrite, now: Now, webhook_id: Id) -> ResentMessages:
+def resend_failed(caller: CanWrite, webhook_id: Id) -> ResentMessages:
     """Resend all failed events that are still stored."""
-    with app.db.write() as session:
+    with caller.db.write() as session:
         row = webhook_endpoints.get(session, webhook_id)
-        number = webhook_outbox.resend_failed(session, row, now)
-        _record(session, key, "resend", row, now)
+        number = webhook_outbox.resend_failed(session, row, caller.now)
+        _record(session, caller, "resend", row)
     return ResentMessages(messages=number)
 
 
 @router.get("/{webhook_id}/messages", responses=problems.responses(404))
 def list_messages(
-    app: Paperboy,
-    _key: CanRead,
-    webhook_id: Id,
-    window: Paging,
-    state: Annotated[WebhookState | None, Query()] = None,
+    caller: CanRead, webhook_id: Id, window: Paging, state: Annotated[WebhookState | None, Query()] = None
 ) -> Page[MessageOut]:
     """List the stored events of a webhook, newest first."""
-    with app.db.read() as session:
+    with caller.db.read() as session:
         webhook_endpoints.get(session, webhook_id)
         of_endpoint = select(WebhookMessage).where(WebhookMessage.endpoint_id == webhook_id)
         rows, cursor = newest_first(session, of_endpoint, col(WebhookMessage.id), window, state=state)
     return Page(items=list(map(_message_out, rows)), next_cursor=cursor)
 
 
-def _require_read(key: ApiKeyIdentity) -> None:
-    if Scope.READ not in key.scopes:
+def _require_read(caller: Caller) -> None:
+    if Scope.READ not in caller.key.scopes:
         raise Conflict(
             "this key lacks the “read” scope, which is needed to receive events: use a key that has it"
         )
 
 
-def _record(session: Session, key: ApiKeyIdentity, change: str, row: WebhookEndpoint, now: datetime) -> None:
-    audit_log.record(
-        session, key.name, f"webhook.{change}", row.id, now, url=webhook_endpoints.origin(row.url)
-    )
+def _record(session: Session, caller: Caller, change: str, row: WebhookEndpoint) -> None:
+    caller.record(session, f"webhook.{change}", row.id, url=webhook_endpoints.origin(row.url))
 
 
-def _to_out(session: Session, row: WebhookEndpoint, key: ApiKeyIdentity) -> WebhookOut:
+def _to_out(session: Session, row: WebhookEndpoint, caller: Caller) -> WebhookOut:
     """Return a webhook without its secret. Keys without the `write` scope get only the origin of its URL."""
-    url = row.url if Scope.WRITE in key.scopes else webhook_endpoints.origin(row.url)
+    url = row.url if Scope.WRITE in caller.key.scopes else webhook_endpoints.origin(row.url)
     counts = webhook_outbox.count_by_state(session, row.id or 0)
     return WebhookOut.model_validate(row.model_dump() | {"url": url, "messages": counts})
 
 
-def _with_secret(session: Session, row: WebhookEndpoint, key: ApiKeyIdentity) -> WebhookWithSecret:
-    return WebhookWithSecret(**_to_out(session, row, key).model_dump(), secret=row.secret)
+def _with_secret(session: Session, row: WebhookEndpoint, caller: Caller) -> WebhookWithSecret:
+    return WebhookWithSecret(**_to_out(session, row, caller).model_dump(), secret=row.secret)
 
 
 def _message_out(row: WebhookMessage) -> MessageOut:

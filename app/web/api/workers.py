@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.storage import worker_registry
-from app.web.api.auth import CanRead, Paperboy
+from app.web.api.auth import CanRead
 
 router = APIRouter(prefix="/workers", tags=["runs"])
 
@@ -45,9 +45,9 @@ class Fleet(BaseModel):
 
 
 @router.get("")
-def get_workers(app: Paperboy, _key: CanRead) -> Fleet:
+def get_workers(caller: CanRead) -> Fleet:
     """Return the processes that run jobs, and the waiting, running and failed jobs."""
-    with app.db.read() as session:
+    with caller.db.read() as session:
         return Fleet(
             workers=[WorkerOut.model_validate(status) for status in worker_registry.statuses(session)],
             jobs=[JobCountOut.model_validate(count) for count in worker_registry.job_counts(session)],
