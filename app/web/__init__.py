@@ -7,6 +7,7 @@ admin              the operator's pages
 bounce_webhooks    receive bounce and complaint notices from providers
 monitoring         health and metrics
 security           response headers, size limits, the check of a form's origin
+site_state         typed access to what all requests share
 visitors           the address of a client, and the network that identifies a visitor
 form_throttle      limits for forms that send email
 proof_of_work      ALTCHA challenges for forms that exceed the limits of form_throttle

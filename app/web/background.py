@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -15,7 +16,8 @@ from app import clock, pipeline
 from app.application import Application
 from app.delivery import ledger
 from app.errors import TooManyRequests
-from app.web.capacity import Capacity, WorkSlots
+from app.web.capacity import WorkSlots
+from app.web.site_state import application, capacity, db
 
 log = structlog.get_logger(__name__)
 
@@ -25,8 +27,7 @@ _RANDOM = random.SystemRandom()
 
 def send_mails(request: Request, delivery_ids: list[int]) -> None:
     """Send these deliveries now if a slot is free. Otherwise the next run of the scheduler sends them."""
-    app: Application = request.app.state.paperboy
-    _with_mail_slot(request, lambda: pipeline.send_now(app, clock.utcnow(), ids=delivery_ids))
+    _with_mail_slot(request, lambda app, now: pipeline.send_now(app, now, ids=delivery_ids))
 
 
 async def answer_form(request: Request, request_id: int) -> None:
@@ -35,17 +36,15 @@ async def answer_form(request: Request, request_id: int) -> None:
     Without the delay, the visitor's next request could coincide with the sending of the email. The slower
     response would reveal that the address gets an email.
     """
-    app: Application = request.app.state.paperboy
     await asyncio.sleep(request.app.state.answer_delay * _RANDOM.uniform(0.5, 1.5))
     await run_in_threadpool(
-        _with_mail_slot, request, lambda: pipeline.answer_requests(app, clock.utcnow(), [request_id])
+        _with_mail_slot, request, lambda app, now: pipeline.answer_requests(app, now, [request_id])
     )
 
 
 def is_paused(request: Request) -> bool:
     """Return whether emails requested now have to wait because all sending is paused."""
-    app: Application = request.app.state.paperboy
-    with app.db.read() as session:
+    with db(request).read() as session:
         return ledger.is_paused(session)
 
 
@@ -60,11 +59,10 @@ def run_job(
         log.exception(f"{name} failed", **options)
 
 
-def _with_mail_slot(request: Request, send: Callable[[], object]) -> None:
-    capacity: Capacity = request.app.state.capacity
+def _with_mail_slot(request: Request, send: Callable[[Application, datetime], object]) -> None:
     try:
-        with capacity.mails.take():
-            send()
+        with capacity(request).mails.take():
+            send(application(request), clock.utcnow())
     except TooManyRequests:
         log.info("no capacity to send emails now; the scheduler will send them")
     except Exception:

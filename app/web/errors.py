@@ -38,6 +38,7 @@ from app.papers import bibliography
 from app.storage.database import is_unavailable, is_unreachable
 from app.text.in_words import count_of
 from app.web import request_bodies, security
+from app.web.site_state import application
 from app.web.templating import page
 
 METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
@@ -246,7 +247,7 @@ def _busy(request: Request, status: int, retry_after: int, title: str) -> Respon
 
 def _unexpected_error(request: Request, _error: Exception) -> Response:
     # This response bypasses the middleware that adds these headers to all other responses.
-    return _respond(request, 500, headers=security.headers(request.app.state.paperboy.settings))
+    return _respond(request, 500, headers=security.headers(application(request).settings))
 
 
 def _respond(

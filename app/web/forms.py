@@ -25,6 +25,7 @@ from app.storage.models import Subscriber
 from app.subscribers import ABSOLUTE_MAX_INTERESTS, MAX_MUTED, Preferences
 from app.text import dates
 from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest
+from app.web.site_state import application
 
 SPARE_ROWS = 3
 AMOUNT_OPTIONS = [(f"{weight:g}", name) for weight, name in subscribers.AMOUNTS.items()]  # as in the form
@@ -37,13 +38,13 @@ _INVALID_NUMBER = -1  # outside every allowed range, so `subscribers.problems` r
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """Replace lone surrogates, which cannot be encoded as UTF-8."""
     return text.encode("utf-8", "replace").decode()
 
 
-Text = Annotated[str, Form(), AfterValidator(_encodable)]
-Texts = Annotated[list[Annotated[str, AfterValidator(_encodable)]], Form()]
+Text = Annotated[str, Form(), AfterValidator(encodable)]
+Texts = Annotated[list[Annotated[str, AfterValidator(encodable)]], Form()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,7 @@ def preferences_form(
     wants_updates = paper_updates[-1:] != ["no"]
     return PreferencesForm(
         "", rows, *chosen, paper_updates=wants_updates, original_texts=tuple(had),
-        max_interests=request.app.state.paperboy.settings.max_interests,
+        max_interests=application(request).settings.max_interests,
     )  # fmt: skip
 
 

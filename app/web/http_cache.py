@@ -19,8 +19,9 @@ from fastapi import Request, Response
 
 from app import clock
 from app.errors import TooManyRequests
-from app.web.capacity import PAGES, PAGES_WAITING, Capacity, WorkSlots
+from app.web.capacity import PAGES, PAGES_WAITING, WorkSlots
 from app.web.security import PUBLIC_REFERRER
+from app.web.site_state import capacity
 from app.web.visitors import visitor
 
 KEEP = timedelta(minutes=5)  # feeds and the sitemap
@@ -120,10 +121,9 @@ def public_page(request: Request, key: Key, make: Callable[[], Response]) -> Res
     counts towards the visitor's rate limit. Raise TooManyRequests if the limit is exceeded.
     """
     pages: ResponseCache = request.app.state.page_cache
-    limits: Capacity = request.app.state.capacity
 
     def build() -> CachedResponse:
-        limits.visitors.pages.hit(visitor(request))
+        capacity(request).visitors.pages.hit(visitor(request))
         return CachedResponse(bytes(make().body), "text/html; charset=utf-8")
 
     return conditional_response(request, pages.get_or_build(key, clock.utcnow(), build), PUBLIC_REFERRER)

@@ -13,9 +13,9 @@ from app import clock, subscribers
 from app.application import Application
 from app.errors import LinkForged, LinkOfTest, LinkReplaced
 from app.links import Grant, Purpose
-from app.storage.database import Database
 from app.storage.models import Subscriber, SubscriberState
 from app.web import templating
+from app.web.site_state import application, db
 
 PRIVATE = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow"}
 # Links that still work for an erased subscriber. The erasure has already done what the first three ask for.
@@ -26,9 +26,8 @@ _DONE_BY_ERASING = (Purpose.ERASE, Purpose.DECLINE, Purpose.UNSUBSCRIBE, Purpose
 
 def granted(request: Request, purpose: Purpose, token: str) -> Grant:
     """Return the grant of a signed link. Raise LinkForged, LinkOfTest, LinkExpired or LinkReplaced."""
-    app: Application = request.app.state.paperboy
-    grant = app.signer.verify(purpose, token, clock.utcnow())
-    with app.db.read() as session:
+    grant = application(request).signer.verify(purpose, token, clock.utcnow())
+    with db(request).read() as session:
         subscriber = session.get(Subscriber, grant.subscriber_id)
         # After a decline, the confirmation link leads to the page that explains the decline.
         is_declined = purpose is Purpose.CONFIRM and subscribers.is_declined(session, grant.argument)
@@ -89,7 +88,7 @@ def signed_path(
 
 def subscriber_links(request: Request, subscriber: Subscriber, now: datetime) -> dict[str, str]:
     """Return the paths of a subscriber's own pages. Links to download or erase data are only emailed."""
-    app: Application = request.app.state.paperboy
+    app = application(request)
     return {
         "preferences": signed_path(app, Purpose.PREFERENCES, subscriber, now),
         "unsubscribe": signed_path(app, Purpose.UNSUBSCRIBE, subscriber, now),
@@ -106,8 +105,3 @@ def masked_address(subscriber: Subscriber) -> str:
         return ""
     name, _, domain = subscriber.email.rpartition("@")
     return f"{name[:1] if len(name) > 2 else ''}…@{domain}"
-
-
-def db(request: Request) -> Database:
-    app: Application = request.app.state.paperboy
-    return app.db

@@ -33,6 +33,7 @@ from app.storage.api_keys import Scope
 from app.storage.models import Delivery, DeliveryState, JobRun, SendingPause
 from app.web.api import auth
 from app.web.api.statistics import count_papers
+from app.web.site_state import application, capacity, db
 
 router = APIRouter()
 
@@ -51,9 +52,8 @@ async def healthz() -> dict[str, str]:
 @router.get("/readyz")
 def readyz(request: Request) -> JSONResponse:
     """Report whether the database is usable, and list the jobs whose last run failed."""
-    app: Application = request.app.state.paperboy
     try:
-        fault = schema.revision_fault(app.db) or schema.table_fault(app.db)
+        fault = schema.revision_fault(db(request)) or schema.table_fault(db(request))
         if not fault:
             failed = _cached(request.app.state, "failed_jobs", RATES_EVERY, job_runs.failed_jobs)
     except SQLAlchemyError:
@@ -69,7 +69,7 @@ def _require_operator(request: Request, now: auth.Now, given: auth.Given) -> Non
     Without a key, a visitor could sign up with an address and learn from the counts whether it was known.
     Raise HTTPException (401 or 403) if the key is missing or wrong.
     """
-    app: Application = request.app.state.paperboy
+    app = application(request)
     if urlsplit(app.settings.base_url).hostname not in ("127.0.0.1", "localhost", "::1"):
         auth.holder(request, app, now, SecurityScopes([Scope.READ.value]), given)
 
@@ -81,7 +81,7 @@ def metrics(request: Request) -> Response:
     No label is called `job` or `instance`: Prometheus sets these itself, and would rename ours.
     """
     registry, state = CollectorRegistry(), request.app.state
-    with auth.capacity(request).api.take():
+    with capacity(request).api.take():
         # These values are cached, because the queries read all subscribers and the emails of eight days.
         ledger_state = _cached(state, "reconciliation", CHECKED_EVERY, reconciliation.reconcile_recent)
         today = _cached(state, "rates_today", RATES_EVERY, partial(rates.by_day, days=1))

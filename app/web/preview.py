@@ -19,8 +19,8 @@ from app.relevance.suggestions import InterestHint
 from app.subscribers import AMOUNTS, Preferences
 from app.types import Digest, Feedback, Interest, Section, Skip
 from app.web import forms
-from app.web.capacity import Capacity
 from app.web.forms import PreferencesForm
+from app.web.site_state import capacity
 from app.web.visitors import visitor
 
 log = structlog.get_logger(__name__)
@@ -72,13 +72,12 @@ def validate_and_preview(
     fails or the rate limit is exceeded, return a preview with the error. If the rate limit is exceeded, the
     form is not validated. `load_feedback` is called only for a preview that is built.
     """
-    limits: Capacity = request.app.state.capacity
     previews: Previews = request.app.state.previews
     try:
-        limits.visitors.previews.hit(visitor(request))
+        capacity(request).visitors.previews.hit(visitor(request))
         form = forms.split_interest(form, split) if split else form
         form = forms.validated(forms.replace_interest(form, change) if change else form)
-        with limits.previews.take():
+        with capacity(request).previews.take():
             preferences = form.valid_preferences
             if problem := form.problems.get("interests"):
                 return form, Preview(skip_reason=problem)

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.settings import Settings
 from app.storage.database import BUSY_TIMEOUT_MS, WEB_BUSY_TIMEOUT_MS, wait_for_locks
+from app.web.site_state import application
 
 # Form encoding can triple the size of pasted text. A file that is slightly too large must also fit, so that
 # the page can show the error beside its field.
@@ -135,12 +136,14 @@ def same_site(request: Request) -> None:
     if site is not None:
         is_ours = site in ("same-origin", "none")
     elif origin is not None:
-        settings: Settings = request.app.state.paperboy.settings
         try:
             host = urlsplit(origin).netloc
         except ValueError:
             host = None
-        is_ours = host in (request.headers.get("host"), urlsplit(settings.base_url).netloc)
+        is_ours = host in (
+            request.headers.get("host"),
+            urlsplit(application(request).settings.base_url).netloc,
+        )
     else:
         is_ours = True  # not a browser, so no visitor's session can be misused
     if not is_ours:

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 
 from fastapi import Request
 
-from app.settings import Settings
+from app.web.site_state import application
 
 
 def client_ip(request: Request) -> str:
     """Return the client's address. Use only the part of X-Forwarded-For that trusted proxies wrote."""
-    settings: Settings = request.app.state.paperboy.settings
     peer = request.client.host if request.client else ""
     chain = [hop.strip() for hop in request.headers.get("x-forwarded-for", "").split(",") if hop.strip()]
-    return first_untrusted_hop([*chain, peer], settings.trusted_proxies)
+    return first_untrusted_hop([*chain, peer], application(request).settings.trusted_proxies)
 
 
 def first_untrusted_hop(chain: Sequence[str], trusted: Sequence[str]) -> str:

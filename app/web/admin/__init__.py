@@ -16,7 +16,6 @@ records         runs of jobs, changes by operators, settings
 setting_descriptions  explain the settings
 form_versions   find out what has changed since a form was shown
 double_clicks   carry out a form once, even if it is submitted twice
-confirmation    ask before an action that cannot be undone
 pagination      pages of long lists, with links to the newer and the older page
 timing          phrases that say when requested work will be done
 keys            create, rotate and revoke keys

@@ -18,7 +18,6 @@ from app.storage.models import Delivery, DeliveryState
 from app.text.in_words import count_of
 from app.types import MailKind
 from app.web.admin import remedies
-from app.web.admin.confirmation import confirmation_page
 from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.form_versions import version_of
 from app.web.admin.sign_in import FormOutcome, Operator, ProspectiveSender, Reader, Sender, back_to
@@ -214,8 +213,7 @@ def ask_cancellation(operator: ProspectiveSender, edition: editions.Name) -> Res
     editions.get_edition(operator, edition)  # raises NotFound
     with operator.db.read() as session:
         unsent = ledger.count_cancellable(session, edition)
-    return confirmation_page(
-        operator,
+    return operator.confirmation_page(
         f"Cancel the unsent emails of {edition}?",
         "Subscribers whose digest of this edition has not been sent get none. The papers may appear in their "
         "next digests. Emails that are being sent may still arrive. Digests that have not been composed yet "

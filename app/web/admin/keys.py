@@ -12,7 +12,6 @@ from app.errors import Conflict, InvalidInput
 from app.storage import api_keys
 from app.storage.api_keys import Scope
 from app.storage.models import ApiKey
-from app.web.admin.confirmation import confirmation_page
 from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.sign_in import FormOutcome, Operator, ProspectiveWriter, Reader, Writer, back_to
 from app.web.api import keys
@@ -82,8 +81,7 @@ def ask_revocation(operator: ProspectiveWriter, key_id: Id) -> Response:
         "Created": f"{key.created_at:%Y-%m-%d %H:%M} UTC",
         "Expires": f"{key.expires_at:%Y-%m-%d %H:%M} UTC" if key.expires_at else "never",
     }
-    return confirmation_page(
-        operator,
+    return operator.confirmation_page(
         f"Revoke the key “{key.name}”?",
         consequences,
         confirm="Revoke the key",

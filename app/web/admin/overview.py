@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple, Unpack
 
@@ -30,7 +29,6 @@ router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 DAYS_CHARTED = 30
 DAYS_RECONCILED = 2
 ENDS_PAUSE = {RemedyAction.RESUME_SENDING, RemedyAction.RESUME_EDITION, RemedyAction.APPROVE_EDITION}
-BAR_WIDTH, CHART_HEIGHT = 10, 80  # in SVG units
 
 
 class ActionPage(NamedTuple):
@@ -94,20 +92,15 @@ class FindingView(NamedTuple):
     pause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(NamedTuple):
     """The two stacked counts of a day in a chart."""
 
     day: str
     lower: int
     upper: int
-    x: int
-    lower_height: float
-    upper_height: float
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(NamedTuple):
     """A chart with a bar for each day, oldest first. If nothing was counted, `nothing` is shown instead."""
 
     name: str
@@ -202,33 +195,21 @@ def _view(finding: Finding, operator: Operator, pauses: Mapping[str, str]) -> Fi
 
 
 def _digests_chart(totals: dict[str, dict[DeliveryState, int]]) -> Chart:
-    counts = []
+    bars = []
     for edition, states in totals.items():
         sent = states[DeliveryState.SENT]
-        counts.append((edition, sent, sum(states.values()) - sent))
+        bars.append(Bar(edition, sent, sum(states.values()) - sent))
     legend = "sent", "not sent: skipped, failed, waiting or suppressed"
     nothing = "No digest was due in the last thirty days."
-    return Chart("digests", "Digests", ("Sent", "Not sent"), legend, nothing, _bars(counts))
+    return Chart("digests", "Digests", ("Sent", "Not sent"), legend, nothing, bars)
 
 
 def _charts(days: Sequence[statistics.DayOut]) -> Iterator[Chart]:
     """Yield the charts of growth, and of bounces and complaints."""
-    joined = [(day.day.isoformat(), day.joined, day.left) for day in reversed(days)]
+    joined = [Bar(day.day.isoformat(), day.joined, day.left) for day in reversed(days)]
     legend = "joined: confirmed, added, imported or back again", "left: unsubscribed or erased"
-    yield Chart("growth", "Growth", ("Joined", "Left"), legend, "Nobody joined or left.", _bars(joined))
-    refused = [(day.day.isoformat(), day.bounces, day.complaints) for day in reversed(days)]
+    yield Chart("growth", "Growth", ("Joined", "Left"), legend, "Nobody joined or left.", joined)
+    refused = [Bar(day.day.isoformat(), day.bounces, day.complaints) for day in reversed(days)]
     legend = "subscribers whose email bounced", "subscribers who complained"
     labels, nothing = ("Bounces", "Complaints"), "No mail bounced, and nobody complained."
-    yield Chart("refusals", "Bounces and complaints", labels, legend, nothing, _bars(refused))
-
-
-def _bars(counts: Sequence[tuple[str, int, int]]) -> list[Bar]:
-    """Return the bars of a chart, or an empty list if all counts are 0."""
-    most = max((lower + upper for _, lower, upper in counts), default=0)
-    if not most:
-        return []
-    scale = CHART_HEIGHT / most
-    return [
-        Bar(day, lower, upper, n * BAR_WIDTH, round(lower * scale, 1), round(upper * scale, 1))
-        for n, (day, lower, upper) in enumerate(counts)
-    ]
+    yield Chart("refusals", "Bounces and complaints", labels, legend, nothing, refused)

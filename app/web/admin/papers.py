@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Unpack
 
-from fastapi import APIRouter, Form, Response
+from fastapi import APIRouter, Depends, Form, Request, Response
 from sqlmodel import col, select
 
 from app import subscribers
@@ -19,7 +19,7 @@ from app.web.admin.sign_in import FormOutcome, Operator, Reader, Writer, back_to
 from app.web.api import paper_changes, papers
 from app.web.api.auth import Id
 from app.web.api.pagination import window_of
-from app.web.forms import Text
+from app.web.forms import Text, encodable
 
 router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
@@ -77,19 +77,17 @@ def show_paper(operator: Reader, paper_id: Id, done: str = "") -> Response:
     return _page(operator, paper_id, message=MESSAGES.get(done, ""))
 
 
+async def _typed_fields(request: Request) -> dict[str, str]:
+    """Return the typed values of the form that edits a paper, keyed by name."""
+    form = await request.form()
+    return {name: encodable(str(form.get(name, ""))) for name in LABELS}
+
+
 @router.post(PATH + "/{paper_id}")
 def edit_paper(
     operator: Writer,
     paper_id: Id,
-    title: Text = "",
-    tldr: Text = "",
-    abstract: Text = "",
-    authors: Text = "",
-    published_on: Text = "",
-    url: Text = "",
-    pdf_url: Text = "",
-    code_url: Text = "",
-    project_url: Text = "",
+    typed: Annotated[dict[str, str], Depends(_typed_fields)],
     reset: Annotated[list[str] | None, Form()] = None,
     seen: Annotated[list[str] | None, Form()] = None,
 ) -> Response:
@@ -98,10 +96,6 @@ def edit_paper(
     `seen` contains the versions of the values that the page showed. A poll or another operator may have
     changed them since then. If this operator changed the same field, refuse the form once.
     """
-    typed = {
-        "title": title, "tldr": tldr, "abstract": abstract, "authors": authors, "published_on": published_on,
-        "url": url, "pdf_url": pdf_url, "code_url": code_url, "project_url": project_url,
-    }  # fmt: skip
     versions = form_versions.parse(seen)
     try:
         with operator.db.write() as session:
@@ -116,7 +110,7 @@ def edit_paper(
             if edits.get("published_on") == "":
                 edits["published_on"] = None
             if edits.get("authors") is not None:
-                edits["authors"] = [line for line in map(str.strip, authors.splitlines()) if line]
+                edits["authors"] = [line for line in map(str.strip, typed["authors"].splitlines()) if line]
             Editor(session, operator.key.name, operator.now).edit(paper_id, edits)
     except (InvalidInput, Conflict) as error:
         return _page(operator, paper_id, typed=typed, versions=versions, problem=str(error), status=422)

@@ -40,6 +40,7 @@ from app.web.capacity import Capacity
 from app.web.errors import please_wait, with_retry_after
 from app.web.forms import Text
 from app.web.security import ADMIN_PAGE, same_site
+from app.web.site_state import application, capacity, db
 from app.web.visitors import visitor
 
 router = APIRouter(include_in_schema=False, route_class=AdminRoute)
@@ -67,6 +68,15 @@ class FormOutcome(TypedDict, total=False):
     message: str
     problem: str
     status: int
+    headers: Mapping[str, str]
+
+
+def refusal(error: Exception, then: str) -> FormOutcome:
+    """Return the outcome of a form that was refused. `then` says what to do after waiting, if that helps."""
+    if isinstance(error, TooManyRequests):
+        headers = {"Retry-After": str(error.retry_after)}
+        return {"problem": please_wait(error, then), "status": 429, "headers": headers}
+    return {"problem": str(error), "status": 422}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +99,31 @@ class Operator(auth.Caller):
         """Render an admin page. `values` are the template's variables and the fields of `FormOutcome`."""
         return _admin_page(self.request, template, self, headers=headers, **values)
 
+    def confirmation_page(
+        self,
+        question: str,
+        consequences: str,
+        *,
+        confirm: str,
+        section: str,
+        back: str,
+        facts: Mapping[str, str],
+    ) -> Response:
+        """Ask the operator to confirm an action that cannot be undone, and say what it does.
+
+        The button, labelled `confirm`, sends a form to the path of the request. `section` is the path of the
+        section of the admin pages, and `back` the page to which “Go back” leads. `facts` describes what the
+        action is about. Code in `consequences` is between backticks.
+        """
+        return self.page(
+            "admin/confirmation.html", question=question, consequences=consequences, confirm=confirm,
+            section=section, back=back, facts=facts, action=self.request.url.path,
+        )  # fmt: skip
+
 
 def _find_session(request: Request, now: datetime) -> tuple[ApiKeyIdentity, bool] | None:
     """Return the result of `admin_sessions.find` for the cookie of a request."""
-    app: Application = request.app.state.paperboy
+    app = application(request)
     secret = request.cookies.get(COOKIE, "")
     idle = timedelta(minutes=app.settings.admin_idle_minutes)
     longest = timedelta(hours=app.settings.admin_session_hours)
@@ -106,9 +137,9 @@ def is_signed_in(request: Request) -> bool:
 
 def _recognize(request: Request, key: ApiKeyIdentity, now: datetime) -> Operator:
     """Return the operator of a request with a session, and store it for error pages."""
-    state, secret = request.app.state, request.cookies[COOKIE]
+    secret = request.cookies[COOKIE]
     token, form_id = admin_sessions.form_token(secret), secrets.token_urlsafe(9)
-    operator = Operator(state.paperboy, state.capacity, key, now, request, token, form_id)
+    operator = Operator(application(request), capacity(request), key, now, request, token, form_id)
     request.state.operator = operator
     return operator
 
@@ -201,10 +232,9 @@ def _sign_in_page(
     request: Request, to: str, *, message: str = "", problem: str = "", email: str = "", status: int = 403
 ) -> Response:
     """Return the sign-in page, with `status` if there is a problem. Never show the typed key."""
-    app: Application = request.app.state.paperboy
     return _admin_page(
         request, "admin/sign_in.html", None, status=status if problem else 200, to=to, message=message,
-        problem=problem, email=email, by_mail=bool(app.settings.admin_addresses),
+        problem=problem, email=email, by_mail=bool(application(request).settings.admin_addresses),
     )  # fmt: skip
 
 
@@ -221,7 +251,7 @@ def ask_key(request: Request, to: str = HOME, done: str = "") -> Response:
 @router.post("/admin/sign-in", dependencies=[Depends(same_site)])
 def sign_in(request: Request, key: Text = "", to: Text = HOME) -> Response:
     """Open a session. Like the API, refuse requests from a network that sent too many wrong keys."""
-    app: Application = request.app.state.paperboy
+    app = application(request)
     now = clock.utcnow()
     try:
         caller = auth.authenticate(request, key.strip(), now)
@@ -241,8 +271,7 @@ def sign_in(request: Request, key: Text = "", to: Text = HOME) -> Response:
 @router.post("/admin/sign-in/link", dependencies=[Depends(same_site)])
 def mail_link(request: Request, later: BackgroundTasks, email: Text = "") -> Response:
     """Send a link to an operator. The response does not reveal whether the address is an operator's."""
-    app: Application = request.app.state.paperboy
-    limits: Capacity = request.app.state.capacity
+    app, limits = application(request), capacity(request)
     try:
         limits.visitors.sign_in_links.hit(visitor(request))
         limits.mails.check()
@@ -300,7 +329,6 @@ def confirm_link(request: Request, token: str) -> Response:
 @router.post("/admin/sign-in/{token}", dependencies=[Depends(same_site)])
 def use_link(request: Request, token: str) -> Response:
     """Open a session with a link from an email, which works only once."""
-    app: Application = request.app.state.paperboy
     now = clock.utcnow()
     try:
         link = auth.authenticate(request, token, now)
@@ -309,19 +337,18 @@ def use_link(request: Request, token: str) -> Response:
     if link is None:
         problem = "This link has already been used or has expired. Request another one."
         return _sign_in_page(request, HOME, problem=problem)
-    with app.db.write() as session:
+    with db(request).write() as session:
         operator = sign_in_links.redeem(session, token, now, now + KEY_LIFETIME)
         if operator is None:
             raise HTTPException(404)
         secret = admin_sessions.create(session, operator, now)
         audit_log.record(session, operator.name, "operator.sign_in", operator.name, now)
-    return _with_cookie(app, back_to(HOME), secret)
+    return _with_cookie(application(request), back_to(HOME), secret)
 
 
 @router.post("/admin/sign-out", dependencies=[Depends(same_site)])
 def sign_out(request: Request) -> Response:
-    app: Application = request.app.state.paperboy
-    with app.db.write() as session:
+    with db(request).write() as session:
         admin_sessions.close(session, request.cookies.get(COOKIE, ""))
     response = back_to(f"{HOME}/sign-in")
     response.delete_cookie(COOKIE, path=HOME)

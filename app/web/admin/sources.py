@@ -14,7 +14,6 @@ from app.papers import polling, source_registry
 from app.papers.sources import source_types
 from app.storage.models import JobRun
 from app.types import SourceKind
-from app.web.admin.confirmation import confirmation_page
 from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.sign_in import FormOutcome, Operator, ProspectiveWriter, Reader, Writer, back_to
 from app.web.api import sources
@@ -165,8 +164,7 @@ def ask_removal(operator: ProspectiveWriter, source_id: Id) -> Response:
             "The source will not be polled any more. Its papers and their votes remain. To undo this, "
             f"{how}, with the same name and these values. It will be read as if it were new."
         )
-    return confirmation_page(
-        operator,
+    return operator.confirmation_page(
         f"Remove “{source.name}”?",
         consequences,
         confirm="Remove the source",

@@ -19,7 +19,7 @@ from app.subscribers import ABSOLUTE_MAX_INTERESTS
 from app.web import security
 from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.pagination import Position, page_at
-from app.web.admin.sign_in import FormOutcome, Operator, Reader, Sender, Writer, back_to
+from app.web.admin.sign_in import FormOutcome, Operator, Reader, Sender, Writer, back_to, refusal
 from app.web.api import digests, suppressions
 from app.web.api import subscribers as api
 from app.web.api.auth import Id
@@ -86,18 +86,9 @@ def add_subscriber(operator: Writer, email: Text = "", interests: Text = "", con
         added = api.add_subscriber(operator, body)
     except ValidationError as error:
         field = str(error.errors()[0]["loc"][0])
-        return _subscribers_page(
-            operator,
-            typed=typed,
-            problem=FIELD_PROBLEMS[field],
-        )
-    except (InvalidInput, Conflict) as error:
-        return _subscribers_page(operator, typed=typed, problem=str(error))
-    except TooManyRequests as error:
-        response = _subscribers_page(
-            operator, typed=typed, problem=please_wait(error, "add them again"), status=429
-        )
-        return with_retry_after(response, error)
+        return _subscribers_page(operator, typed=typed, problem=FIELD_PROBLEMS[field], status=422)
+    except (InvalidInput, Conflict, TooManyRequests) as error:
+        return _subscribers_page(operator, typed=typed, **refusal(error, "add them again"))
     return back_to(f"{PATH}/{added.id}", "added" if operator.may("send") else "invited")
 
 
@@ -111,18 +102,16 @@ def _subscribers_page(
     state: str = "",
     cursor: str | None = None,
     *,
-    message: str = "",
-    problem: str = "",
     typed: dict[str, str] | None = None,
-    status: int = 422,
+    **outcome: Unpack[FormOutcome],
 ) -> Response:
     window = window_of(SUBSCRIBERS_SHOWN, cursor)
     with_state = SubscriberState(state) if state in set(SubscriberState) else None
     listed = api.list_subscribers(operator, window, with_state, search=search[:320] or None)
     return operator.page(
-        "admin/subscribers.html", status=status if problem else 200, subscribers=listed.items, search=search,
-        state=state, states=SubscriberState, next_cursor=listed.next_cursor,
-        typed=typed or {"email": "", "interests": "", "consent": ""}, message=message, problem=problem,
+        "admin/subscribers.html", subscribers=listed.items, search=search, state=state,
+        states=SubscriberState, next_cursor=listed.next_cursor,
+        typed=typed or {"email": "", "interests": "", "consent": ""}, **outcome,
     )  # fmt: skip
 
 
@@ -189,12 +178,8 @@ def send_test(operator: Sender, subscriber_id: Id, to: Text = "") -> Response:
         with operator.capacity.analyses.take():
             body = digests.Recipient(to=to[:320])
             outcome = digests.send_test(operator, subscriber_id, body, None)
-    except (InvalidAddress, Conflict) as error:
-        return _page(operator, subscriber_id, problem=str(error), to=to[:320], status=422)
-    except TooManyRequests as error:
-        problem = please_wait(error, "send the test again")
-        response = _page(operator, subscriber_id, problem=problem, to=to[:320], status=429)
-        return with_retry_after(response, error)
+    except (InvalidAddress, Conflict, TooManyRequests) as error:
+        return _page(operator, subscriber_id, to=to[:320], **refusal(error, "send the test again"))
     if outcome.code is None or outcome.code >= 400:
         problem = f"The relay did not accept the test digest: {outcome.code or ''} {outcome.reply}"
         return _page(operator, subscriber_id, problem=problem, to=to[:320], status=502)
@@ -246,13 +231,12 @@ def change_address(operator: Writer, subscriber_id: Id, email: Text = "", confir
     try:
         body = api.SubscriberPatch(email=email.strip(), email_confirmed=bool(confirmed))
         api.change_subscriber(operator, subscriber_id, body)
-    except (InvalidInput, Conflict, ValidationError) as error:
-        problem = "This address is too long." if isinstance(error, ValidationError) else str(error)
+    except ValidationError:
+        problem = "This address is too long."
         return _page(operator, subscriber_id, problem=problem, new_address=email[:320], status=422)
-    except TooManyRequests as error:
-        problem = please_wait(error, "change the address again")
-        response = _page(operator, subscriber_id, problem=problem, new_address=email[:320], status=429)
-        return with_retry_after(response, error)
+    except (InvalidInput, Conflict, TooManyRequests) as error:
+        outcome = refusal(error, "change the address again")
+        return _page(operator, subscriber_id, new_address=email[:320], **outcome)
     return back_to(f"{PATH}/{subscriber_id}", "moved" if confirmed else "address")
 
 

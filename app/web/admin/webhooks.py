@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from app.errors import Conflict, InvalidInput
 from app.storage import webhook_endpoints
 from app.storage.models import WebhookEvent, WebhookState
-from app.web.admin.confirmation import confirmation_page
 from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.sign_in import FormOutcome, Operator, ProspectiveWriter, Reader, Writer, back_to
 from app.web.api import webhooks
@@ -134,8 +133,7 @@ def resend_failed(operator: Writer, webhook_id: Id) -> Response:
 def ask_removal(operator: ProspectiveWriter, webhook_id: Id) -> Response:
     """Ask before a webhook is removed."""
     webhook = webhooks.get_webhook(operator, webhook_id)
-    return confirmation_page(
-        operator,
+    return operator.confirmation_page(
         f"Remove webhook {webhook_id}?",
         "The URL gets no more events, and the events stored for it are deleted, including those that are "
         "still to be sent. If you add the URL again, it gets a new secret. To stop events for a while, "

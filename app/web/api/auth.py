@@ -20,6 +20,7 @@ from app.storage.database import Database
 from app.web.api import idempotency
 from app.web.api.values import FROM_URL
 from app.web.capacity import Capacity
+from app.web.site_state import application, capacity, db
 from app.web.visitors import visitor
 
 WRONG_KEY = "unknown key: it may be mistyped, revoked or expired (see `paperboy key list`)"
@@ -49,31 +50,18 @@ class Caller:
         audit_log.record(session, self.key.name, action, subject, self.now, **detail)
 
 
-def _application(request: Request) -> Application:
-    app: Application = request.app.state.paperboy
-    return app
-
-
 def _now(request: Request) -> datetime:
     now: datetime = request.app.state.clock()
     return now
 
 
-Paperboy = Annotated[Application, Depends(_application)]
+Paperboy = Annotated[Application, Depends(application)]
 Id = Annotated[int, Path(ge=1, lt=2**31), FROM_URL]
 DeliveryId = Annotated[int, Path(ge=1, lt=2**63), FROM_URL]  # a bigint; other ids are 32-bit integers
 AnyId = Annotated[int | None, Query(ge=1, lt=2**31), FROM_URL]
 Now = Annotated[datetime, Depends(_now)]
-Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-
-
-def capacity(request: Request) -> Capacity:
-    """Return the limits of the application that handles this request."""
-    limits: Capacity = request.app.state.capacity
-    return limits
-
-
 Limited = Annotated[Capacity, Depends(capacity)]
+Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
 def holder(request: Request, app: Paperboy, now: Now, needed: SecurityScopes, given: Given) -> ApiKeyIdentity:
@@ -106,7 +94,7 @@ def authenticate(request: Request, key: str, now: datetime) -> ApiKeyIdentity | 
     """
     limits, sender = capacity(request).keys, visitor(request)
     limits.before_lookup(key, sender)
-    with _application(request).db.read() as session:
+    with db(request).read() as session:
         caller = api_keys.authenticate(session, key, now)
     if caller is None:
         limits.wrong_key(key, sender)

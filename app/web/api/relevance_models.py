@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from fastapi import APIRouter, BackgroundTasks
-from pydantic import BaseModel, Field
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
 from app import pipeline
 from app.web import background
@@ -17,9 +17,14 @@ router = APIRouter(prefix="/models", tags=["models"])
 class ModelOut(BaseModel):
     """A model, without its parameters."""
 
+    model_config = ConfigDict(from_attributes=True)
     id: int = Field(examples=[7])
     trained_at: datetime
-    papers: int = Field(description="The number of papers on which it was trained.", examples=[12_480])
+    papers: int = Field(
+        validation_alias=AliasPath("archive", "papers"),
+        description="The number of papers on which it was trained.",
+        examples=[12_480],
+    )
     size: int = Field(description="The size in bytes.", examples=[1_840_000])
     fault: str = Field(
         examples=[""], description="The reason why the model cannot be used; empty if it can be used."
@@ -40,19 +45,7 @@ def list_models(caller: CanRead) -> ModelList:
     """List the stored models, newest first."""
     with caller.db.read() as session:
         versions = caller.app.models.versions(session)
-    return ModelList(
-        items=[
-            ModelOut(
-                id=version.id,
-                trained_at=version.trained_at,
-                papers=version.archive.papers,
-                size=version.size,
-                fault=version.fault,
-                in_use=version.in_use,
-            )
-            for version in versions
-        ]
-    )
+    return ModelList(items=[ModelOut.model_validate(version) for version in versions])
 
 
 @router.post("", status_code=202)

@@ -14,19 +14,17 @@ from fastapi.responses import RedirectResponse
 from sqlmodel import Session
 
 from app import clock
-from app.application import Application
 from app.errors import InvalidInterest, NotFound, TooManyRequests
 from app.papers import archive_lists, canonical_rows, listings, pictures
 from app.papers.archive_lists import PaperFilter
 from app.relevance import query_language
 from app.relevance.archive_search import ArchiveSearch, SearchPage
 from app.web import paper_cards
-from app.web.capacity import Capacity
 from app.web.errors import ErrorPage, please_wait, with_retry_after
 from app.web.http_cache import CachedResponse, conditional_response, public_page
-from app.web.link_access import db
 from app.web.paper_cards import Week, WeekPapers
 from app.web.security import PUBLIC_REFERRER
+from app.web.site_state import application, capacity, db
 from app.web.templating import page
 from app.web.visitors import visitor
 
@@ -91,12 +89,10 @@ def _build_paper(request: Request, number: int) -> Response:
 @router.get("/paper/{number}/picture")
 def paper_picture(request: Request, number: str, v: str = "") -> Response:
     """Return the stored copy of a paper's picture. Browsers may cache it for a week if `v` is its version."""
-    app: Application = request.app.state.paperboy
     picture = None
-    if app.settings.pictures:
-        capacity: Capacity = request.app.state.capacity
-        capacity.visitors.pictures.hit(visitor(request))
-        with app.db.read() as session:
+    if application(request).settings.pictures:
+        capacity(request).visitors.pictures.hit(visitor(request))
+        with db(request).read() as session:
             picture = pictures.of_public_paper(session, _parse_id(number))
     if picture is None:
         raise NotFound("There is no picture of this paper here.")
@@ -185,11 +181,10 @@ def search(
 
 def _search(request: Request, form: SearchForm, later: BackgroundTasks) -> Response:
     archive: ArchiveSearch = request.app.state.archive_search
-    capacity: Capacity = request.app.state.capacity
     results, missing = SearchPage((), 0, 0), ""
     first = (form.number - 1) * RESULTS_PER_PAGE
     if form.q.strip():
-        capacity.visitors.searches.hit(visitor(request))
+        capacity(request).visitors.searches.hit(visitor(request))
     with db(request).read() as session:
         try:
             if number := canonical_rows.find_by_reference(session, form.q):
@@ -201,7 +196,7 @@ def _search(request: Request, form: SearchForm, later: BackgroundTasks) -> Respo
         if not parsed.problems:
             _renew_if_outdated(request, session, later)
     if not (parsed.problems or missing):
-        with capacity.searches.take():
+        with capacity(request).searches.take():
             try:
                 results = archive.search(parsed.query, parsed.paper_filter, first, RESULTS_PER_PAGE)
             except InvalidInterest as error:

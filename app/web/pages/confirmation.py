@@ -13,13 +13,13 @@ from fastapi.responses import RedirectResponse
 from sqlmodel import Session
 
 from app import clock, subscribers
-from app.application import Application
 from app.links import Grant, Purpose
 from app.storage.models import AddressChange, Subscriber, SubscriberState
 from app.web import background, feedback_overview
 from app.web.forms import Text
-from app.web.link_access import PRIVATE, allows, db, private_page, signed_path, subscriber_links
+from app.web.link_access import PRIVATE, allows, private_page, signed_path, subscriber_links
 from app.web.request_bodies import FormRoute
+from app.web.site_state import application, db
 from app.web.visitors import client_ip
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -64,8 +64,7 @@ def confirm(request: Request, grant: Confirm) -> Response:
 
 def _redirect_to_decline(request: Request, subscriber: Subscriber, grant: Grant) -> Response:
     """Redirect to the page that offers to allow sign-ups again."""
-    app: Application = request.app.state.paperboy
-    path = signed_path(app, Purpose.DECLINE, subscriber, clock.utcnow(), grant.argument)
+    path = signed_path(application(request), Purpose.DECLINE, subscriber, clock.utcnow(), grant.argument)
     return RedirectResponse(path, status_code=303, headers=PRIVATE)
 
 

@@ -12,15 +12,15 @@ from fastapi import APIRouter, BackgroundTasks, Request, Response
 from fastapi.responses import HTMLResponse
 
 from app import clock, subscribers
-from app.application import Application
 from app.delivery import ledger
 from app.errors import DigestDeleted, DigestNotSent, LinkForged
 from app.links import Grant, Purpose
 from app.storage.models import Delivery, SubscriberState
 from app.web import background, forms
-from app.web.link_access import PRIVATE, allows, db, masked_address, private_page, signed_path
+from app.web.link_access import PRIVATE, allows, masked_address, private_page, signed_path
 from app.web.request_bodies import FormRoute
 from app.web.security import MAIL_CSP
+from app.web.site_state import application, db
 from app.web.visitors import client_ip
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -36,13 +36,13 @@ def show_subscription(request: Request, grant: Subscription) -> Response:
     with db(request).read() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
         preferences = subscribers.preferences_of(session, subscriber)
-    app: Application = request.app.state.paperboy
     return private_page(
         request, "your_subscription.html", subscriber=subscriber, preferences=preferences,
         is_over=subscriber.state not in (SubscriberState.ACTIVE, SubscriberState.PAUSED),
         masked_address=masked_address(subscriber),
-        unsubscribe=signed_path(app, Purpose.UNSUBSCRIBE, subscriber, now),
-        pause=signed_path(app, Purpose.PAUSE, subscriber, now), until=forms.pause_form(subscriber, now),
+        unsubscribe=signed_path(application(request), Purpose.UNSUBSCRIBE, subscriber, now),
+        pause=signed_path(application(request), Purpose.PAUSE, subscriber, now),
+        until=forms.pause_form(subscriber, now),
     )  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def view(request: Request, grant: View) -> Response:
     Raise LinkForged if it is the email of another subscriber, DigestDeleted if it is no longer stored, or
     DigestNotSent if the subscriber may not read it.
     """
-    app: Application = request.app.state.paperboy
+    app = application(request)
     with app.db.read() as session:
         delivery = session.get(Delivery, grant.argument)
         subscribers.get(session, grant.subscriber_id)

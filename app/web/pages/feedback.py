@@ -13,18 +13,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Form, Path, Query, Request, Response, UploadFile
 
 from app import clock, subscribers
-from app.application import Application
 from app.errors import InvalidInput, TooManyRequests
 from app.links import Grant, Purpose
 from app.papers import bibliography, canonical_rows
 from app.text import sanitize
 from app.types import ParseResult
 from app.web import feedback_overview, pasted_papers
-from app.web.capacity import Capacity
 from app.web.errors import please_wait, with_retry_after
 from app.web.forms import PreferencesForm, Text
-from app.web.link_access import allows, db, private_page, redirect_to_preferences
+from app.web.link_access import allows, private_page, redirect_to_preferences
 from app.web.request_bodies import FormRoute
+from app.web.site_state import application, capacity, db
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
@@ -114,17 +113,16 @@ def add_papers(request: Request, grant: Change, liked: Text = "", file: UploadFi
     try:
         if not liked.strip() and not file:
             raise InvalidInput("Paste at least one paper, or choose a file.", "liked")
-        limits: Capacity = request.app.state.capacity
-        limits.visitors.pastes.hit(str(grant.subscriber_id))
-        with limits.pastes.take():
+        capacity(request).visitors.pastes.hit(str(grant.subscriber_id))
+        with capacity(request).pastes.take():
             pasted = _parse(liked, file)
         if not pasted.rows:
             raise InvalidInput(
                 f"We found no papers in this {'file' if file else 'text'}.", "file" if file else "liked"
             )
-        app: Application = request.app.state.paperboy
-        with app.db.read() as session:
-            matched = subscribers.match_references(session, pasted.records, app.models.current(session))
+        with db(request).read() as session:
+            model = application(request).models.current(session)
+            matched = subscribers.match_references(session, pasted.records, model)
         with db(request).write() as session:
             subscribers.like(session, grant.subscriber_id, matched, clock.utcnow())
     except InvalidInput as error:
@@ -181,7 +179,7 @@ def change_author(
     request: Request, grant: Change, follow: Text = "", aside: Text = "", again: Text = ""
 ) -> Response:
     """Follow an author of liked papers, ignore an author (`aside`), or stop ignoring an author (`again`)."""
-    subscriber, most = grant.subscriber_id, request.app.state.paperboy.settings.max_interests
+    subscriber, most = grant.subscriber_id, application(request).settings.max_interests
     with db(request).write() as session:
         if follow:
             subscribers.follow(session, subscriber, follow, clock.utcnow(), most)

@@ -14,7 +14,6 @@ from jinja2 import Environment
 from sqlmodel import Session
 
 from app import clock, pipeline, subscribers
-from app.application import Application
 from app.delivery import ledger
 from app.errors import InvalidInterest, NotFound
 from app.links import Grant, Purpose
@@ -24,10 +23,10 @@ from app.storage.models import Paper
 from app.types import Digest, DigestItem, Interest
 from app.web import feed_formats, http_cache, paper_cards, preview
 from app.web.api.values import Day
-from app.web.capacity import Capacity
 from app.web.feed_formats import Feed, FeedEntry
 from app.web.http_cache import CachedResponse, ResponseCache
 from app.web.link_access import PRIVATE, allows
+from app.web.site_state import application, capacity, db
 from app.web.visitors import visitor
 
 router = APIRouter(include_in_schema=False)
@@ -89,7 +88,7 @@ def _cached(
 
 def _build_day(request: Request, day: date, now: datetime) -> CachedResponse:
     day_text = f"{day:%A}, {day.day} {day:%B %Y}"
-    with _app(request).db.read() as session:
+    with db(request).read() as session:
         listed = paper_cards.papers_of_day(session, day, MAX_ENTRIES, now)
         if not listed.total:
             raise NotFound(f"No paper was listed on {day_text}.")
@@ -102,9 +101,8 @@ def _build_day(request: Request, day: date, now: datetime) -> CachedResponse:
 @router.get("/feed/{token}.json")
 def own_feed(request: Request, grant: Own) -> Response:
     """Return a feed of the papers in a subscriber's digests, newest first."""
-    app, now = _app(request), clock.utcnow()
-    limits: Capacity = request.app.state.capacity
-    with limits.searches.take(), app.db.read() as session:
+    app, now = application(request), clock.utcnow()
+    with capacity(request).searches.take(), app.db.read() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)
         info = FeedInfo("your papers", "The papers in your digests.", request.url.path.removesuffix(".json"))
         pauses = ledger.pauses(session)
@@ -128,7 +126,7 @@ def own_feed(request: Request, grant: Own) -> Response:
 
 def _build_trending(request: Request, now: datetime) -> CachedResponse:
     info = FeedInfo("trending papers", "The most discussed papers from the last few days.", "/feed")
-    with _app(request).db.read() as session:
+    with db(request).read() as session:
         items = [
             _card_item(card, day)
             for day, _ in listing_days.latest(session, TRENDING_DAYS)
@@ -138,11 +136,10 @@ def _build_trending(request: Request, now: datetime) -> CachedResponse:
 
 
 def _build_interest(request: Request, text: str, now: datetime) -> CachedResponse:
-    app = _app(request)
-    limits: Capacity = request.app.state.capacity
-    limits.visitors.feeds.hit(visitor(request))
+    app = application(request)
+    capacity(request).visitors.feeds.hit(visitor(request))
     try:
-        with limits.feeds.take():
+        with capacity(request).feeds.take():
             first_day = now.date() - timedelta(days=INTEREST_DAYS)
             editions = pipeline.backtest(app, now, [Interest(text)], INTEREST_DAYS, first_day=first_day)
     except InvalidInterest as error:
@@ -186,7 +183,7 @@ def _build_feed(
     request: Request, session: Session, info: FeedInfo, items: Sequence[FeedItem], now: datetime
 ) -> CachedResponse:
     """Serialize a feed in the format given by the path of the request."""
-    app, in_json = _app(request), request.url.path.endswith(".json")
+    app, in_json = application(request), request.url.path.endswith(".json")
     papers = canonical_rows.papers(session, {item.item.paper_id for item in items})
     entries, listed = [], set[int | None]()
     for item in items:
@@ -220,7 +217,7 @@ def _entry(request: Request, feed_item: FeedItem, paper: Paper | None) -> FeedEn
     listed = _midnight(paper.first_listed_on) if paper and paper.first_listed_on else at
     templates: Environment = request.app.state.templates
     return FeedEntry(
-        url=f"{_app(request).settings.base_url}/paper/{item.paper_id}",
+        url=f"{application(request).settings.base_url}/paper/{item.paper_id}",
         title=item.title,
         summary=item.summary,
         content=templates.get_template("feed_entry.html").render(item=item),
@@ -234,8 +231,3 @@ def _entry(request: Request, feed_item: FeedItem, paper: Paper | None) -> FeedEn
 
 def _midnight(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
-
-
-def _app(request: Request) -> Application:
-    app: Application = request.app.state.paperboy
-    return app

@@ -12,7 +12,6 @@ from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request, Respons
 from fastapi.responses import RedirectResponse
 
 from app import clock, subscribers
-from app.application import Application
 from app.errors import TooManyRequests
 from app.papers import bibliography
 from app.storage.database import Database
@@ -20,7 +19,6 @@ from app.subscribers import SignUp
 from app.types import EmptyDigestPolicy, ParseResult
 from app.web import background, forms, paper_cards, pasted_papers
 from app.web import preview as previews
-from app.web.capacity import Capacity
 from app.web.errors import please_wait, with_retry_after
 from app.web.form_throttle import LONGEST_PAUSE, FormThrottle
 from app.web.forms import PreferencesForm, Text, Texts
@@ -28,6 +26,7 @@ from app.web.http_cache import public_page
 from app.web.preview import Preview
 from app.web.request_bodies import FormRoute
 from app.web.security import PUBLIC_REFERRER, same_site
+from app.web.site_state import application, capacity, db
 from app.web.templating import page
 from app.web.visitors import client_ip, visitor
 
@@ -64,15 +63,14 @@ class NewestDay:
 @router.get("/")
 def front(request: Request, interest: Annotated[list[str], Query()] = []) -> Response:  # noqa: B006
     """Show the sign-up form and the newest papers. Links on other pages may prefill interests."""
-    settings = request.app.state.paperboy.settings
+    settings = application(request).settings
     rows = forms.interest_rows(interest)
     form = PreferencesForm(
         rows=rows, cadence=settings.default_cadence, hour=str(settings.default_hour),
         zone=settings.default_zone, max_interests=settings.max_interests,
     )  # fmt: skip
     if rows:
-        capacity: Capacity = request.app.state.capacity
-        capacity.visitors.pages.hit(visitor(request))
+        capacity(request).visitors.pages.hit(visitor(request))
         return _front_page(request, form)
     return public_page(request, ("/",), lambda: _front_page(request, form))
 
@@ -97,7 +95,7 @@ def sign_up_form(
 ) -> PreferencesForm:
     rows = forms.interest_rows(interest)
     empty = EmptyDigestPolicy.SKIP if rows else EmptyDigestPolicy.TRENDING
-    settings = request.app.state.paperboy.settings
+    settings = application(request).settings
     return PreferencesForm(
         email, rows, cadence or settings.default_cadence, weekday, hour, zone, when_empty=empty,
         max_papers=str(settings.default_max_papers), max_trending=str(settings.default_max_trending),
@@ -121,12 +119,11 @@ def subscribe(
         return _front_page(request, replace(form, problems=problems), status=422)
     if challenge_page := _challenge(request, "/subscribe", form.email, proof, forms.sign_up_fields(form)):
         return challenge_page
-    app: Application = request.app.state.paperboy
-    capacity: Capacity = request.app.state.capacity
+    app = application(request)
     pasted = ParseResult()
     try:
         if form.liked.strip():  # take a slot only if papers were pasted
-            with capacity.pastes.take():
+            with capacity(request).pastes.take():
                 pasted = pasted_papers.parse(form.liked)
     except TooManyRequests as error:
         problem = please_wait(error, "send the form again")
@@ -192,7 +189,7 @@ def send_link(
     fields = [("email", email), ("confirmed_email", confirmed_email)]
     if challenge_page := _challenge(request, "/manage", email, proof, fields):
         return challenge_page
-    with request.app.state.paperboy.db.write() as session:
+    with db(request).write() as session:
         stored = subscribers.request_link(session, email, client_ip(request), clock.utcnow())
     return _accepted(request, later, stored, "link_sent.html", email=email.strip())
 

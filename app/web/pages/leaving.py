@@ -10,10 +10,10 @@ from fastapi import APIRouter, Request, Response
 from app import clock, subscribers
 from app.links import Grant, Purpose
 from app.storage.models import SubscriberState
-from app.web.capacity import Capacity
 from app.web.forms import Text
-from app.web.link_access import PRIVATE, allows, db, masked_address, private_page
+from app.web.link_access import PRIVATE, allows, masked_address, private_page
 from app.web.request_bodies import FormRoute
+from app.web.site_state import capacity, db
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
@@ -50,8 +50,7 @@ def ask_export(request: Request, grant: Export) -> Response:
 
 @router.post("/export/{token}")
 def export(request: Request, grant: Export) -> Response:
-    capacity: Capacity = request.app.state.capacity
-    with capacity.analyses.take(), db(request).read() as session:
+    with capacity(request).analyses.take(), db(request).read() as session:
         data = subscribers.export(session, grant.subscriber_id, clock.utcnow())
     name = {"Content-Disposition": 'attachment; filename="paperboy-export.json"'}
     content = json.dumps(data, indent=2, ensure_ascii=False)

@@ -12,7 +12,6 @@ from fastapi import APIRouter, Path, Request, Response
 from sqlmodel import Session
 
 from app import clock, subscribers
-from app.application import Application
 from app.errors import InvalidInput, NotFound
 from app.links import Grant, Purpose
 from app.papers import canonical_rows
@@ -22,8 +21,9 @@ from app.storage.models import Paper
 from app.text.names import normalized_name
 from app.web.feedback_overview import followed_authors
 from app.web.forms import Text
-from app.web.link_access import allows, db, private_page
+from app.web.link_access import allows, private_page
 from app.web.request_bodies import FormRoute
+from app.web.site_state import application, db
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
@@ -101,8 +101,7 @@ def _percentages(texts: Iterable[str], model: RelevanceModel) -> dict[str, int]:
 
 
 def _model(request: Request, session: Session) -> RelevanceModel:
-    app: Application = request.app.state.paperboy
-    return app.models.current(session)
+    return application(request).models.current(session)
 
 
 # --- follow an author
@@ -129,7 +128,7 @@ def follow(
                 subscribers.unfollow(session, grant.subscriber_id, author, clock.utcnow())
             else:
                 author = _find_author(canonical_rows.unhidden_paper(session, paper), other.strip() or author)
-                most = request.app.state.paperboy.settings.max_interests
+                most = application(request).settings.max_interests
                 subscribers.follow(session, grant.subscriber_id, author, clock.utcnow(), most)
     except InvalidInput as error:
         return _follow_page(request, grant, paper, problem=str(error), typed=other, status=422)

@@ -15,7 +15,6 @@ from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
 from sqlmodel import Session
 
 from app import clock, pipeline, subscribers
-from app.application import Application
 from app.delivery import ledger
 from app.errors import InvalidAddress, InvalidPreference
 from app.links import LIFETIMES, Grant, Purpose, lifetime_in_words
@@ -23,11 +22,11 @@ from app.relevance.suggestions import InterestReader
 from app.storage.models import DeliveryState, Subscriber
 from app.types import Feedback
 from app.web import background, digest_history, feedback_overview, forms, preview
-from app.web.capacity import Capacity
 from app.web.forms import PreferencesForm, Text
-from app.web.link_access import allows, db, private_page, redirect_to_preferences, subscriber_links
+from app.web.link_access import allows, private_page, redirect_to_preferences, subscriber_links
 from app.web.preview import Preview
 from app.web.request_bodies import FormRoute
+from app.web.site_state import application, capacity, db
 from app.web.visitors import client_ip, visitor
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -92,9 +91,8 @@ def change(
 
 
 def _stored_form(request: Request, session: Session, subscriber: Subscriber) -> PreferencesForm:
-    app: Application = request.app.state.paperboy
     chosen = subscribers.preferences_of(session, subscriber)
-    return forms.filled_form(chosen, app.settings.max_interests)
+    return forms.filled_form(chosen, application(request).settings.max_interests)
 
 
 @router.get("/preferences/{token}/preview")
@@ -150,18 +148,16 @@ def pause_from_preferences(request: Request, grant: Change, until: Text = "", ac
 @router.post("/preferences/{token}/first")
 def send_first_digest(request: Request, grant: Change, later: BackgroundTasks) -> Response:
     """Send a new subscriber's first digest now. The ledger prevents a second digest on the same day."""
-    app: Application = request.app.state.paperboy
-    capacity: Capacity = request.app.state.capacity
-    capacity.visitors.first_digests.hit(visitor(request))
-    with capacity.previews.take():
-        delivery = pipeline.plan_first(app, grant.subscriber_id, clock.utcnow())
+    capacity(request).visitors.first_digests.hit(visitor(request))
+    with capacity(request).previews.take():
+        delivery = pipeline.plan_first(application(request), grant.subscriber_id, clock.utcnow())
     if delivery is None:
         return redirect_to_preferences(request, "due")
     if delivery.state in ledger.UNDELIVERED:
         return redirect_to_preferences(request, "none")
     if delivery.state is not DeliveryState.PENDING or delivery.due_at > delivery.created_at:
         return redirect_to_preferences(request, "later")
-    with app.db.read() as session:
+    with db(request).read() as session:
         if ledger.hold_reason(ledger.pauses(session), delivery):
             return redirect_to_preferences(request, "held")
     later.add_task(background.send_mails, request, [delivery.id or 0])
@@ -275,7 +271,7 @@ def _preferences_page(
     digest_preview: Preview | None = None,
     status: int = 200,
 ) -> Response:
-    app: Application = request.app.state.paperboy
+    app = application(request)
     now = clock.utcnow()
     with app.db.read() as session:
         subscriber = subscribers.get(session, grant.subscriber_id)

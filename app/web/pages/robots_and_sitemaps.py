@@ -19,6 +19,7 @@ from app.papers import paper_views
 from app.storage.models import Listing, Paper
 from app.web import http_cache, paper_cards
 from app.web.http_cache import CachedResponse, ResponseCache
+from app.web.site_state import application
 
 router = APIRouter(include_in_schema=False)
 
@@ -36,9 +37,8 @@ DISALLOWED = (
 
 @router.get("/robots.txt")
 def robots(request: Request) -> Response:
-    app: Application = request.app.state.paperboy
     rules = "".join(f"Disallow: {path}\n" for path in DISALLOWED)
-    text = f"User-agent: *\n{rules}\nSitemap: {app.settings.base_url}/sitemap.xml\n"
+    text = f"User-agent: *\n{rules}\nSitemap: {application(request).settings.base_url}/sitemap.xml\n"
     return PlainTextResponse(text, headers=HOURLY)
 
 
@@ -61,9 +61,8 @@ def sitemap_of_papers(request: Request, part: Annotated[int, Path(ge=0, le=MAX_P
 
 
 def _cached(request: Request, build: Callable[[Application], CachedResponse]) -> Response:
-    app: Application = request.app.state.paperboy
     cache: ResponseCache = request.app.state.feed_cache
-    response = cache.get_or_build((request.url.path,), clock.utcnow(), lambda: build(app))
+    response = cache.get_or_build((request.url.path,), clock.utcnow(), lambda: build(application(request)))
     return http_cache.conditional_response(request, response, HOURLY)
 
 
