@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from app import clock, subscribers
 from app.application import Application
 from app.errors import LinkForged, LinkOfTest, LinkReplaced
 from app.links import Grant, Purpose
+from app.storage.database import Database
 from app.storage.models import Subscriber, SubscriberState
 from app.web import templating
 from app.web.site_state import application, db
@@ -43,34 +45,46 @@ def granted(request: Request, purpose: Purpose, token: str) -> Grant:
     return grant
 
 
+@dataclass(frozen=True, slots=True)
+class SignedLink:
+    """A request with a valid signed link."""
+
+    request: Request
+    grant: Grant
+    token: str
+
+    @property
+    def app(self) -> Application:
+        return application(self.request)
+
+    @property
+    def db(self) -> Database:
+        return self.app.db
+
+    @property
+    def subscriber_id(self) -> int:
+        return self.grant.subscriber_id
+
+    def page(self, template: str, *, headers: Mapping[str, str] = {}, **values: Any) -> Response:
+        """Render a page with headers that forbid caching and indexing."""
+        return templating.page(self.request, template, headers={**headers, **PRIVATE}, **values)
+
+    def redirect_to_preferences(self, message: str, rest: str = "", *, at: str = "") -> Response:
+        """Redirect to the preferences, or to the page `at` below them. A reload does not resend the form.
+
+        `message` names the message to show there. `rest` is appended to the URL.
+        """
+        path = f"/{Purpose.PREFERENCES}/{self.token}{at}?done={message}{rest}"
+        return RedirectResponse(path, status_code=303, headers=PRIVATE)
+
+
 def allows(purpose: Purpose) -> Any:
-    """Return a dependency that verifies the token in the path and returns its grant."""
+    """Return a dependency that verifies the token in the path and returns the signed link."""
 
-    def grant_of(request: Request, token: str) -> Grant:
-        return granted(request, purpose, token)
+    def verified(request: Request, token: str) -> SignedLink:
+        return SignedLink(request, granted(request, purpose, token), token)
 
-    return Depends(grant_of)
-
-
-def private_page(
-    request: Request,
-    template: str,
-    *,
-    status: int = 200,
-    headers: Mapping[str, str] | None = None,
-    **values: Any,
-) -> Response:
-    """Render a page with headers that forbid caching and indexing."""
-    return templating.page(request, template, status=status, headers={**(headers or {}), **PRIVATE}, **values)
-
-
-def redirect_to_preferences(request: Request, message: str, rest: str = "", *, at: str = "") -> Response:
-    """Redirect to the preferences, or to the page `at` below them, so that a reload does not resend the form.
-
-    `message` names the message to show there. `rest` is appended to the URL.
-    """
-    path = f"/{Purpose.PREFERENCES}/{request.path_params['token']}{at}?done={message}{rest}"
-    return RedirectResponse(path, status_code=303, headers=PRIVATE)
+    return Depends(verified)
 
 
 def feed_path(app: Application, subscriber: Subscriber) -> str:

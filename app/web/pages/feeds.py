@@ -16,7 +16,7 @@ from sqlmodel import Session
 from app import clock, pipeline, subscribers
 from app.delivery import ledger
 from app.errors import InvalidInterest, NotFound
-from app.links import Grant, Purpose
+from app.links import Purpose
 from app.papers import canonical_rows, listing_days, paper_views
 from app.relevance.query_language import normalize
 from app.storage.models import Paper
@@ -25,7 +25,7 @@ from app.web import feed_formats, http_cache, paper_cards, preview
 from app.web.api.values import Day
 from app.web.feed_formats import Feed, FeedEntry
 from app.web.http_cache import CachedResponse, ResponseCache
-from app.web.link_access import PRIVATE, allows
+from app.web.link_access import PRIVATE, SignedLink, allows
 from app.web.site_state import application, capacity, db
 from app.web.visitors import visitor
 
@@ -36,7 +36,7 @@ TRENDING_DAYS, PAPERS_PER_DAY = 7, 20  # in the feed of trending papers
 INTEREST_DAYS = preview.DAYS - 1  # in the feed for an interest, as in a preview
 MAX_DIGESTS = 60  # in a subscriber's own feed
 
-Own = Annotated[Grant, allows(Purpose.FEED)]
+Own = Annotated[SignedLink, allows(Purpose.FEED)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +99,11 @@ def _build_day(request: Request, day: date, now: datetime) -> CachedResponse:
 
 @router.get("/feed/{token}")
 @router.get("/feed/{token}.json")
-def own_feed(request: Request, grant: Own) -> Response:
+def own_feed(request: Request, link: Own) -> Response:
     """Return a feed of the papers in a subscriber's digests, newest first."""
     app, now = application(request), clock.utcnow()
     with capacity(request).searches.take(), app.db.read() as session:
-        subscriber = subscribers.get(session, grant.subscriber_id)
+        subscriber = subscribers.get(session, link.subscriber_id)
         info = FeedInfo("your papers", "The papers in your digests.", request.url.path.removesuffix(".json"))
         pauses = ledger.pauses(session)
         delivered = [  # papers of undelivered digests appear in later digests

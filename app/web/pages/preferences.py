@@ -11,22 +11,22 @@ from datetime import date, datetime, time
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
-from fastapi import APIRouter, BackgroundTasks, Depends, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Depends, Response
 from sqlmodel import Session
 
 from app import clock, pipeline, subscribers
 from app.delivery import ledger
 from app.errors import InvalidAddress, InvalidPreference
-from app.links import LIFETIMES, Grant, Purpose, lifetime_in_words
+from app.links import LIFETIMES, Purpose, lifetime_in_words
 from app.relevance.suggestions import InterestReader
 from app.storage.models import DeliveryState, Subscriber
 from app.types import Feedback
 from app.web import background, digest_history, feedback_overview, forms, preview
 from app.web.forms import PreferencesForm, Text
-from app.web.link_access import allows, private_page, redirect_to_preferences, subscriber_links
+from app.web.link_access import SignedLink, allows, subscriber_links
 from app.web.preview import Preview
 from app.web.request_bodies import FormRoute
-from app.web.site_state import application, capacity, db
+from app.web.site_state import capacity
 from app.web.visitors import client_ip, visitor
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -54,187 +54,178 @@ MESSAGES = {
 }
 
 
-Pause = Annotated[Grant, allows(Purpose.PAUSE)]
-Change = Annotated[Grant, allows(Purpose.PREFERENCES)]
+Pause = Annotated[SignedLink, allows(Purpose.PAUSE)]
+Change = Annotated[SignedLink, allows(Purpose.PREFERENCES)]
 
 
 @router.get("/pause/{token}")
-def ask_pause(request: Request, grant: Pause) -> Response:
-    return _pause_page(request, grant)
+def ask_pause(link: Pause) -> Response:
+    return _pause_page(link)
 
 
 @router.post("/pause/{token}")
-def pause(request: Request, grant: Pause, until: Text = "", action: Text = "") -> Response:
+def pause(link: Pause, until: Text = "", action: Text = "") -> Response:
     try:
-        _pause(request, grant.subscriber_id, until, action)
+        _pause(link, link.subscriber_id, until, action)
     except InvalidPreference as error:
-        return _pause_page(request, grant, problem=str(error), typed=until)
-    return _pause_page(request, grant, done=True)
+        return _pause_page(link, problem=str(error), typed=until)
+    return _pause_page(link, done=True)
 
 
 @router.get("/preferences/{token}")
-def preferences(request: Request, grant: Change, done: str = "") -> Response:
+def preferences(link: Change, done: str = "") -> Response:
     """Show the preferences. After a redirect, `done` names the message to show."""
     message, feedback_message = MESSAGES.get(done, ""), feedback_overview.MESSAGES.get(done, "")
-    return _preferences_page(request, grant, message=message, feedback_message=feedback_message)
+    return _preferences_page(link, message=message, feedback_message=feedback_message)
 
 
 @router.post("/preferences/{token}")
-def change(
-    request: Request, grant: Change, form: Annotated[PreferencesForm, Depends(forms.preferences_form)]
-) -> Response:
-    with db(request).write() as session:
-        problems = forms.save_preferences(session, grant.subscriber_id, form, clock.utcnow())
+def change(link: Change, form: Annotated[PreferencesForm, Depends(forms.preferences_form)]) -> Response:
+    with link.db.write() as session:
+        problems = forms.save_preferences(session, link.subscriber_id, form, clock.utcnow())
     if problems:
-        return _preferences_page(request, grant, form=replace(form, problems=problems), status=422)
-    return redirect_to_preferences(request, "saved")
+        return _preferences_page(link, form=replace(form, problems=problems), status=422)
+    return link.redirect_to_preferences("saved")
 
 
-def _stored_form(request: Request, session: Session, subscriber: Subscriber) -> PreferencesForm:
+def _stored_form(link: SignedLink, session: Session, subscriber: Subscriber) -> PreferencesForm:
     chosen = subscribers.preferences_of(session, subscriber)
-    return forms.filled_form(chosen, application(request).settings.max_interests)
+    return forms.filled_form(chosen, link.app.settings.max_interests)
 
 
 @router.get("/preferences/{token}/preview")
-def preview_stored(request: Request, grant: Change) -> Response:
+def preview_stored(link: Change) -> Response:
     """Preview the digest for the stored preferences. Other pages link here."""
-    with db(request).read() as session:
-        subscriber = subscribers.get(session, grant.subscriber_id)
-        form = _stored_form(request, session, subscriber)
-    form, digest_preview = _preview(request, grant, form)
-    return _preferences_page(request, grant, form=form, digest_preview=digest_preview)
+    with link.db.read() as session:
+        subscriber = subscribers.get(session, link.subscriber_id)
+        form = _stored_form(link, session, subscriber)
+    form, digest_preview = _preview(link, form)
+    return _preferences_page(link, form=form, digest_preview=digest_preview)
 
 
 @router.post("/preferences/{token}/preview")
 def preview_form(
-    request: Request,
-    grant: Change,
+    link: Change,
     form: Annotated[PreferencesForm, Depends(forms.preferences_form)],
     split: Text = "",
     change: Text = "",
 ) -> Response:
     """Preview the digest for a form. Return only the preview if htmx requests it, else the whole page."""
-    form, digest_preview = _preview(request, grant, form, split, change)
-    if "hx-request" not in request.headers:
-        return _preferences_page(request, grant, form=form, digest_preview=digest_preview)
-    return private_page(
-        request, "preview.html", status=digest_preview.status, headers=digest_preview.headers,
-        form=form, preview=digest_preview, at=request.url.path,
+    form, digest_preview = _preview(link, form, split, change)
+    if "hx-request" not in link.request.headers:
+        return _preferences_page(link, form=form, digest_preview=digest_preview)
+    return link.page(
+        "preview.html", status=digest_preview.status, headers=digest_preview.headers,
+        form=form, preview=digest_preview, at=link.request.url.path,
     )  # fmt: skip
 
 
 def _preview(
-    request: Request, grant: Grant, form: PreferencesForm, split: str = "", change: str = ""
+    link: SignedLink, form: PreferencesForm, split: str = "", change: str = ""
 ) -> tuple[PreferencesForm, Preview]:
     """Return the validated form, and its preview with the subscriber's feedback."""
 
     def load_feedback() -> Sequence[Feedback]:
-        with db(request).read() as session:
-            feedback = subscribers.feedback_for_ranking(session, [grant.subscriber_id])
-        return feedback.get(grant.subscriber_id, ())
+        with link.db.read() as session:
+            feedback = subscribers.feedback_for_ranking(session, [link.subscriber_id])
+        return feedback.get(link.subscriber_id, ())
 
-    return preview.validate_and_preview(request, form, split, change, load_feedback)
+    return preview.validate_and_preview(link.request, form, split, change, load_feedback)
 
 
 @router.post("/preferences/{token}/pause")
-def pause_from_preferences(request: Request, grant: Change, until: Text = "", action: Text = "") -> Response:
+def pause_from_preferences(link: Change, until: Text = "", action: Text = "") -> Response:
     try:
-        _pause(request, grant.subscriber_id, until, action)
+        _pause(link, link.subscriber_id, until, action)
     except InvalidPreference as error:
-        return _preferences_page(request, grant, pause=(until, str(error)), status=422)
-    return redirect_to_preferences(request, "resumed" if action == "resume" else "paused")
+        return _preferences_page(link, pause=(until, str(error)), status=422)
+    return link.redirect_to_preferences("resumed" if action == "resume" else "paused")
 
 
 @router.post("/preferences/{token}/first")
-def send_first_digest(request: Request, grant: Change, later: BackgroundTasks) -> Response:
+def send_first_digest(link: Change, later: BackgroundTasks) -> Response:
     """Send a new subscriber's first digest now. The ledger prevents a second digest on the same day."""
-    capacity(request).visitors.first_digests.hit(visitor(request))
-    with capacity(request).previews.take():
-        delivery = pipeline.plan_first(application(request), grant.subscriber_id, clock.utcnow())
+    capacity(link.request).visitors.first_digests.hit(visitor(link.request))
+    with capacity(link.request).previews.take():
+        delivery = pipeline.plan_first(link.app, link.subscriber_id, clock.utcnow())
     if delivery is None:
-        return redirect_to_preferences(request, "due")
+        return link.redirect_to_preferences("due")
     if delivery.state in ledger.UNDELIVERED:
-        return redirect_to_preferences(request, "none")
+        return link.redirect_to_preferences("none")
     if delivery.state is not DeliveryState.PENDING or delivery.due_at > delivery.created_at:
-        return redirect_to_preferences(request, "later")
-    with db(request).read() as session:
+        return link.redirect_to_preferences("later")
+    with link.db.read() as session:
         if ledger.hold_reason(ledger.pauses(session), delivery):
-            return redirect_to_preferences(request, "held")
-    later.add_task(background.send_mails, request, [delivery.id or 0])
-    return redirect_to_preferences(request, "first")
+            return link.redirect_to_preferences("held")
+    later.add_task(background.send_mails, link.request, [delivery.id or 0])
+    return link.redirect_to_preferences("first")
 
 
 @router.post("/preferences/{token}/return")
-def resubscribe(request: Request, grant: Change) -> Response:
-    with db(request).write() as session:
-        subscribers.resubscribe(session, grant.subscriber_id, client_ip(request), clock.utcnow())
-    return redirect_to_preferences(request, "back")
+def resubscribe(link: Change) -> Response:
+    with link.db.write() as session:
+        subscribers.resubscribe(session, link.subscriber_id, client_ip(link.request), clock.utcnow())
+    return link.redirect_to_preferences("back")
 
 
 @router.post("/preferences/{token}/address")
-def mail_address_change(
-    request: Request, grant: Change, later: BackgroundTasks, email: Text = ""
-) -> Response:
+def mail_address_change(link: Change, later: BackgroundTasks, email: Text = "") -> Response:
     """Ask the owner of the old address to confirm. Do not reveal whether the new address is registered."""
     try:
         _mail_later(
-            request,
-            grant,
+            link,
             later,
             lambda session, number, now: subscribers.request_change(session, number, email, now),
         )
     except InvalidAddress as error:
-        return _preferences_page(request, grant, address=(email, str(error)), status=422)
-    return redirect_to_preferences(request, "address")
+        return _preferences_page(link, address=(email, str(error)), status=422)
+    return link.redirect_to_preferences("address")
 
 
 @router.post("/preferences/{token}/links")
-def renew_links(request: Request, grant: Change, later: BackgroundTasks) -> Response:
+def renew_links(link: Change, later: BackgroundTasks) -> Response:
     """Replace all links. Email the new ones, so that the holder of a leaked link does not see them."""
-    _mail_later(request, grant, later, subscribers.new_links)
-    with db(request).read() as session:
+    _mail_later(link, later, subscribers.new_links)
+    with link.db.read() as session:
         is_paused = ledger.is_paused(session)
-    return private_page(request, "new_links.html", is_paused=is_paused)
+    return link.page("new_links.html", is_paused=is_paused)
 
 
 @router.post("/preferences/{token}/export")
-def mail_export(request: Request, grant: Change, later: BackgroundTasks) -> Response:
-    _mail_later(request, grant, later, subscribers.request_export)
-    return redirect_to_preferences(request, "exporting")
+def mail_export(link: Change, later: BackgroundTasks) -> Response:
+    _mail_later(link, later, subscribers.request_export)
+    return link.redirect_to_preferences("exporting")
 
 
 @router.post("/preferences/{token}/erase")
-def mail_erasure(request: Request, grant: Change, later: BackgroundTasks) -> Response:
-    _mail_later(request, grant, later, subscribers.request_erasure)
-    return redirect_to_preferences(request, "erasing")
+def mail_erasure(link: Change, later: BackgroundTasks) -> Response:
+    _mail_later(link, later, subscribers.request_erasure)
+    return link.redirect_to_preferences("erasing")
 
 
 def _mail_later(
-    request: Request,
-    grant: Grant,
-    later: BackgroundTasks,
-    request_mail: Callable[[Session, int, datetime], int | None],
+    link: SignedLink, later: BackgroundTasks, request_mail: Callable[[Session, int, datetime], int | None]
 ) -> None:
     """Store an email to the subscriber, and send it after the response.
 
     `request_mail` returns the id of the delivery, or None if no email is due.
     """
-    with db(request).write() as session:
-        delivery_id = request_mail(session, grant.subscriber_id, clock.utcnow())
+    with link.db.write() as session:
+        delivery_id = request_mail(session, link.subscriber_id, clock.utcnow())
     if delivery_id is not None:
-        later.add_task(background.send_mails, request, [delivery_id])
+        later.add_task(background.send_mails, link.request, [delivery_id])
 
 
 # --- shared
 
 
-def _pause(request: Request, subscriber_id: int, until: str, action: str) -> None:
+def _pause(link: SignedLink, subscriber_id: int, until: str, action: str) -> None:
     """Pause until a day, or indefinitely if `until` is empty. With the action `resume`, end the pause.
 
     Raise InvalidPreference if `until` is not a date, is in the past or is more than a year away.
     """
     until = until.strip()
-    with db(request).write() as session:
+    with link.db.write() as session:
         if action == "resume":
             subscribers.resume(session, subscriber_id, clock.utcnow())
             return
@@ -248,20 +239,17 @@ def _pause(request: Request, subscriber_id: int, until: str, action: str) -> Non
         subscribers.pause(session, subscriber_id, midnight, clock.utcnow())
 
 
-def _pause_page(
-    request: Request, grant: Grant, *, done: bool = False, typed: str = "", problem: str = ""
-) -> Response:
-    with db(request).read() as session:
-        subscriber = subscribers.get(session, grant.subscriber_id)
+def _pause_page(link: SignedLink, *, done: bool = False, typed: str = "", problem: str = "") -> Response:
+    with link.db.read() as session:
+        subscriber = subscribers.get(session, link.subscriber_id)
     until = forms.pause_form(subscriber, clock.utcnow(), typed, problem)
-    return private_page(
-        request, "pause.html", status=422 if problem else 200, subscriber=subscriber, done=done, until=until
+    return link.page(
+        "pause.html", status=422 if problem else 200, subscriber=subscriber, done=done, until=until
     )
 
 
 def _preferences_page(
-    request: Request,
-    grant: Grant,
+    link: SignedLink,
     *,
     form: PreferencesForm | None = None,
     message: str = "",
@@ -271,30 +259,30 @@ def _preferences_page(
     digest_preview: Preview | None = None,
     status: int = 200,
 ) -> Response:
-    app = application(request)
+    app = link.app
     now = clock.utcnow()
     with app.db.read() as session:
-        subscriber = subscribers.get(session, grant.subscriber_id)
-        form = form or _stored_form(request, session, subscriber)
+        subscriber = subscribers.get(session, link.subscriber_id)
+        form = form or _stored_form(link, session, subscriber)
         history = digest_history.latest(session, app, subscriber, now)
         is_first = subscribers.first_digest(session, subscriber, now) is None
-        overview = feedback_overview.overview(session, grant.subscriber_id)
-        new_address = subscribers.new_address(session, grant.subscriber_id, now)
+        overview = feedback_overview.overview(session, link.subscriber_id)
+        new_address = subscribers.new_address(session, link.subscriber_id, now)
         interest_reader = InterestReader(app.models.current(session))
         # The number of parts for which there is room if one interest is split.
         max_parts = form.max_interests - len(form.rows) + 1
-    return private_page(
-        request, "preferences.html", status=digest_preview.status if digest_preview else status,
-        headers=digest_preview.headers if digest_preview else None, preview=digest_preview,
+    return link.page(
+        "preferences.html", status=digest_preview.status if digest_preview else status,
+        headers=digest_preview.headers if digest_preview else {}, preview=digest_preview,
         subscriber=subscriber, is_first=is_first, form=form, message=message,
         feedback_message=feedback_message,
         hints=list(filter(None, (interest_reader.hint(row.text).limited_to(max_parts) for row in form.rows))),
         address=address, new_address=new_address,
         feedback=overview, until=forms.pause_form(subscriber, now, *pause),
-        links=subscriber_links(request, subscriber, now), zones=forms.zones(),
-        token=request.path_params["token"],
+        links=subscriber_links(link.request, subscriber, now), zones=forms.zones(),
+        token=link.token,
         amounts=forms.AMOUNT_OPTIONS,
         history=history, unfolded=digest_history.UNFOLDED,
         # A page with a preview must not become too large. Scripts fetch suggestions for what is typed.
-        suggestions=[] if digest_preview else request.app.state.suggestions.matching("", now, 40),
+        suggestions=[] if digest_preview else link.request.app.state.suggestions.matching("", now, 40),
     )  # fmt: skip
