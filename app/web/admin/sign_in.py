@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict, Unpack
 from urllib.parse import urlencode
 
 import structlog
@@ -37,7 +37,7 @@ from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.timing import Timing
 from app.web.api import auth
 from app.web.capacity import Capacity
-from app.web.errors import please_wait, with_retry_after
+from app.web.errors import please_wait
 from app.web.forms import Text
 from app.web.security import ADMIN_PAGE, same_site
 from app.web.site_state import application, capacity, db
@@ -228,24 +228,15 @@ def back_to(path: str, done: str = "", **query: object) -> Response:
     return RedirectResponse(address, status_code=303, headers=ADMIN_PAGE)
 
 
-def _sign_in_page(
-    request: Request, to: str, *, message: str = "", problem: str = "", email: str = "", status: int = 403
-) -> Response:
-    """Return the sign-in page, with `status` if there is a problem. Never show the typed key."""
-    return _admin_page(
-        request, "admin/sign_in.html", None, status=status if problem else 200, to=to, message=message,
-        problem=problem, email=email, by_mail=bool(application(request).settings.admin_addresses),
-    )  # fmt: skip
-
-
-def _wait_page(request: Request, to: str, error: TooManyRequests, then: str, email: str = "") -> Response:
-    response = _sign_in_page(request, to, problem=please_wait(error, then), email=email, status=429)
-    return with_retry_after(response, error)
+def _sign_in_page(request: Request, to: str, *, email: str = "", **outcome: Unpack[FormOutcome]) -> Response:
+    """Return the sign-in page. Never show the typed key."""
+    by_mail = bool(application(request).settings.admin_addresses)
+    return _admin_page(request, "admin/sign_in.html", None, to=to, email=email, by_mail=by_mail, **outcome)
 
 
 @router.get("/admin/sign-in")
 def ask_key(request: Request, to: str = HOME, done: str = "") -> Response:
-    return _sign_in_page(request, _local(to), problem=FORM_LOST if done == "lost" else "", status=200)
+    return _sign_in_page(request, _local(to), problem=FORM_LOST if done == "lost" else "")
 
 
 @router.post("/admin/sign-in", dependencies=[Depends(same_site)])
@@ -256,12 +247,12 @@ def sign_in(request: Request, key: Text = "", to: Text = HOME) -> Response:
     try:
         caller = auth.authenticate(request, key.strip(), now)
     except TooManyRequests as error:
-        return _wait_page(request, _local(to), error, "sign in again")
+        return _sign_in_page(request, _local(to), **refusal(error, "sign in again"))
     if caller is None or Scope.READ not in caller.scopes:
         problem = "This key is unknown, revoked or expired. Copy the whole key, or use another one."
         if caller:
             problem = "This key lacks the “read” scope. Sign in with a key that has it."
-        return _sign_in_page(request, _local(to), problem=problem)
+        return _sign_in_page(request, _local(to), problem=problem, status=403)
     with app.db.write() as session:
         secret = admin_sessions.create(session, caller, now)
     auth.note_use(app, caller, now)
@@ -276,7 +267,7 @@ def mail_link(request: Request, later: BackgroundTasks, email: Text = "") -> Res
         limits.visitors.sign_in_links.hit(visitor(request))
         limits.mails.check()
     except TooManyRequests as error:
-        return _wait_page(request, HOME, error, "ask for the link again", email[:320])
+        return _sign_in_page(request, HOME, email=email[:320], **refusal(error, "ask for the link again"))
     address = next(
         (each for each in app.settings.admin_addresses if each.lower() == email.strip().lower()), ""
     )
@@ -333,10 +324,10 @@ def use_link(request: Request, token: str) -> Response:
     try:
         link = auth.authenticate(request, token, now)
     except TooManyRequests as error:
-        return _wait_page(request, HOME, error, "open the link again")
+        return _sign_in_page(request, HOME, **refusal(error, "open the link again"))
     if link is None:
         problem = "This link has already been used or has expired. Request another one."
-        return _sign_in_page(request, HOME, problem=problem)
+        return _sign_in_page(request, HOME, problem=problem, status=403)
     with db(request).write() as session:
         operator = sign_in_links.redeem(session, token, now, now + KEY_LIFETIME)
         if operator is None:
