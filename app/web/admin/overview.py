@@ -20,7 +20,7 @@ from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.form_versions import version_of
 from app.web.admin.remedies import BUTTONS, Button, Click
 from app.web.admin.sign_in import FormOutcome, Operator, Reader, Sender, Writer, back_to
-from app.web.api import sources, statistics, workers
+from app.web.api import runs, sources, statistics
 from app.web.api.keys import CreatedKey
 from app.web.forms import Text
 
@@ -172,7 +172,7 @@ def _page(
         findings=[_view(finding, operator, pauses) for finding in findings if finding.level is not Level.OK],
         statistics=statistics.get_statistics(operator, days=7),
         sources=sources.list_sources(operator).items,
-        fleet=workers.get_workers(operator), idle=registry.start_advice(operator.db),
+        fleet=runs.get_workers(operator), idle=registry.start_advice(operator.db),
         meanings=reconciliation.MEANINGS, sending_paused=ledger.ALL_EDITIONS in pauses, **outcome,
     )  # fmt: skip
 

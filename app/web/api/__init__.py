@@ -12,7 +12,7 @@ docs          the HTML documentation
 
 The resources: deliveries, digests, editions, findings, interests, keys, papers, paper_changes,
 relevance_models, report, runs, settings, sources, statistics, subscribers, subscriber_files, suppressions,
-webhooks, workers.
+webhooks.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ from app.web.api import (
     subscribers,
     suppressions,
     webhooks,
-    workers,
 )
 from app.web.capacity import Capacity
 
@@ -66,7 +65,6 @@ RESOURCES = (
     suppressions,
     relevance_models,
     runs,
-    workers,
     audit_log,
     keys,
     webhooks,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from app import pipeline, subscribers
 from app.delivery.send_result import SendOutcome
@@ -21,7 +21,7 @@ from app.web.api import problems
 from app.web.api.auth import Analysis, Caller, CanRead, CanSend, Id
 from app.web.api.interests import HintOut
 from app.web.api.subscribers import MUTED, InterestIn, Text
-from app.web.api.values import FROM_JSON, Day, Integer, Moment
+from app.web.api.values import FROM_JSON, Day, Integer, Moment, RequestBody
 
 router = APIRouter(tags=["digests"])
 
@@ -67,10 +67,9 @@ class PreviewResponse(BaseModel):
     )
 
 
-class PreviewRequest(BaseModel):
+class PreviewRequest(RequestBody):
     """The preferences for a preview."""
 
-    model_config = ConfigDict(extra="forbid")
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.ABSOLUTE_MAX_INTERESTS)
     day: Day | None = Field(default=None, description="The day of the digest. Default: today.")
     min_papers: Integer = Field(default=DEFAULT_MIN_PAPERS, ge=1, le=subscribers.MAX_PAPERS)
@@ -87,10 +86,9 @@ class PreviewRequest(BaseModel):
     )
 
 
-class BacktestRequest(BaseModel):
+class BacktestRequest(RequestBody):
     """The interests to test, and the number of past days."""
 
-    model_config = ConfigDict(extra="forbid")
     interests: list[InterestIn] = Field(min_length=1, max_length=subscribers.ABSOLUTE_MAX_INTERESTS)
     days: Integer = Field(
         default=14,
@@ -118,10 +116,9 @@ class BacktestResult(BaseModel):
     items: list[BacktestEdition]
 
 
-class Recipient(BaseModel):
+class Recipient(RequestBody):
     """The recipient of a test digest."""
 
-    model_config = ConfigDict(extra="forbid")
     to: str = Field(max_length=320, examples=["you@example.org"])
 
 
@@ -216,7 +213,7 @@ def send_test(caller: CanSend, subscriber_id: Id, body: Recipient, _slot: Analys
 
 def _to_interests(interests: Sequence[InterestIn]) -> tuple[Interest, ...]:
     """Convert and validate interests. Raise InvalidPreference if one is invalid."""
-    converted = tuple(Interest(item.text, item.weight, item.quota) for item in interests)
+    converted = tuple(item.to_interest() for item in interests)
     return subscribers.check(Preferences(interests=converted)).interests
 
 

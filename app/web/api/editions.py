@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from sqlmodel import Session
 
 from app.delivery import ledger
@@ -20,7 +20,7 @@ from app.web.api import problems
 from app.web.api.auth import Caller, CanRead, CanSend
 from app.web.api.etags import IfMatch, Versioned, require_match
 from app.web.api.pagination import Page, Paging, cut
-from app.web.api.values import FROM_URL, EditionDay
+from app.web.api.values import FROM_URL, EditionDay, RequestBody
 
 router = APIRouter(tags=["editions"])
 
@@ -151,10 +151,8 @@ class Retried(BaseModel):
     retried: int
 
 
-class PauseRequest(BaseModel):
+class PauseRequest(RequestBody):
     """The reason for a pause, which other operators can see."""
-
-    model_config = ConfigDict(extra="forbid")
 
     reason: str = Field(min_length=3, max_length=500, examples=["the relay signs with a wrong key"])
 

@@ -5,27 +5,26 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from app.doctor import local_checks
 from app.doctor.findings import Level, RemedyAction
 from app.web.api.auth import CanRead
+from app.web.api.values import Representation
 
 router = APIRouter(prefix="/findings", tags=["findings"])
 
 
-class RemedyOut(BaseModel):
+class RemedyOut(Representation):
     """The action that resolves a finding. If `action` is set, the first admin page has a button for it."""
 
-    model_config = ConfigDict(from_attributes=True)
     action: RemedyAction | None = Field(description="Null if an operator has to choose an action.")
     subject: str = Field(description="The ID or the edition to which the action applies.", examples=["3"])
 
 
-class FindingOut(BaseModel):
+class FindingOut(Representation):
     """The result of one check."""
 
-    model_config = ConfigDict(from_attributes=True)
     check: str = Field(examples=["source The lab"])
     level: Level
     message: str = Field(

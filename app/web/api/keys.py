@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from app.errors import Conflict
 from app.storage import api_keys
@@ -19,7 +19,7 @@ from app.storage.models import ApiKey
 from app.web.api import problems
 from app.web.api.auth import CanRead, CanWrite, Id
 from app.web.api.idempotency import SecretResponse
-from app.web.api.values import FROM_JSON
+from app.web.api.values import FROM_JSON, RequestBody
 
 router = APIRouter(prefix="/keys", tags=["keys"])
 
@@ -48,10 +48,9 @@ class CreatedKey(KeyOut, SecretResponse):
     key: str = Field(examples=["pb_…"])
 
 
-class NewKey(BaseModel):
+class NewKey(RequestBody):
     """A key to create."""
 
-    model_config = ConfigDict(extra="forbid")
     name: str = Field(max_length=api_keys.MAX_NAME, examples=["Grace Hopper"])
     scopes: list[Scope] = Field(min_length=1, max_length=len(Scope), examples=[["read"]])
     days: Annotated[int, Field(ge=1, le=api_keys.MAX_DAYS), FROM_JSON] = Field(

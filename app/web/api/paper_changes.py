@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from sqlmodel import Session
 
 from app.delivery import ledger
@@ -17,7 +17,7 @@ from app.web.api import papers, problems
 from app.web.api.auth import Analysis, CanRead, CanWrite, Id
 from app.web.api.etags import IfMatch, require_match
 from app.web.api.papers import PaperDetail
-from app.web.api.values import Day, Integer
+from app.web.api.values import Day, Integer, RequestBody
 
 router = APIRouter(prefix="/papers", tags=["papers"])
 
@@ -25,10 +25,9 @@ RowId = Annotated[Integer, Field(ge=1, lt=2**31)]
 _NULL = "null reverts the edit: the field gets its value from the sources again."
 
 
-class PaperChange(BaseModel):
+class PaperChange(RequestBody):
     """The fields to edit. Polls do not change an edited field. null reverts an edit."""
 
-    model_config = ConfigDict(extra="forbid")
     title: str | None = Field(None, examples=["Pigeons that Plan"], description=_NULL)
     abstract: str | None = Field(None, description=_NULL)
     tldr: str | None = Field(None, description=f"The summary in one sentence. {_NULL}")
@@ -42,31 +41,27 @@ class PaperChange(BaseModel):
     project_url: str | None = Field(None, description=_NULL)
 
 
-class HideRequest(BaseModel):
+class HideRequest(RequestBody):
     """The reason for hiding a paper, for the audit log."""
 
-    model_config = ConfigDict(extra="forbid")
     reason: str = Field("", max_length=500, examples=["its authors asked for it"])
 
 
-class PinRequest(BaseModel):
+class PinRequest(RequestBody):
     """The duration of a pin."""
 
-    model_config = ConfigDict(extra="forbid")
     days: Annotated[Integer, Field(ge=1, le=pinning.MAX_PIN_DAYS)] = pinning.PIN_DAYS
 
 
-class MergeRequest(BaseModel):
+class MergeRequest(RequestBody):
     """The paper with which to merge a paper."""
 
-    model_config = ConfigDict(extra="forbid")
     paper_id: RowId
 
 
-class SplitRequest(BaseModel):
+class SplitRequest(RequestBody):
     """The part to split off: a merged row, the DOI, or the listings of a source."""
 
-    model_config = ConfigDict(extra="forbid")
     row_id: RowId | None = None
     doi: bool = False
     source_id: RowId | None = None

@@ -5,19 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 
 from fastapi import APIRouter, BackgroundTasks
-from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from pydantic import AliasPath, BaseModel, Field
 
 from app import pipeline
 from app.web import background
 from app.web.api.auth import CanRead, CanWrite
+from app.web.api.values import Representation
 
 router = APIRouter(prefix="/models", tags=["models"])
 
 
-class ModelOut(BaseModel):
+class ModelOut(Representation):
     """A model, without its parameters."""
 
-    model_config = ConfigDict(from_attributes=True)
     id: int = Field(examples=[7])
     trained_at: datetime
     papers: int = Field(

@@ -5,27 +5,25 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from app.doctor import daily_report
 from app.web.api.auth import CanRead
-from app.web.api.values import Day
+from app.web.api.values import Day, Representation
 
 router = APIRouter(prefix="/report", tags=["report"])
 
 
-class SectionOut(BaseModel):
+class SectionOut(Representation):
     """A part of the report."""
 
-    model_config = ConfigDict(from_attributes=True)
     heading: str = Field(examples=["Mail"])
     lines: list[str] = Field(examples=[["google: 78 sent, 1 bounce, 0 complaints"]])
 
 
-class ReportOut(BaseModel):
+class ReportOut(Representation):
     """The report about a day, as it is sent to the operators."""
 
-    model_config = ConfigDict(from_attributes=True)
     subject: str = Field(examples=["Paperboy, 2026-11-20: 78 digests sent"])
     sections: list[SectionOut]
 

@@ -1,22 +1,23 @@
-"""Job runs: counts, rejected rows and errors."""
+"""Job runs with their counts, rejected rows and errors, and the processes that run the jobs."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from sqlmodel import col, select
 
 from app.errors import NotFound
+from app.storage import worker_registry
 from app.storage.models import JobRun
 from app.web.api import problems
 from app.web.api.auth import CanRead, Id
 from app.web.api.pagination import Page, Paging, newest_first
-from app.web.api.values import UrlBoolean
+from app.web.api.values import Representation, UrlBoolean
 
-router = APIRouter(prefix="/runs", tags=["runs"])
+router = APIRouter(tags=["runs"])
 
 
 class RejectedRow(BaseModel):
@@ -47,7 +48,33 @@ class RunDetail(RunOut):
     rejections: list[RejectedRow]
 
 
-@router.get("")
+class WorkerOut(Representation):
+    """A process that runs jobs, with its last heartbeat. A killed process remains listed for a day."""
+
+    name: str = Field(examples=["mail1:4711:0123456789ab"], description="Machine, process ID, random number.")
+    started_at: datetime
+    seen_at: datetime = Field(description="The last heartbeat. There is one every ten seconds.")
+    lost: bool = Field(description="True if there has been no heartbeat for a minute.")
+
+
+class JobCountOut(Representation):
+    """The number of jobs with the same name and state. With SQLite, no jobs are listed."""
+
+    job: str = Field(examples=["send"])
+    state: Literal["waiting", "running", "failed"]
+    count: int = Field(examples=[1])
+    since: datetime = Field(description="When the oldest of these jobs entered this state.")
+    newest: datetime = Field(description="When the newest of these jobs entered this state.")
+
+
+class Fleet(BaseModel):
+    """All workers, and the jobs that have not succeeded yet. Failed jobs are listed for a day."""
+
+    workers: list[WorkerOut]
+    jobs: list[JobCountOut]
+
+
+@router.get("/runs")
 def list_runs(
     caller: CanRead,
     window: Paging,
@@ -63,7 +90,7 @@ def list_runs(
     return Page(items=[RunOut.model_validate(row.model_dump()) for row in rows], next_cursor=cursor)
 
 
-@router.get("/{run_id}", responses=problems.responses(404))
+@router.get("/runs/{run_id}", responses=problems.responses(404))
 def get_run(caller: CanRead, run_id: Id) -> RunDetail:
     """Return a run with its rejected rows."""
     with caller.db.read() as session:
@@ -71,3 +98,13 @@ def get_run(caller: CanRead, run_id: Id) -> RunDetail:
     if row is None:
         raise NotFound(f"there is no run {run_id}")
     return RunDetail.model_validate(row.model_dump())
+
+
+@router.get("/workers")
+def get_workers(caller: CanRead) -> Fleet:
+    """Return the processes that run jobs, and the waiting, running and failed jobs."""
+    with caller.db.read() as session:
+        return Fleet(
+            workers=[WorkerOut.model_validate(status) for status in worker_registry.statuses(session)],
+            jobs=[JobCountOut.model_validate(count) for count in worker_registry.job_counts(session)],
+        )

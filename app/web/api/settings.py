@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from app.effective_settings import list_effective
 from app.web.api.auth import CanRead
 from app.web.api.etags import Versioned
+from app.web.api.values import Representation
 
 router = APIRouter(prefix="/settings", tags=["settings"])
 
 Value = str | bool | int | float | list[str]
 
 
-class SettingOut(BaseModel):
+class SettingOut(Representation):
     """A setting in effect."""
 
-    model_config = ConfigDict(from_attributes=True)
     name: str = Field(examples=["PAPERBOY_SMTP_PORT"], description="The name of the environment variable.")
     value: Value = Field(examples=[587], description="“…” stands for a secret. URLs have no credentials.")
     default: Value = Field(examples=[25])

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, BackgroundTasks
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from app import pipeline
 from app.papers import poll_history, poll_schedule, source_registry
@@ -17,6 +17,7 @@ from app.web import background
 from app.web.api import problems
 from app.web.api.auth import CanRead, CanWrite, Id
 from app.web.api.etags import IfMatch, Versioned, require_match
+from app.web.api.values import RequestBody
 
 router = APIRouter(prefix="/sources", tags=["sources"])
 
@@ -49,29 +50,26 @@ class SourceOut(Versioned):
     state: str = Field(description="The state in words, as on the admin pages.", examples=["works"])
 
 
-class NewSource(BaseModel):
+class NewSource(RequestBody):
     """A source to add."""
 
-    model_config = ConfigDict(extra="forbid")
     name: str = Field(examples=["A lab's blog"])
     kind: SourceKind = Field(examples=["feed"])
-    config: Config = {}
+    config: Config = Field(default={})
 
 
-class SourceChange(BaseModel):
+class SourceChange(RequestBody):
     """Changes to a source. If `config` changes, the papers are fetched as if the source were new."""
 
-    model_config = ConfigDict(extra="forbid")
     name: str | None = None
     config: Config | None = None
 
 
-class SourceTrial(BaseModel):
+class SourceTrial(RequestBody):
     """A source to try."""
 
-    model_config = ConfigDict(extra="forbid")
     kind: SourceKind = Field(examples=["feed"])
-    config: Config = {}
+    config: Config = Field(default={})
 
 
 class TrialPaperOut(BaseModel):

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
@@ -18,6 +18,7 @@ from app.digests import planning
 from app.papers import listing_days, source_registry
 from app.storage.models import DeliveryState, InterestRow, Paper, SubscriberState
 from app.web.api.auth import CanRead
+from app.web.api.values import Representation
 
 router = APIRouter(prefix="/statistics", tags=["statistics"])
 
@@ -29,19 +30,17 @@ class DayCount(BaseModel):
     count: int = Field(examples=[78])
 
 
-class ReceiverOut(BaseModel):
+class ReceiverOut(Representation):
     """The emails to one receiver during the warm-up."""
 
-    model_config = ConfigDict(from_attributes=True)
     receiver: str = Field(description="A provider, or a domain.", examples=["google"])
     sent: int = Field(description="Emails sent today (UTC).")
     waiting: int = Field(description="Digests that must wait until tomorrow.")
 
 
-class WarmUpOut(BaseModel):
+class WarmUpOut(Representation):
     """The warm-up of the sending domain (PAPERBOY_WARM_UP_START)."""
 
-    model_config = ConfigDict(from_attributes=True)
     day: date
     start: date
     unlimited_from: date
@@ -143,10 +142,9 @@ def get_days(caller: CanRead, days: Annotated[int, Query(ge=1, le=366)] = 30) ->
     return [DayOut(day=day, **counts.get(day, dict.fromkeys(_EVENTS, 0))) for day in last]
 
 
-class NoticeOut(BaseModel):
+class NoticeOut(Representation):
     """A complaint about an email, or a bounce."""
 
-    model_config = ConfigDict(from_attributes=True)
     at: datetime
     kind: str = Field(examples=["complaint"], description="complaint, bounce or soft_bounce.")
     detail: str

@@ -13,7 +13,7 @@ from typing import Annotated, Any, BinaryIO
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
 from app import maintenance, subscribers
@@ -25,7 +25,7 @@ from app.types import Cadence, EmptyDigestPolicy
 from app.web.api import idempotency, problems
 from app.web.api.auth import Caller, CanRead, CanWrite
 from app.web.api.subscribers import InterestIn
-from app.web.api.values import UrlBoolean
+from app.web.api.values import Representation, UrlBoolean
 
 router = APIRouter(prefix="/subscribers", tags=["subscribers"])
 
@@ -56,10 +56,9 @@ class ImportedRow(BaseModel):
     consent_version: str
 
 
-class SkippedRowOut(BaseModel):
+class SkippedRowOut(Representation):
     """A row that was skipped."""
 
-    model_config = ConfigDict(from_attributes=True)
     row: int = Field(examples=[3], description="The spreadsheet row: the first subscriber is in row 2.")
     email: str = Field(description="The address, as typed if it is invalid.", examples=["bob@example.org"])
     reason: str = Field(

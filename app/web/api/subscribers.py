@@ -24,7 +24,7 @@ from app.web.api import problems
 from app.web.api.auth import Analysis, Caller, CanRead, CanSend, CanWrite, Id
 from app.web.api.etags import IfMatch, Versioned, require_match
 from app.web.api.pagination import Page, Paging, newest_first
-from app.web.api.values import Integer, Moment, Number
+from app.web.api.values import Integer, Moment, Number, Representation, RequestBody
 
 router = APIRouter(prefix="/subscribers", tags=["subscribers"])
 
@@ -43,19 +43,21 @@ Text = Annotated[
 ]
 
 
-class InterestIn(BaseModel):
+class InterestIn(RequestBody):
     """An interest, with its weight and quota."""
 
-    model_config = ConfigDict(extra="forbid", from_attributes=True)
+    model_config = ConfigDict(from_attributes=True)
     text: Text
     weight: Number = Field(default=1.0, description="Weight relative to the other interests, up to 3.")
     quota: Integer | None = Field(default=None, description="Maximum number of its papers in a digest.")
 
+    def to_interest(self) -> Interest:
+        return Interest(self.text, self.weight, self.quota)
 
-class PreferencesPatch(BaseModel):
+
+class PreferencesPatch(RequestBody):
     """Preferences to change. Omitted fields stay unchanged."""
 
-    model_config = ConfigDict(extra="forbid")
     cadence: Cadence | None = None
     weekday: Integer | None = Field(
         default=None, examples=[0], description="Day of a weekly digest. Monday is 0."
@@ -88,9 +90,7 @@ class PreferencesPatch(BaseModel):
         if self.muted is not None:
             chosen["muted"] = tuple(self.muted)
         if self.interests is not None:
-            chosen["interests"] = tuple(
-                Interest(item.text, item.weight, item.quota) for item in self.interests
-            )
+            chosen["interests"] = tuple(item.to_interest() for item in self.interests)
         return replace(before, **chosen)
 
 
@@ -149,10 +149,9 @@ class SubscriberOut(BaseModel):
     ended_at: datetime | None
 
 
-class FeedbackOut(BaseModel):
+class FeedbackOut(Representation):
     """A subscriber's feedback on a paper."""
 
-    model_config = ConfigDict(from_attributes=True)
     title: str
     liked: bool
     at: datetime
@@ -167,10 +166,9 @@ class SubscriberDetail(SubscriberOut, Versioned):
     feedback: list[FeedbackOut]
 
 
-class EventOut(BaseModel):
+class EventOut(Representation):
     """An event in the history of a subscriber."""
 
-    model_config = ConfigDict(from_attributes=True)
     id: int
     at: datetime
     kind: str = Field(examples=["confirmed"])
@@ -181,10 +179,9 @@ class EventOut(BaseModel):
     )
 
 
-class Pausing(BaseModel):
+class Pausing(RequestBody):
     """The end of a pause. If none is given, the pause lasts until the subscriber resumes."""
 
-    model_config = ConfigDict(extra="forbid")
     until: Moment | None = Field(default=None, examples=["2026-12-24T00:00:00Z"])
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from sqlmodel import Session
 
 from app import subscribers
@@ -18,6 +18,7 @@ from app.storage.models import Suppression
 from app.web.api import problems
 from app.web.api.auth import CanRead, CanSend, CanWrite
 from app.web.api.pagination import Page, Paging, cut
+from app.web.api.values import RequestBody
 
 router = APIRouter(prefix="/suppressions", tags=["suppressions"])
 
@@ -39,22 +40,15 @@ class SuppressionOut(BaseModel):
     receiver: str = Field(description="The provider or domain; empty if the address is unknown.")
 
 
-class NewSuppression(BaseModel):
+class NewSuppression(RequestBody):
     """An address to suppress, and the reason."""
 
-    model_config = ConfigDict(extra="forbid")
-
     email: Address
     reason: Why
 
 
-class Lifting(BaseModel):
+class Lifting(NewSuppression):
     """The address whose suppression is lifted, and the reason."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    email: Address
-    reason: Why
 
 
 @router.get("")

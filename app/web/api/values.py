@@ -1,4 +1,4 @@
-"""Strict values in URLs and bodies. By default, pydantic accepts 0 as a day and false as a number."""
+"""Strict values in URLs and bodies. By default, pydantic accepts 0 as a day and ignores unknown fields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import date
 from types import NoneType
 from typing import Annotated
 
-from pydantic import AwareDatetime, BeforeValidator
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict
 
 
 def _only(problem: str, *types: type, pattern: str = "(?!)") -> BeforeValidator:
@@ -33,3 +33,15 @@ Number = Annotated[float, FROM_JSON]
 # For an integer in a URL. In an Annotated type, it must come after the bounds.
 FROM_URL = _only("this must be a whole number", int, NoneType, pattern=r"-?\d{1,30}")
 UrlBoolean = Annotated[bool, _only("this must be true or false", pattern="true|false")]
+
+
+class RequestBody(BaseModel):
+    """The body of a request, or a part of it. Unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Representation(BaseModel):
+    """A part of a response, which can be made from an object with the same attributes."""
+
+    model_config = ConfigDict(from_attributes=True)

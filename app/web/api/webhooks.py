@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from sqlmodel import Session, col, select
 
 from app import webhooks
@@ -19,6 +19,7 @@ from app.web.api.auth import Caller, CanRead, CanWrite, Id
 from app.web.api.etags import IfMatch, Versioned, require_match
 from app.web.api.idempotency import SecretResponse
 from app.web.api.pagination import Page, Paging, newest_first
+from app.web.api.values import RequestBody
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
@@ -65,19 +66,17 @@ class WebhookWithSecret(WebhookOut, SecretResponse):
     secret: str = Field(description="The key that signs events (Standard Webhooks).", examples=["whsec_…"])
 
 
-class NewWebhook(BaseModel):
+class NewWebhook(RequestBody):
     """A webhook to add."""
 
-    model_config = ConfigDict(extra="forbid")
     url: Url
     events: Events
     include_addresses: Addresses = False
 
 
-class WebhookChange(BaseModel):
+class WebhookChange(RequestBody):
     """Changes to a webhook."""
 
-    model_config = ConfigDict(extra="forbid")
     url: Url | None = None
     events: Events | None = None
     include_addresses: Addresses | None = None

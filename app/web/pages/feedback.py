@@ -73,7 +73,7 @@ def _feedback_page(link: SignedLink, choice: FeedbackAction, paper: int, *, undo
     return link.page(
         "feedback.html", title=row.title, liked=choice is FeedbackAction.MORE, current=current,
         has_authors=bool(row.authors),
-        undone=undone, token=link.token, paper=paper,
+        undone=undone, paper=paper,
     )  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def list_feedback(
     number = min(number, pages)  # the last page may have become empty after a removal
     first = (number - 1) * PAPERS_PER_PAGE
     return link.page(
-        "feedback_list.html", token=link.token, of=of, other=len(other),
+        "feedback_list.html", of=of, other=len(other),
         total=len(listed), overview=overview, number=number, pages=pages, first=first + 1,
         entries=listed[first : first + PAPERS_PER_PAGE], message=feedback_overview.MESSAGES.get(done, ""),
     )  # fmt: skip
@@ -142,9 +142,8 @@ def _parse(liked: str, file: UploadFile | None) -> ParseResult:
 
 
 def _paste_page(link: SignedLink, form: PreferencesForm, *, status: int = 200, **result: Any) -> Response:
-    token = link.token
     values = {"matched": subscribers.MatchedReferences(), "rejections": (), **result}
-    return link.page("pasted.html", status=status, form=form, token=token, **values)
+    return link.page("pasted.html", status=status, form=form, **values)
 
 
 @router.post("/preferences/{token}/remove")
@@ -180,7 +179,7 @@ def change_author(link: Change, follow: Text = "", aside: Text = "", again: Text
 
 @router.get("/preferences/{token}/forget")
 def ask_forget(link: Change) -> Response:
-    return link.page("forget.html", token=link.token)
+    return link.page("forget.html")
 
 
 @router.post("/preferences/{token}/forget")

@@ -66,7 +66,7 @@ def ask_pause(link: Pause) -> Response:
 @router.post("/pause/{token}")
 def pause(link: Pause, until: Text = "", action: Text = "") -> Response:
     try:
-        _pause(link, link.subscriber_id, until, action)
+        _pause(link, until, action)
     except InvalidPreference as error:
         return _pause_page(link, problem=str(error), typed=until)
     return _pause_page(link, done=True)
@@ -136,7 +136,7 @@ def _preview(
 @router.post("/preferences/{token}/pause")
 def pause_from_preferences(link: Change, until: Text = "", action: Text = "") -> Response:
     try:
-        _pause(link, link.subscriber_id, until, action)
+        _pause(link, until, action)
     except InvalidPreference as error:
         return _preferences_page(link, pause=(until, str(error)), status=422)
     return link.redirect_to_preferences("resumed" if action == "resume" else "paused")
@@ -173,9 +173,7 @@ def mail_address_change(link: Change, later: BackgroundTasks, email: Text = "") 
     """Ask the owner of the old address to confirm. Do not reveal whether the new address is registered."""
     try:
         _mail_later(
-            link,
-            later,
-            lambda session, number, now: subscribers.request_change(session, number, email, now),
+            link, later, lambda session, number, now: subscribers.request_change(session, number, email, now)
         )
     except InvalidAddress as error:
         return _preferences_page(link, address=(email, str(error)), status=422)
@@ -219,7 +217,7 @@ def _mail_later(
 # --- shared
 
 
-def _pause(link: SignedLink, subscriber_id: int, until: str, action: str) -> None:
+def _pause(link: SignedLink, until: str, action: str) -> None:
     """Pause until a day, or indefinitely if `until` is empty. With the action `resume`, end the pause.
 
     Raise InvalidPreference if `until` is not a date, is in the past or is more than a year away.
@@ -227,16 +225,16 @@ def _pause(link: SignedLink, subscriber_id: int, until: str, action: str) -> Non
     until = until.strip()
     with link.db.write() as session:
         if action == "resume":
-            subscribers.resume(session, subscriber_id, clock.utcnow())
+            subscribers.resume(session, link.subscriber_id, clock.utcnow())
             return
-        zone = ZoneInfo(subscribers.get(session, subscriber_id).zone)
+        zone = ZoneInfo(subscribers.get(session, link.subscriber_id).zone)
         try:
             midnight = datetime.combine(date.fromisoformat(until), time(0), zone) if until else None
         except ValueError:
             typed = until[: forms.MAX_DATE_CHARS]
             problem = f"“{typed}” is not a date. Write year, month and day as in 2026-12-31."
             raise InvalidPreference(problem, "until") from None
-        subscribers.pause(session, subscriber_id, midnight, clock.utcnow())
+        subscribers.pause(session, link.subscriber_id, midnight, clock.utcnow())
 
 
 def _pause_page(link: SignedLink, *, done: bool = False, typed: str = "", problem: str = "") -> Response:
@@ -280,7 +278,6 @@ def _preferences_page(
         address=address, new_address=new_address,
         feedback=overview, until=forms.pause_form(subscriber, now, *pause),
         links=subscriber_links(link.request, subscriber, now), zones=forms.zones(),
-        token=link.token,
         amounts=forms.AMOUNT_OPTIONS,
         history=history, unfolded=digest_history.UNFOLDED,
         # A page with a preview must not become too large. Scripts fetch suggestions for what is typed.
