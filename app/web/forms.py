@@ -38,13 +38,13 @@ _INVALID_NUMBER = -1  # outside every allowed range, so `subscribers.problems` r
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
-def encodable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replace lone surrogates, which cannot be encoded as UTF-8."""
     return text.encode("utf-8", "replace").decode()
 
 
-Text = Annotated[str, Form(), AfterValidator(encodable)]
-Texts = Annotated[list[Annotated[str, AfterValidator(encodable)]], Form()]
+Text = Annotated[str, Form(), AfterValidator(replace_surrogates)]
+Texts = Annotated[list[Annotated[str, AfterValidator(replace_surrogates)]], Form()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from app.web.admin.sign_in import FormOutcome, Operator, Reader, Writer, back_to
 from app.web.api import paper_changes, papers
 from app.web.api.auth import Id
 from app.web.api.pagination import window_of
-from app.web.forms import Text, encodable
+from app.web.forms import Text, replace_surrogates
 
 router = APIRouter(include_in_schema=False, route_class=AdminRoute)
 
@@ -80,7 +80,7 @@ def show_paper(operator: Reader, paper_id: Id, done: str = "") -> Response:
 async def _typed_fields(request: Request) -> dict[str, str]:
     """Return the typed values of the form that edits a paper, keyed by name."""
     form = await request.form()
-    return {name: encodable(str(form.get(name, ""))) for name in LABELS}
+    return {name: replace_surrogates(str(form.get(name, ""))) for name in LABELS}
 
 
 @router.post(PATH + "/{paper_id}")

@@ -1,11 +1,11 @@
 """The admin API, below /api/v1. Each resource has a thin module that calls the same functions as the pages.
 
-auth          keys, scopes and common parameters
+auth          keys, scopes, the caller and common parameters
 pagination    paginated lists
 problems      errors as problem+json
 etags         ETags: omit unchanged responses; refuse changes based on an outdated version
 idempotency   the Idempotency-Key header: carry out a repeated request only once
-values        strict values: days, times, numbers, booleans
+values        strict values: days, times, numbers, booleans; base classes of bodies and responses
 query_parameters  refuse requests with unknown or repeated parameters
 audit_log     changes made by operators
 docs          the HTML documentation
