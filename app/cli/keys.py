@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from app import clock, settings
+from app import settings
 from app.cli import output
 from app.errors import InvalidInput
 from app.mail import dkim
 from app.mail.dkim import Algorithm
-from app.storage import api_keys, audit_log
+from app.storage import api_keys
 from app.storage.api_keys import Scope
 from app.text.in_words import count_of
 
@@ -45,10 +45,9 @@ def create(
     as_json: output.AsJson = False,
 ) -> None:
     """Create an API key. The key is shown once; only its hash is stored."""
-    now = clock.utcnow()
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        row, key = api_keys.create(session, name, scope, now, expires or None)
-        audit_log.record(session, output.ACTOR, "key.create", row.name, now, scopes=" ".join(row.scopes))
+    with output.change() as (session, change):
+        row, key = api_keys.create(session, name, scope, change.now, expires or None)
+        change.record("key.create", row.name, scopes=" ".join(row.scopes))
     if as_json:
         document = {"name": row.name, "scopes": row.scopes, "key": key, "expires_at": row.expires_at}
         output.print_json(document)
@@ -78,10 +77,9 @@ def list_keys(as_json: output.AsJson = False) -> None:
 @keys.command()
 def revoke(name: Name) -> None:
     """Revoke an API key at once."""
-    now = clock.utcnow()
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        api_keys.revoke(session, name, now)
-        audit_log.record(session, output.ACTOR, "key.revoke", name, now)
+    with output.change() as (session, change):
+        api_keys.revoke(session, name, change.now)
+        change.record("key.revoke", name)
     output.out().print(f"The key “{output.escaped(name)}” is revoked.")
 
 
@@ -94,11 +92,10 @@ def rotate(
     ] = api_keys.OVERLAP // HOUR,
 ) -> None:
     """Replace an API key with one that has the same name and scopes. The new key is shown once."""
-    now = clock.utcnow()
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        key_id = api_keys.active(session, name, now).id or 0
-        _, key = api_keys.rotate(session, key_id, now, hours * HOUR)
-        audit_log.record(session, output.ACTOR, "key.rotate", name, now)
+    with output.change() as (session, change):
+        key_id = api_keys.active(session, name, change.now).id or 0
+        _, key = api_keys.rotate(session, key_id, change.now, hours * HOUR)
+        change.record("key.rotate", name)
     typer.echo(key)
     period = count_of(hours, "hour")
     output.err().print(f"Save the key now: it will not be shown again. The old key works for {period}.")

@@ -8,7 +8,7 @@ import re
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from rich.markup import escape
 from rich.table import Table
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
+from sqlmodel import Session
 from typer.core import TyperGroup
 
 from app import clock, logs, main
@@ -33,7 +34,7 @@ from app.errors import InvalidSettings, PaperboyError, SchemaError
 from app.papers import archive_lists, listing_days, source_registry
 from app.relevance.query_language import filter_names
 from app.settings import Settings, load
-from app.storage import api_keys, demo_clock, schema
+from app.storage import api_keys, audit_log, demo_clock, schema
 from app.storage.database import sqlite_file
 from app.text import dates
 from app.text.in_words import describe_invalid, sentence
@@ -110,6 +111,7 @@ CADENCE = typer.Option(
 WEEKDAY = typer.Option(
     parser=_parse_weekday, metavar="DAY", help="The day of a weekly digest, such as Monday. 0 is Monday."
 )
+HOUR = typer.Option(help="The hour of the digest, in the subscriber's time zone.", min=0, max=23)
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else to standard output.")
 ]
@@ -249,6 +251,27 @@ def open_application(
         yield app
     finally:
         app.db.dispose()
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorChange:
+    """A change that an operator makes with a command."""
+
+    app: Application
+    session: Session
+    now: datetime
+
+    def record(self, action: str, subject: object, **detail: Any) -> None:
+        """Store the change in the audit log."""
+        audit_log.record(self.session, ACTOR, action, subject, self.now, **detail)
+
+
+@contextmanager
+def change() -> Iterator[tuple[Session, OperatorChange]]:
+    """Open the application and a transaction for one change by an operator."""
+    now = clock.utcnow()
+    with open_application(needs_secret=False) as app, app.db.write() as session:
+        yield session, OperatorChange(app, session, now)
 
 
 def require_database(url: str) -> None:

@@ -234,9 +234,9 @@ def split_paper(
 @contextmanager
 def _editor(reference: str) -> Iterator[tuple[Editor, int]]:
     """Open the application, and yield an editor and the paper's id."""
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+    with output.change() as (session, change):
         paper = operator_changes.find(session, reference)
-        yield Editor(session, output.ACTOR, clock.utcnow()), merging.id_of(paper)
+        yield Editor(session, output.ACTOR, change.now), merging.id_of(paper)
 
 
 def _state(paper: Paper) -> str:

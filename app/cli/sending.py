@@ -192,15 +192,14 @@ def _reason_for_no_sample(session: Session, edition: str | None, retention_days:
 @sending.command()
 def pause(reason: Reason, edition: Edition = ledger.ALL_EDITIONS) -> None:
     """Stop sending within about a second. Digests that become due are still composed, but not sent."""
-    now = clock.utcnow()
     if not 3 <= len(reason.strip()) <= 500:
         raise InvalidInput("enter a reason of 3 to 500 characters", "reason")
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+    with output.change() as (session, change):
         if edition == ledger.ALL_EDITIONS:
-            ledger.pause(session, reason, now)
+            ledger.pause(session, reason, change.now)
         else:
-            ledger.pause_edition(session, edition, reason, now)
-        audit_log.record(session, output.ACTOR, audit_log.SENDING_PAUSED, edition, now, reason=reason)
+            ledger.pause_edition(session, edition, reason, change.now)
+        change.record(audit_log.SENDING_PAUSED, edition, reason=reason)
     others = " Confirmations and requested links also wait." if edition == ledger.ALL_EDITIONS else ""
     output.out().print(f"{_named(edition)} is paused.{others}")
 
@@ -208,10 +207,9 @@ def pause(reason: Reason, edition: Edition = ledger.ALL_EDITIONS) -> None:
 @sending.command()
 def hold(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
     """Hold an upcoming edition until an operator approves it with `paperboy sending resume --edition`."""
-    now = clock.utcnow()
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        ledger.hold(session, edition, now)
-        audit_log.record(session, output.ACTOR, "edition.hold", edition, now)
+    with output.change() as (session, change):
+        ledger.hold(session, edition, change.now)
+        change.record("edition.hold", edition)
     output.out().print(f"{_named(edition)} will wait for approval.")
 
 
@@ -224,16 +222,15 @@ def resume(
     force: Annotated[bool, typer.Option("--force", help="Resume even if the database was moved.")] = False,
 ) -> None:
     """Resume sending, or approve an edition. An edition that was paused separately remains paused."""
-    now = clock.utcnow()
     if first_digests and edition != ledger.ALL_EDITIONS:
         raise InvalidInput("give either --edition or --first-digests, not both")
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+    with output.change() as (session, change):
         edition = ledger.FIRST_DIGESTS if first_digests else edition
         reason = ledger.lock_pause(session, edition)
         if not ledger.resume(session, edition, force=force):
             raise NotFound(f"{_named(edition).lower()} is not paused")
         still_paused = ledger.is_paused(session)
-        audit_log.record(session, output.ACTOR, audit_log.SENDING_RESUMED, edition, now)
+        change.record(audit_log.SENDING_RESUMED, edition)
     times = "A running service sends waiting emails within a minute, and deferred ones at their next attempt"
     times = "Its emails wait until all sending is resumed, too" if still_paused else times
     output.out().print(f"{_named(edition)} is resumed. {times}.", soft_wrap=True)
@@ -243,12 +240,13 @@ def resume(
 @sending.command()
 def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
     """Cancel all unsent emails of an edition. Emails that are being sent right now may still arrive."""
-    now = clock.utcnow()
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+    with output.change() as (session, change):
         if not any(ledger.digest_totals_by_edition(session, [edition])[edition].values()):
-            raise NotFound(ledger.describe_lack_of_digests(edition, app.settings.retention_days, now))
+            raise NotFound(
+                ledger.describe_lack_of_digests(edition, change.app.settings.retention_days, change.now)
+            )
         ended = ledger.cancel(session, edition)
-        audit_log.record(session, output.ACTOR, "edition.cancel", edition, now, ended=ended)
+        change.record("edition.cancel", edition, ended=ended)
     output.out().print(f"{count_of(ended, 'email')} of the edition {output.escaped(edition)} cancelled.")
 
 
@@ -263,16 +261,15 @@ def resend(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
 
     They have the same Message-ID and content as before.
     """
-    now = clock.utcnow()
     _check_one_given(delivery, edition)
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+    with output.change() as (session, change):
         if delivery is None:
-            resent = ledger.resend_uncertain(session, edition, now)
-            audit_log.record(session, output.ACTOR, "edition.resend_uncertain", edition, now, resent=resent)
+            resent = ledger.resend_uncertain(session, edition, change.now)
+            change.record("edition.resend_uncertain", edition, resent=resent)
             output.out().print(f"Emails that the next run will send again: {resent}.")
             return
-        ledger.resend(session, delivery, now)
-        audit_log.record(session, output.ACTOR, "delivery.resend", delivery, now)
+        ledger.resend(session, delivery, change.now)
+        change.record("delivery.resend", delivery)
     output.out().print(f"The next run will send delivery {delivery} again.")
 
 
@@ -282,17 +279,14 @@ def arrived(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
 
     The recorded emails are not sent again.
     """
-    now = clock.utcnow()
     _check_one_given(delivery, edition)
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+    with output.change() as (session, change):
         if delivery is None:
-            count = ledger.confirm_uncertain(session, edition, now)
-            audit_log.record(
-                session, output.ACTOR, "edition.confirm_uncertain", edition, now, confirmed=count
-            )
+            count = ledger.confirm_uncertain(session, edition, change.now)
+            change.record("edition.confirm_uncertain", edition, confirmed=count)
         else:
-            ledger.confirm_arrival(session, delivery, now)
-            audit_log.record(session, output.ACTOR, "delivery.confirm_arrival", delivery, now)
+            ledger.confirm_arrival(session, delivery, change.now)
+            change.record("delivery.confirm_arrival", delivery)
             count = 1
     output.out().print(f"{count_of(count, 'email')} recorded as sent.")
 
@@ -300,10 +294,9 @@ def arrived(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
 @sending.command()
 def retry(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
     """Send the failed digests of an edition again, except to subscribers who have a later digest."""
-    now = clock.utcnow()
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        retried = ledger.retry_failed(session, edition, now)
-        audit_log.record(session, output.ACTOR, "edition.retry_failed", edition, now, retried=retried)
+    with output.change() as (session, change):
+        retried = ledger.retry_failed(session, edition, change.now)
+        change.record("edition.retry_failed", edition, retried=retried)
     output.out().print(f"Emails that the next run will send again: {retried}.")
 
 

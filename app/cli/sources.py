@@ -19,7 +19,6 @@ from app.papers.source_trial import TrialResult
 from app.papers.sources.allowed_addresses import Allowed
 from app.papers.sources.source_types import POLLED
 from app.settings import Settings
-from app.storage import audit_log
 from app.text.in_words import count_of
 from app.types import SourceKind
 
@@ -92,12 +91,11 @@ def add_source(
 ) -> None:
     """Add a source. It is first polled by the next `paperboy ingest` or scheduled run."""
     config = _config(url, category, query, {"set": only_set, "from": start, "until": until})
-    now = clock.utcnow()
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        source = source_registry.add(session, name, SourceKind(kind), config, now)
-        audit_log.record(session, output.ACTOR, "source.add", source.name, now, kind=source.kind)
+    with output.change() as (session, change):
+        source = source_registry.add(session, name, SourceKind(kind), config, change.now)
+        change.record("source.add", source.name, kind=source.kind)
         output.out().print(f"Added the source “{output.escaped(source.name)}”.")
-        _warn_if_private(app.settings, url)
+        _warn_if_private(change.app.settings, url)
 
 
 @sources.command("try")
@@ -166,45 +164,41 @@ def edit_source(
     config = _config(url, category, query, {"set": only_set, "from": start, "until": until}) or None
     if not (new_name or config):
         raise InvalidInput("nothing to change: give at least one option")
-    now = clock.utcnow()
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+    with output.change() as (session, change):
         source = source_registry.find(session, name)
-        source_registry.change(session, source, now, name=new_name, config=config)
-        audit_log.record(session, output.ACTOR, "source.change", source.name, now)
+        source_registry.change(session, source, change.now, name=new_name, config=config)
+        change.record("source.change", source.name)
         output.out().print(f"Changed the source “{output.escaped(source.name)}”.")
-        _warn_if_private(app.settings, url)
+        _warn_if_private(change.app.settings, url)
 
 
 @sources.command("remove")
 def remove_source(name: SourceName) -> None:
     """Remove a source. Its papers and votes remain, and belong to the source again if you add it again."""
-    now = clock.utcnow()
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+    with output.change() as (session, change):
         source = source_registry.find(session, name)
-        source_registry.remove(session, source, now)
-        audit_log.record(session, output.ACTOR, "source.remove", source.name, now)
+        source_registry.remove(session, source, change.now)
+        change.record("source.remove", source.name)
     output.out().print(f"Removed the source “{output.escaped(source.name)}”.")
 
 
 @sources.command("pause")
 def pause_source(name: SourceName) -> None:
     """Stop polling a source until it is resumed."""
-    now = clock.utcnow()
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+    with output.change() as (session, change):
         source = source_registry.find(session, name)
         source_registry.pause(session, source)
-        audit_log.record(session, output.ACTOR, "source.pause", source.name, now)
+        change.record("source.pause", source.name)
     output.out().print(f"The source “{output.escaped(source.name)}” is paused.")
 
 
 @sources.command("resume")
 def resume_source(name: SourceName) -> None:
     """Resume polling a source from where it stopped."""
-    now = clock.utcnow()
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+    with output.change() as (session, change):
         source = source_registry.find(session, name)
-        source_registry.resume(session, source, now)
-        audit_log.record(session, output.ACTOR, "source.resume", source.name, now)
+        source_registry.resume(session, source, change.now)
+        change.record("source.resume", source.name)
     output.out().print(f"The source “{output.escaped(source.name)}” is resumed.")
 
 

@@ -54,9 +54,7 @@ def set_preferences(
     interest: Interests = None,
     cadence: Annotated[Cadence | None, output.CADENCE] = None,
     weekday: Annotated[int | None, output.WEEKDAY] = None,
-    hour: Annotated[
-        int | None, typer.Option(help="The hour of the digest, in the subscriber's time zone.", min=0, max=23)
-    ] = None,
+    hour: Annotated[int | None, output.HOUR] = None,
     zone: Annotated[str | None, typer.Option(help="The time zone, such as Europe/Berlin.")] = None,
     min_papers: Annotated[int | None, typer.Option(help="The minimum number of papers.")] = None,
     max_papers: Annotated[int | None, typer.Option(help="The maximum number of papers.")] = None,
@@ -129,11 +127,10 @@ def pause(
     ] = None,
 ) -> None:
     """Pause a subscriber's digests, until a day or until the subscriber resumes them."""
-    now = clock.utcnow()
     end = datetime.combine(until, time(), UTC) if until else None
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        row = subscribers.pause(session, subscribers.find(session, subscriber).id or 0, end, now)
-        audit_log.record(session, output.ACTOR, "subscriber.pause", row.id, now)
+    with output.change() as (session, change):
+        row = subscribers.pause(session, subscribers.find(session, subscriber).id or 0, end, change.now)
+        change.record("subscriber.pause", row.id)
     lasts = f"until {end:%Y-%m-%d}" if end else "until they resume"
     output.out().print(f"The digests of {output.escaped(row.email)} are paused {lasts}.")
 
@@ -141,10 +138,9 @@ def pause(
 @group.command()
 def resume(subscriber: SubscriberName) -> None:
     """End a subscriber's pause."""
-    now = clock.utcnow()
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        row = subscribers.resume(session, subscribers.find(session, subscriber).id or 0, now)
-        audit_log.record(session, output.ACTOR, "subscriber.resume", row.id, now)
+    with output.change() as (session, change):
+        row = subscribers.resume(session, subscribers.find(session, subscriber).id or 0, change.now)
+        change.record("subscriber.resume", row.id)
     due = output.format_time(row.next_due_at)
     output.out().print(f"{output.escaped(row.email)} is {row.state}. The next digest is due at {due}.")
 
@@ -152,10 +148,9 @@ def resume(subscriber: SubscriberName) -> None:
 @group.command()
 def unsubscribe(subscriber: SubscriberName) -> None:
     """Unsubscribe a subscriber. They can sign up again themselves."""
-    now = clock.utcnow()
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        row = subscribers.unsubscribe(session, subscribers.find(session, subscriber).id or 0, now)
-        audit_log.record(session, output.ACTOR, "subscriber.unsubscribe", row.id, now)
+    with output.change() as (session, change):
+        row = subscribers.unsubscribe(session, subscribers.find(session, subscriber).id or 0, change.now)
+        change.record("subscriber.unsubscribe", row.id)
     output.out().print(f"{output.escaped(row.email)} is unsubscribed.")
 
 
@@ -185,10 +180,10 @@ def erase(
 @group.command()
 def delete_feedback(subscriber: SubscriberName) -> None:
     """Delete a subscriber's feedback and the papers that they pasted."""
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+    with output.change() as (session, change):
         row = subscribers.find(session, subscriber)
         subscribers.forget_feedback(session, row.id or 0)
-        audit_log.record(session, output.ACTOR, "subscriber.delete_feedback", row.id, clock.utcnow())
+        change.record("subscriber.delete_feedback", row.id)
     output.out().print(f"Deleted the feedback of {output.escaped(row.email)}.")
 
 

@@ -73,9 +73,7 @@ def add(
     interest: Annotated[list[str], typer.Option(help="An interest. Repeat the option for more.")],
     cadence: Annotated[Cadence | None, output.CADENCE] = None,
     weekday: Annotated[int | None, output.WEEKDAY] = None,
-    hour: Annotated[
-        int | None, typer.Option(help="The hour of the digest, in the subscriber's time zone.", min=0, max=23)
-    ] = None,
+    hour: Annotated[int | None, output.HOUR] = None,
     zone: Annotated[
         str | None, typer.Option(help="The subscriber's time zone, such as Europe/Berlin.")
     ] = None,

@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 from sqlmodel import col
 
-from app import clock, subscribers
+from app import subscribers
 from app.cli import output
 from app.delivery import suppression
 from app.errors import NotFound
-from app.storage import audit_log
 from app.storage.models import Suppression
 
 suppressions = typer.Typer(
@@ -58,23 +57,19 @@ def list_suppressions(
 @suppressions.command()
 def add(email: Address, reason: Reason) -> None:
     """Send no more mail to an address. If it is already suppressed, its first reason is kept."""
-    email, now = subscribers.normalize_address(email), clock.utcnow()
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        suppression.suppress(session, email, reason, now)
-        audit_log.record(
-            session, output.ACTOR, "suppression.add", suppression.address_hash(email), now, reason=reason
-        )
+    email = subscribers.normalize_address(email)
+    with output.change() as (session, change):
+        suppression.suppress(session, email, reason, change.now)
+        change.record("suppression.add", suppression.address_hash(email), reason=reason)
     output.out().print(f"No mail will be sent to {output.escaped(email)}.")
 
 
 @suppressions.command()
 def lift(email: Address, reason: Reason) -> None:
     """Allow mail to an address again. A subscriber whose email bounced returns to their previous state."""
-    email, now = subscribers.normalize_address(email), clock.utcnow()
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
-        if not subscribers.lift_suppression(session, email, now):
+    email = subscribers.normalize_address(email)
+    with output.change() as (session, change):
+        if not subscribers.lift_suppression(session, email, change.now):
             raise NotFound("this address is not suppressed")
-        audit_log.record(
-            session, output.ACTOR, "suppression.lift", suppression.address_hash(email), now, reason=reason
-        )
+        change.record("suppression.lift", suppression.address_hash(email), reason=reason)
     output.out().print(f"Mail will be sent to {output.escaped(email)} again.")

@@ -148,10 +148,7 @@ def remove(number: Number) -> None:
 @contextmanager
 def _changing(number: int, change: str) -> Iterator[tuple[Session, WebhookEndpoint, datetime]]:
     """Record a change of a webhook. Yield the session for the change, the webhook and the current time."""
-    now = clock.utcnow()
-    with output.open_application(needs_secret=False) as app, app.db.write() as session:
+    with output.change() as (session, current):
         row = webhook_endpoints.get_for_update(session, number)
-        audit_log.record(
-            session, output.ACTOR, f"webhook.{change}", row.id, now, url=webhook_endpoints.origin(row.url)
-        )
-        yield session, row, now
+        current.record(f"webhook.{change}", row.id, url=webhook_endpoints.origin(row.url))
+        yield session, row, current.now
