@@ -89,8 +89,6 @@ def _unquote(text: bytes) -> str:
     Each run of escapes is decoded at once. The standard library splits the text at each percent sign instead,
     which blocks all threads for a third of a second if the text is 1 MB of percent signs.
     """
-    return _ESCAPES.sub(_bytes_of, text.replace(b"+", b" ")).decode("utf-8", "replace")
-
-
-def _bytes_of(run: re.Match[bytes]) -> bytes:
-    return binascii.unhexlify(run[0].replace(b"%", b""))
+    spaced = text.replace(b"+", b" ")
+    decoded = _ESCAPES.sub(lambda run: binascii.unhexlify(run[0].replace(b"%", b"")), spaced)
+    return decoded.decode("utf-8", "replace")

@@ -106,21 +106,15 @@ def rotate_secret(operator: Writer, webhook_id: Id) -> Response:
 
 @router.post(PATH + "/{webhook_id}/enable")
 def enable(operator: Writer, webhook_id: Id) -> Response:
-    return _switch(operator, webhook_id, enabled=True)
+    webhook = webhooks.change_webhook(operator, webhook_id, webhooks.WebhookChange(enabled=True))
+    has_failed_events = webhook.messages[WebhookState.FAILED]
+    return back_to(f"{PATH}/{webhook_id}", "enabled_with_failed_events" if has_failed_events else "enabled")
 
 
 @router.post(PATH + "/{webhook_id}/disable")
 def disable(operator: Writer, webhook_id: Id) -> Response:
-    return _switch(operator, webhook_id, enabled=False)
-
-
-def _switch(operator: Operator, webhook_id: int, *, enabled: bool) -> Response:
-    change = webhooks.WebhookChange(enabled=enabled)
-    changed = webhooks.change_webhook(operator, webhook_id, change)
-    done = "enabled" if enabled else "disabled"
-    if enabled and changed.messages[WebhookState.FAILED]:
-        done = "enabled_with_failed_events"
-    return back_to(f"{PATH}/{webhook_id}", done)
+    webhooks.change_webhook(operator, webhook_id, webhooks.WebhookChange(enabled=False))
+    return back_to(f"{PATH}/{webhook_id}", "disabled")
 
 
 @router.post(PATH + "/{webhook_id}/resend")
