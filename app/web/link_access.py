@@ -66,7 +66,7 @@ class SignedLink:
         return self.grant.subscriber_id
 
     def page(self, template: str, *, headers: Mapping[str, str] = {}, **values: Any) -> Response:
-        """Render a page, which has the link’s `token`, with headers that forbid caching and indexing."""
+        """Render a page, which has the link's `token`, with headers that forbid caching and indexing."""
         values["token"] = self.token
         return templating.page(self.request, template, headers={**headers, **PRIVATE}, **values)
 

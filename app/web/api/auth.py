@@ -1,4 +1,4 @@
-"""API key authentication and common parameters. A route’s caller `CanRead`, `CanWrite` or `CanSend`."""
+"""API key authentication and common parameters. A route's caller `CanRead`, `CanWrite` or `CanSend`."""
 
 from __future__ import annotations
 
