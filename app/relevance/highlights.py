@@ -16,7 +16,15 @@ from app.relevance.filters import in_categories
 from app.text import summarizer
 from app.text.abbreviations import Abbreviations
 from app.text.names import forms_of_name, words_of_organization
-from app.text.tokenizer import WORD, Token, Tokens, compound_span, tokenize, without_stopwords
+from app.text.tokenizer import (
+    STOP_STEMS,
+    WORD,
+    Token,
+    Tokens,
+    compound_span,
+    tokenize,
+    without_stopwords,
+)
 from app.text.word_forms import is_same_word
 from app.types import PaperView, Spans
 
@@ -38,26 +46,20 @@ class Field:
     tokens: Tokens
     implied: Mapping[str, Sequence[int]]  # terms → the positions of the tokens that may imply them
 
-    def __contains__(self, term: str) -> bool:
-        """Return True if a token is the term or may imply it."""
-        return term in self._first_positions or term in self.implied
-
     def positions(self, term: str) -> list[int]:
         """Return the positions, in order, of the tokens that are the term or may imply it."""
-        stems, positions = self.tokens.stems, list[int]()
-        if (position := self._first_positions.get(term)) is not None:
+        stems, positions, position = self.tokens.stems, list[int](), -1
+        for _ in range(stems.count(term)):
+            position = stems.index(term, position + 1)
             positions.append(position)
-            for _ in range(1, stems.count(term)):
-                position = stems.index(term, position + 1)
-                positions.append(position)
         implied = self.implied.get(term)
         return sorted([*positions, *implied]) if implied else positions
 
-    @cached_property
-    def _first_positions(self) -> Mapping[str, int]:
-        """Return the first position of each stem. A list of all positions would take twice the memory."""
-        stems = self.tokens.stems
-        return dict(zip(reversed(stems), range(len(stems) - 1, -1, -1), strict=True))
+    def positions_of_any(self, terms: Set[str]) -> list[int]:
+        """Return the positions, in order, of the tokens that are one of these terms or may imply one."""
+        positions = [position for position, stem in enumerate(self.tokens.stems) if stem in terms]
+        implied = [position for term in self.implied.keys() & terms for position in self.implied[term]]
+        return sorted(positions + implied) if implied else positions
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class PaperText:
         phrases = [_padded(form) for name in names for form in forms_of_name(name) if form]
         return [
             author
-            for author in self.paper.authors
+            for author in (self.paper.authors if phrases else ())
             if any(phrase in _padded(form) for form in forms_of_name(author) for phrase in phrases)
         ]
 
@@ -146,7 +148,10 @@ class PaperText:
 
         used, highlights = set[str](), []
         for field in sorted(fields, key=heaviest, reverse=True):
-            runs = _distinct_runs(field, terms - used, idf) if used else runs_by_field[field.name]
+            new = terms - used
+            runs = (
+                _distinct_runs(field, new, idf) if new and used else runs_by_field[field.name] if new else []
+            )
             used |= {token.stem for run in runs[:MAX_HIGHLIGHTS] for token in run}
             if runs:
                 excerpts = [field.text[run[0].start : run[-1].end] for run in runs[:MAX_HIGHLIGHTS]]
@@ -166,20 +171,30 @@ class PaperText:
         marked = in_title.union(token.stem for run in abstract for token in run)
         return _spans(title), _spans(abstract), marked
 
-    def typed_words_in(self, terms: Set[str], typed: Typed) -> tuple[tuple[str, str], ...]:
-        """Return the items of `typed` on which the highlights and the marks on the card depend, sorted."""
-        card = self.card
-        return tuple(
-            sorted(
-                (stem, word)
-                for stem, word in typed.items()
-                if stem in terms or self.mentions(stem) or card.mentions(stem)
-            )
-        )
+    def with_other_words(self, typed: Typed) -> Typed:
+        """Return the typed words with whose stem the paper or its card has a word that is no form of them.
 
-    def mentions(self, stem: str) -> bool:
-        """Return True if a word, or a word within a folded word, has this stem or implies it."""
-        return any(stem in field for field in self._folded_fields) or stem in self._stems_in_folded_words
+        Words that merely share a stem are rare. The other typed words change neither highlights nor marks.
+        """
+        return {
+            stem: word
+            for stem, word in typed.items()
+            if not all(_is_form_of(word, spelling) for spelling in self._spellings_of(stem))
+        }
+
+    def _spellings_of(self, stem: str) -> Set[str]:
+        """Return the spellings of the words with this stem in the paper and its summary."""
+        if (spellings := self._spellings.get(stem)) is None:
+            spellings = self._spellings[stem] = frozenset(
+                field.text[field.tokens.starts[position] : field.tokens.ends[position]]
+                for field in (*self.fields, self.card.fields[1])
+                for position in field.positions(stem)
+            )
+        return spellings
+
+    @cached_property
+    def _spellings(self) -> dict[str, Set[str]]:
+        return {}
 
     def are_together(self, terms: Set[str], others: Set[str]) -> bool:
         """Return True if each of `others` stands beside one of `terms` in the title or the abstract."""
@@ -296,14 +311,14 @@ class PaperText:
 
         If a word merely shares a stem with a typed word, remove its stem, so that it matches no term.
         """
-        little, fields = terms - {*without_stopwords(terms)}, list[Field]()
+        little, fields = terms & STOP_STEMS, list[Field]()
+        if not (little or typed):
+            return [*self._folded_fields]
         for unfolded, folded in zip(self.fields, self._folded_fields, strict=True):
             tokens, text = folded.tokens, folded.text
             others = {
                 position: ""
-                for stem in typed
-                if stem in folded
-                for position in folded.positions(stem)
+                for position in folded.positions_of_any(typed.keys())
                 if not _is_form(tokens[position], text, typed)
             }
             if others:
@@ -319,8 +334,17 @@ class PaperText:
 
         Words that merely share a stem with a typed word do not count.
         """
-        if " " not in term and not any(term in field for field in self._folded_fields):
-            return ""
+        if typed:
+            return self._find_surface_form(term, typed)
+        if (form := self._surface_forms.get(term)) is None:
+            form = self._surface_forms[term] = self._find_surface_form(term, typed)
+        return form
+
+    @cached_property
+    def _surface_forms(self) -> dict[str, str]:
+        return {}
+
+    def _find_surface_form(self, term: str, typed: Typed) -> str:
         return self._spelling(term, "title", typed) or self._spelling(term, "abstract", typed)
 
     def whole_word(self, stem: str) -> str:
@@ -371,9 +395,11 @@ class PaperText:
 def _is_form(token: Token, text: str, typed: Typed) -> bool:
     """Return False if a single word is not a form of the typed word with the same stem."""
     word = typed.get(token.stem)
-    if word is None or word == (spelling := text[token.start : token.end]):
-        return True
-    return not WORD.fullmatch(spelling) or is_same_word(word, spelling)
+    return word is None or _is_form_of(word, text[token.start : token.end])
+
+
+def _is_form_of(word: str, spelling: str) -> bool:
+    return word == spelling or not WORD.fullmatch(spelling) or is_same_word(word, spelling)
 
 
 def _padded(words: Sequence[str]) -> str:
@@ -413,7 +439,7 @@ def _runs(field: Field, terms: Set[str]) -> list[list[Token]]:
     tokens = field.tokens
     runs: list[list[Token]] = []
     last = -2
-    for position in sorted([place for term in terms if term in field for place in field.positions(term)]):
+    for position in field.positions_of_any(terms):
         token = tokens[position]
         is_next = position == last + 1 and not _is_divided(field.text, tokens.ends[last], token.start)
         if is_next and all(token.stem != other.stem for other in runs[-1]):
@@ -421,6 +447,8 @@ def _runs(field: Field, terms: Set[str]) -> list[list[Token]]:
         else:
             runs.append([token])
         last = position
+    if STOP_STEMS.isdisjoint(terms) and not any(map(is_digit, terms)):
+        return runs
     return [
         run
         for run in runs

@@ -33,7 +33,7 @@ from app.relevance.model import RelevanceModel
 from app.relevance.query_language import FilterField, Query
 from app.relevance.typed_organizations import OrganizationNames
 from app.relevance.vector_space import CLOSE_Z, Direction, title_fingerprint
-from app.text.tokenizer import Token, content_stems, stem_all, tokenize, without_stopwords
+from app.text.tokenizer import Token, stem_all, tokenize, without_stopwords
 from app.types import CardReason, Marks, PaperView, Spans
 
 MAX_GAINS = 20  # words of a paper that may be named in place of missing ones: those that add most to P
@@ -66,7 +66,7 @@ class _WordsInPaper:
     """The words of an interest that a paper contains."""
 
     terms: frozenset[str]  # as stems, short forms, or phrases of stems
-    typed: Typed  # all words of the interest
+    typed: Typed  # the words of the interest that its excerpts depend on
     missing: Sequence[str]  # the words that the paper lacks, as typed
 
 
@@ -289,9 +289,7 @@ class MatchIndex:
         if row in matches.organization_rows:
             organization = text.matching_organization(query.text.split()) or text.paper.organization
             words = self._words_in(text, _without_words(query)) if words.missing else words
-        excerpts = self._excerpts(
-            row, tuple(sorted(words.terms)), text.typed_words_in(words.terms, words.typed)
-        )
+        excerpts = self._excerpts(row, tuple(sorted(words.terms)), tuple(sorted(words.typed.items())))
         whole, rest_in_words = reasons.interest_reason(
             excerpts.highlights,
             excerpts.unmarked,
@@ -325,7 +323,8 @@ class MatchIndex:
         """
         query, phrases = self._query_without_phrases_in(text, query)
         words = self._query_words(query)
-        typed = words.typed
+        # Whether a short form stands for a phrase depends on all typed words.
+        typed = words.typed if phrases else text.with_other_words(words.typed)
         present = phrases | {term for term in words.terms if text.surface_form(term, typed)}
         expansions = self._model.abbreviations.expansions
         implied = {stem for term in present for stem in expansions.get(term, ())}
@@ -372,12 +371,8 @@ class MatchIndex:
         z_score = matches.direction.z_score(self._vectors[row]) if matches.direction else 0
         if z_score <= 0:  # the paper matches only by its words
             return None
-        quoted = {
-            stem
-            for term in words.terms
-            for part in term.split(" ")
-            for stem in (part, *content_stems(text.surface_form(part)))
-        }
+        parts = {part for term in words.terms for part in term.split(" ")}
+        quoted = parts.union(*(reasons.stems_in(text.surface_form(part)) for part in parts))
         strongest = map(text.whole_word, self._close_stems(matches, row))
         return reasons.distinct_words(strongest, quoted) or ([] if z_score >= CLOSE_Z else None)
 

@@ -121,7 +121,7 @@ def distinct_words(texts: Iterable[str], excluded: Set[str], allowed: Set[str] |
     """
     used, chosen = set(excluded), list[str]()
     for text in texts:
-        own = _stems_in(text)
+        own = stems_in(text)
         if text.lower() in FUNCTION_WORDS:
             continue
         if own and own.isdisjoint(used) and (allowed is None or own <= allowed):
@@ -133,7 +133,8 @@ def distinct_words(texts: Iterable[str], excluded: Set[str], allowed: Set[str] |
 
 
 @lru_cache(maxsize=MAX_CACHED_WORDS)
-def _stems_in(word: str) -> frozenset[str]:
+def stems_in(word: str) -> frozenset[str]:
+    """Return the stems of a word or a phrase without stop words."""
     return frozenset(content_stems(word))
 
 
