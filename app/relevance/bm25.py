@@ -10,6 +10,9 @@ interests.
 from __future__ import annotations
 
 import itertools
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,11 +27,13 @@ from app.text.tokenizer import bigrams
 Matrix = np.ndarray[Any, Any]
 Document = tuple[Sequence[str], Sequence[str]]  # the terms of a title and of an abstract, in order
 Idf = Callable[[str], float]
+Idfs = Callable[[Iterable[str]], Matrix]  # the idf of each of many terms
 Expansions = Mapping[str, Sequence[str]]  # a folded term → the terms that it implies
 
 TITLE_WEIGHT = 2.0
 K1, B = 1.2, 0.6
 PAIR_WEIGHT, PAIR_K1 = 0.7, 0.8
+_PAIR = 2**32  # see `_key_of`
 
 
 def with_expansions(text: Sequence[str], expansions: Expansions) -> Iterator[str]:
@@ -56,6 +61,41 @@ def indicator_matrix(texts: Iterable[Iterable[str]], columns: Mapping[str, int])
     return sparse.csr_matrix((np.ones(len(numbers), np.float32), numbers, ends), shape=shape)
 
 
+def _key_of(term: str, numbers: Mapping[str, int]) -> int:
+    """Return the number that stands for a stem or a pair. Raise KeyError if a stem has no number.
+
+    For a stem, it is the stem's number; for a pair, _PAIR · (1 + the first stem's number) + the second's.
+    """
+    first, _, second = term.partition(" ")
+    return _PAIR * (1 + numbers[first]) + numbers[second] if second else numbers[first]
+
+
+class TermColumns(Mapping[str, int]):
+    """The column of each term. Pairs are stored as numbers, because most occur once and texts are large."""
+
+    def __init__(self, numbers: Mapping[str, int], keys: Matrix) -> None:
+        """Use the places in `keys` as columns. `numbers` contains 0, 1, 2, … for the stems, in order."""
+        order = keys.argsort()
+        self._numbers, self._keys = numbers, array("q", keys[order].tobytes())
+        self._columns = array("I", order.astype(np.uint32).tobytes())
+
+    def __getitem__(self, term: str) -> int:
+        key = _key_of(term, self._numbers)
+        place = bisect_left(self._keys, key)
+        if self._keys[place : place + 1] != array("q", [key]):
+            raise KeyError(term)
+        return self._columns[place]
+
+    def __iter__(self) -> Iterator[str]:
+        stems = [*self._numbers]
+        for key in np.array(self._keys)[np.argsort(self._columns)].tolist():
+            first, second = divmod(key, _PAIR)
+            yield f"{stems[first - 1]} {stems[second]}" if first else stems[second]
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
 @dataclass(frozen=True)
 class FieldCounts:
     """The frequencies of terms in documents. Each tuple has the titles first, then the abstracts."""
@@ -81,6 +121,40 @@ class Terms:
         columns = {term: number for number, term in enumerate(names)}
         is_pair = np.array([" " in term for term in names], bool)
         return cls(columns, np.array([idf(term) for term in names]), is_pair, expansions)
+
+    @classmethod
+    def of_documents(
+        cls, documents: Sequence[Document], idfs: Idfs, expansions: Expansions
+    ) -> tuple[Terms, FieldCounts]:
+        """Return the terms of documents, in the order in which they first occur, and their counts."""
+        numbers = defaultdict[str, int](itertools.count().__next__)
+        texts = [text for document in documents for text in document]
+        sizes = np.array([*map(len, texts)], np.int64)
+        stems = np.array([numbers[stem] for text in texts for stem in text], np.int64)
+        rows_of_stems = np.repeat(np.arange(len(texts)), sizes)
+        is_pair = rows_of_stems[1:] == rows_of_stems[:-1]
+        pairs = (_PAIR * (1 + stems[:-1]) + stems[1:])[is_pair]
+        implied = [
+            (row, _key_of(term, numbers))
+            for row, text in enumerate(texts)
+            for stem in text
+            if stem in expansions
+            for term in expansions[stem]
+        ]
+        rows_of_implied, keys_of_implied = np.array(implied, np.int64).reshape(-1, 2).T
+        rows = np.concatenate([rows_of_stems, rows_of_stems[1:][is_pair], rows_of_implied])
+        order = rows.argsort(kind="stable")
+        keys = np.concatenate([stems, pairs, keys_of_implied])[order]
+        distinct, first_places, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        by_place = first_places.argsort()
+        columns = TermColumns(dict(numbers), distinct[by_place])
+        ends = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(texts)))])
+        counts = sparse.csr_matrix(
+            (np.ones(len(keys), np.float32), by_place.argsort()[inverse], ends), (len(texts), len(columns))
+        )
+        counts.sum_duplicates()
+        terms = cls(columns, idfs(columns), distinct[by_place] >= _PAIR, expansions)
+        return terms, FieldCounts((counts[0::2], counts[1::2]), (sizes[0::2] * 1.0, sizes[1::2] * 1.0))
 
     @cached_property
     def names(self) -> list[str]:

@@ -26,7 +26,7 @@ from cachetools import LRUCache
 from scipy import sparse
 
 from app.relevance import query_words, reasons, scoring
-from app.relevance.bm25 import Matrix, Terms, with_expansions
+from app.relevance.bm25 import Matrix, Terms
 from app.relevance.filters import Filters
 from app.relevance.highlights import Highlights, PaperText, Typed, is_digit
 from app.relevance.model import RelevanceModel
@@ -160,19 +160,14 @@ class MatchIndex:
         self._row_of = {text.paper.id: row for row, text in enumerate(self._texts)}
         self._ids = np.array([*self._row_of], np.int64)
         documents = [text.document for text in self._texts]
-        fields = [field for document in documents for field in document]
-        expansions = model.abbreviations.expansions
-        names = dict.fromkeys(term for field in fields for term in with_expansions(field, expansions))
-        terms = Terms.from_names(list(names), model.statistics.idf, expansions)
+        terms, counts = Terms.of_documents(documents, model.statistics.idfs, model.abbreviations.expansions)
         self._tfidf = (
             self._space.stems.tfidf(documents) if self._space else sparse.csr_matrix((len(documents), 0))
         )
         vectors = self._space.project(self._tfidf) if self._space else np.zeros((len(documents), 0))
         self._vectors = np.asfortranarray(vectors)  # for `VectorSpace.z_scores`
         fingerprints = np.array([title_fingerprint(text.paper.title) for text in self._texts], np.int64)
-        self._papers = scoring.PaperMatrices.build(
-            terms, terms.field_counts(documents), self._vectors, fingerprints, model
-        )
+        self._papers = scoring.PaperMatrices.build(terms, counts, self._vectors, fingerprints, model)
         self._cache, self._key = cache or MatchCache(), object()
         self._query_words = lru_cache(MAX_CACHED_QUERY_WORDS)(
             partial(query_words.prepare, abbreviations=model.abbreviations)

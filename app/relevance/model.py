@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from app.errors import CorruptModel
-from app.relevance.bm25 import Document, Expansions, with_expansions
+from app.relevance.bm25 import Document, Expansions, Matrix, with_expansions
 from app.relevance.vector_space import MAX_EXAMPLES, VectorSpace
 from app.relevance.vocabulary import Vocabulary
 from app.text import abbreviations
@@ -65,7 +65,16 @@ class TermStatistics:
 
     def idf(self, term: str) -> float:
         """Return Robertson's idf of a term in n of N papers, never below 0: ln(1 + (N − n + ½) / (n + ½))."""
-        frequency = min(self.frequencies.get(term, 0), self.papers)
+        return self._idf_of(self.frequencies.get(term, 0))
+
+    def idfs(self, terms: Iterable[str]) -> Matrix:
+        """Return the idf of each term, in the order of `terms`."""
+        frequencies = [self.frequencies.get(term, 0) for term in terms]
+        by_frequency = {frequency: self._idf_of(frequency) for frequency in {*frequencies}}
+        return np.array([by_frequency[frequency] for frequency in frequencies])
+
+    def _idf_of(self, frequency: int) -> float:
+        frequency = min(frequency, self.papers)
         return math.log(1 + (self.papers - frequency + 0.5) / (frequency + 0.5))
 
     def to_arrays(self) -> Arrays:
