@@ -34,7 +34,7 @@ _stemmer = Stemmer.Stemmer("english")
 @lru_cache(maxsize=200_000)
 def stem(word: str) -> str:
     """Return the stem of a word without accents, in lower case. Most forms and spellings share their stem."""
-    stemmed = str(_stemmer.stemWord(americanize(word)))
+    stemmed = str(_stemmer.stemWord(_americanize(word)))
     is_plural = _SHORT_FORMS.fullmatch(stemmed) and stemmed not in _SINGULAR.split()
     return stemmed[:-1] if is_plural else stemmed
 
@@ -42,7 +42,7 @@ def stem(word: str) -> str:
 @lru_cache(maxsize=20_000)
 def _bases(word: str) -> frozenset[str]:
     """Return the possible base forms of a word, such as "plan" for "planning"."""
-    american = americanize(fold_accents(word))
+    american = _americanize(fold_accents(word))
     bases = {american.removesuffix(ending) for ending in ("", *_ENDINGS.split())}
     bases |= {base for ending in _AFTER_V.split() if (base := american.removesuffix(ending))[-1:] == "v"}
     bases |= {base for base in [american.removesuffix(_AFTER_LONG_BASES)] if len(base) >= _MIN_LONG_BASE}
@@ -71,7 +71,10 @@ def forms_pattern(word: str) -> str:
     )
 
 
-@lru_cache(maxsize=50_000)
-def americanize(word: str) -> str:
+def _americanize(word: str) -> str:
     """Return a word without accents, in lower case, with British spellings replaced."""
     return _BRITISH.sub(lambda match: _AMERICAN[match.group()], word)
+
+
+# For callers that do not cache their results, as `stem` and `_bases` do.
+americanize = lru_cache(maxsize=50_000)(_americanize)
