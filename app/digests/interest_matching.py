@@ -35,7 +35,7 @@ from app.types import CardReason, Interest, PaperView
 MAX_CACHED_MUTED = 5_000  # muted texts, shared by all subscribers who mute them; four bytes per paper
 MAX_READ_AS = 20_000  # interests whose corrections are cached
 MAX_FREQUENT_CATEGORIES = 4  # in a hint
-MAX_MATCHED_BYTES = 40_000_000  # for matched interests, besides those of a batch
+MAX_MATCHED_BYTES = 20_000_000  # for matched interests, besides those of a batch
 _NO_PAPERS = np.array([], np.int32)
 
 
@@ -51,9 +51,9 @@ class InterestMatcher:
         self._muted = FIFOCache[query_language.Query, ranking.Vector](MAX_CACHED_MUTED)
 
     def clear_if_full(self) -> None:
-        """Clear all matches if they exceed MAX_MATCHED_BYTES. Earlier row numbers are then invalid."""
+        """Clear all matches if they exceed MAX_MATCHED_BYTES."""
         if self.evidence.nbytes > MAX_MATCHED_BYTES:
-            self.evidence.clear()
+            self.evidence.rows.clear()
             self._matched_as_read.clear()
 
     def release(self) -> None:
@@ -71,8 +71,9 @@ class InterestMatcher:
 
     def papers_above_floor(self, text: str, weight: float = 1.0) -> list[PaperView]:
         """Return the papers from all loaded days that are relevant enough to this matched interest alone."""
-        is_enough = self.evidence.evidence[self.evidence.row_of[text]] * weight >= ranking.ENOUGH
-        return [self._papers[number] for number in self.evidence.ids[is_enough].tolist()]
+        row = self.evidence.rows[text]
+        columns = row.columns[row.enough(weight)]
+        return [self._papers[number] for number in self.evidence.ids[columns].tolist()]
 
     def absent_fields_note(self, text: str) -> str:
         """Return a note if an interest requires a category or an organisation and no paper has any, or ""."""
@@ -94,7 +95,7 @@ class InterestMatcher:
         """
         queries: dict[str, query_language.Query] = {}
         errors: dict[str, InvalidInterest] = {}
-        new_texts = [interest.text for interest in interests if interest.text not in self.evidence.row_of]
+        new_texts = [interest.text for interest in interests if interest.text not in self.evidence.rows]
         if not new_texts:
             return errors
         for text in dict.fromkeys(new_texts):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -44,6 +44,7 @@ PINNED = 2.0  # higher than the score of any paper that is not pinned
 CERTAIN = 1 - 1e-9  # higher relevances are capped at this, so that their evidence is finite
 MAX_COMPARED = 5_000  # papers whose similarities are kept: at most 100 megabytes
 MAX_CACHED_ORDERS = 20_000  # interests with their weights; a few hundred bytes each
+ROW_BYTES = 500  # of an interest's objects, besides the numbers
 NO_TREND = Trend(0.0, "")
 
 
@@ -61,16 +62,31 @@ def relevance_of(evidence: Vector) -> Vector:
 ENOUGH = evidence_of([FLOOR]).item()
 
 
+class EvidenceRow(NamedTuple):
+    """The evidence from one interest."""
+
+    columns: Vector  # of the matching papers, in ascending order
+    evidence: Vector
+    strengths: Vector  # as evidence, so that they add up
+    excluded: frozenset[int]  # the papers that match its exclusions
+
+    @property
+    def nbytes(self) -> int:
+        """The approximate size in memory, in bytes."""
+        return ROW_BYTES + self.columns.nbytes + self.evidence.nbytes + self.strengths.nbytes
+
+    def enough(self, weight: float) -> Vector:
+        """Return a mask of the papers that are relevant enough because of this interest alone."""
+        return np.asarray(self.evidence * weight >= ENOUGH)
+
+
 class EvidenceMatrix:
-    """A matrix of evidence with one row for each matched interest and one column for each candidate."""
+    """A sparse matrix of evidence with a row for each matched interest and a column for each candidate."""
 
     def __init__(self, papers: Iterable[int]) -> None:
         self.ids = np.array(sorted(papers), np.int64)  # the paper of each column
         self.columns = {number: column for column, number in enumerate(self.ids.tolist())}
-        self.row_of: dict[str, int] = {}  # by the text of the interest
-        self.evidence = np.zeros((1, len(self.ids)))  # rows not listed in `row_of` are unused
-        self.strengths = np.zeros((1, len(self.ids)), np.float32)  # as evidence, so that they add up
-        self._excluded: dict[str, frozenset[int]] = {}
+        self.rows: dict[str, EvidenceRow] = {}  # by the text of the interest
 
     def add_columns(
         self,
@@ -80,24 +96,33 @@ class EvidenceMatrix:
         strength: Vector,
         excluded: frozenset[int] = frozenset(),
     ) -> None:
-        """Add an interest with the columns of matching papers, and the papers that match its exclusions."""
-        row = self.row_of.setdefault(text, len(self.row_of))
-        if row == len(self.evidence):
-            self.evidence, self.strengths = _with_more_rows(self.evidence), _with_more_rows(self.strengths)
-        for matrix, values in ((self.evidence, relevance), (self.strengths, strength)):
-            matrix[row] = 0
-            matrix[row, columns] = evidence_of(values)
-        self._excluded[text] = excluded
+        """Add an interest with the matching columns, in ascending order, and the papers it excludes."""
+        strengths = evidence_of(strength).astype(np.float32)
+        self.rows[text] = EvidenceRow(columns, evidence_of(relevance), strengths, excluded)
 
     @property
     def nbytes(self) -> int:
-        """The size in memory, in bytes, of the rows in use."""
-        rows = self.evidence[: len(self.row_of)], self.strengths[: len(self.row_of)]
-        return sum(matrix.nbytes for matrix in rows)
+        """The approximate size in memory, in bytes."""
+        return sum(row.nbytes for row in self.rows.values())
 
-    def clear(self) -> None:
-        """Forget all interests, so that their rows can be reused."""
-        self.row_of, self._excluded = {}, {}
+    def matrices(self, texts: Iterable[str]) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
+        """Return the evidence and the strengths of these interests, with a row for each of them."""
+        rows = [self.rows[text] for text in texts]
+        ends = np.cumsum([0, *(len(row.columns) for row in rows)])
+        columns = np.concatenate([np.zeros(0, np.int32), *(row.columns for row in rows)])
+        evidence = np.concatenate([np.zeros(0), *(row.evidence for row in rows)])
+        strengths = np.concatenate([np.zeros(0, np.float32), *(row.strengths for row in rows)])
+        shape = len(rows), len(self.ids)
+        return (
+            sparse.csr_matrix((evidence, columns, ends), shape),
+            sparse.csr_matrix((strengths, columns, ends), shape),
+        )
+
+    def evidence_by_column(self, text: str) -> Vector:
+        """Return the evidence from an interest for each candidate."""
+        by_column = np.zeros(len(self.ids))
+        by_column[self.rows[text].columns] = self.rows[text].evidence
+        return by_column
 
     def evidence_row(self, hits: Mapping[int, float]) -> Vector:
         """Convert relevance by paper into evidence by column."""
@@ -110,14 +135,7 @@ class EvidenceMatrix:
 
         Such a paper can be selected only because of another interest, not because of likes or trends.
         """
-        return frozenset[int]().union(*(self._excluded[interest.text] for interest in interests))
-
-
-def _with_more_rows(matrix: Matrix) -> Matrix:
-    """Return a copy with twice as many rows, so that rows are seldom copied."""
-    larger = np.zeros((2 * len(matrix), matrix.shape[1]), matrix.dtype)  # uses no memory until written to
-    larger[: len(matrix)] = matrix
-    return larger
+        return frozenset[int]().union(*(self.rows[interest.text].excluded for interest in interests))
 
 
 @dataclass(frozen=True)
@@ -207,9 +225,10 @@ class CandidatePool:
         if key not in self._orders:
             if len(self._orders) >= MAX_CACHED_ORDERS:
                 self._orders.clear()
-            row = self.matches.row_of[text]
-            columns = np.flatnonzero(self.matches.evidence[row] * weight >= ENOUGH)
-            scores = self.scores(columns, self.matches.strengths[row, columns] * weight)
+            row = self.matches.rows[text]
+            is_enough = row.enough(weight)
+            columns = row.columns[is_enough]
+            scores = self.scores(columns, row.strengths[is_enough] * weight)
             self._orders[key] = columns[np.argsort(-scores, kind="stable")].astype(np.int32)
         return self._orders[key]
 
@@ -315,7 +334,7 @@ class Ranked:
         evidence = np.zeros((len(interests), len(columns)))
         for row, interest in enumerate(interests):
             if interest.text:
-                evidence[row] = matches.evidence[matches.row_of[interest.text], columns] * interest.weight
+                evidence[row] = matches.evidence_by_column(interest.text)[columns] * interest.weight
             elif self.profile:
                 evidence[row] = matches.evidence_row(self.profile)[columns]
         return evidence
@@ -341,13 +360,15 @@ def rank(pool: CandidatePool, requests: Sequence[RankingRequest]) -> list[Ranked
     interests = [
         sorted((interest.text, interest.weight) for interest in request.interests) for request in requests
     ]
-    interest_rows = [matches.row_of[text] for pairs in interests for text, _ in pairs]
+    texts = dict.fromkeys(text for pairs in interests for text, _ in pairs)
+    row_of = {text: row for row, text in enumerate(texts)}
+    interest_rows = [row_of[text] for pairs in interests for text, _ in pairs]
     weights = [weight for pairs in interests for _, weight in pairs]
     spans = np.cumsum([0, *map(len, interests)])
-    shape = (len(requests), len(matches.evidence))
+    shape = (len(requests), len(texts))
     evidence, strengths = (
-        np.asarray(sparse.csr_matrix((np.array(weights, own.dtype), interest_rows, spans), shape) @ own)
-        for own in (matches.evidence, matches.strengths)
+        (sparse.csr_matrix((np.array(weights, own.dtype), interest_rows, spans), shape) @ own).toarray()
+        for own in matches.matrices(texts)
     )
     since = np.array([request.since.toordinal() for request in requests])
     eligible = pool.listed_ordinals >= since[:, None]

@@ -149,11 +149,10 @@ def test_empty_pool_or_no_interests() -> None:
 
 
 def test_adding_interests_keeps_existing_rows() -> None:
-    """The matrix grows without changing earlier values."""
     matches = EvidenceMatrix([7, 3])
     for number in range(100):
         add_interest(matches, f"interest {number}", {3: number / 100})
-    evidence = matches.evidence[[matches.row_of[f"interest {number}"] for number in range(100)], 0]
+    evidence = matches.matrices(f"interest {number}" for number in range(100))[0].toarray()[:, 0]
     assert ranking.relevance_of(evidence).tolist() == pytest.approx([number / 100 for number in range(100)])
 
 

@@ -81,7 +81,7 @@ def test_explanation_uses_the_reading(builder: DigestBuilder) -> None:
     details = builder.interests.details("vison language modles", paper)
     assert details.in_title
     assert details.relevance == pytest.approx(
-        ranking.relevance_of(builder.pool.matches.evidence[0]).max(), abs=1e-6
+        ranking.relevance_of(builder.pool.matches.rows["vison language modles"].evidence).max(), abs=1e-6
     )
 
 

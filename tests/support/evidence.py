@@ -17,7 +17,7 @@ def add_interest(
     strength: Mapping[int, float] | None = None,
 ) -> None:
     """Add an interest with its relevance and strength by paper. By default, the strength is the relevance."""
-    columns = np.array([matrix.columns[number] for number in relevance], np.intp)
     strength = relevance if strength is None else strength
-    strengths = np.array([strength[number] for number in relevance])
-    matrix.add_columns(text, columns, np.array([*relevance.values()]), strengths, excluded)
+    columns = np.array([matrix.columns[number] for number in sorted(relevance)], np.intp)
+    values, strengths = (np.array([own[n] for n in sorted(relevance)]) for own in (relevance, strength))
+    matrix.add_columns(text, columns, values, strengths, excluded)
