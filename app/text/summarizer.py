@@ -10,12 +10,13 @@ a long sentence is shortened.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 
 from app.text import sentence_openings
-from app.text.tokenizer import content_stems
+from app.text.tokenizer import content_stems, stem_all
 
 LIMIT = 320  # characters of a summary
 BRIEF = 100  # characters; a shorter sentence is joined with the next one if both fit into LIMIT
@@ -84,7 +85,25 @@ def summarize(title: str, abstract: str) -> str:
     A brief sentence is joined with the next one. A summary longer than LIMIT is shortened.
     """
     parts = sentences(abstract)
-    return extract(parts, best_sentence(parts, features(title, parts))) if parts else ""
+    return extract(parts, _most_informative(title, parts)) if parts else ""
+
+
+def _most_informative(title: str, parts: Sequence[str]) -> int:
+    """Return `best_sentence` for all features, but compute the flaws only of sentences that may be the best.
+
+    A flaw costs points, so the points for the merits are the most that a sentence can have.
+    """
+    merits = _merits(title, parts)
+    most = [_points(POINTS, row) for row in merits]
+    best, points = -1, -math.inf
+    for place in sorted(range(len(parts)), key=most.__getitem__, reverse=True):
+        if most[place] < points:
+            break
+        if not _WHERE_TO_FIND_IT.search(parts[place]):
+            own = _points(POINTS, (*merits[place], *_flaws(parts[place], place)))
+            if own > points or (own == points and place < best):
+                best, points = place, own
+    return best if best >= 0 else best_sentence(parts, features(title, parts))
 
 
 def extract(parts: Sequence[str], best: int) -> str:
@@ -105,30 +124,43 @@ def best_sentence(
 ) -> int:
     """Return the index of the sentence with the most points. Avoid sentences about where to find the code."""
     candidates = [n for n, part in enumerate(parts) if not _WHERE_TO_FIND_IT.search(part)]
-    scores = [sum(weight * value for weight, value in zip(points, row, strict=True)) for row in rows]
+    scores = [_points(points, row) for row in rows]
     return max(candidates or range(len(parts)), key=lambda n: (scores[n], -n))
+
+
+def _points(weights: Sequence[float], row: Sequence[float]) -> float:
+    """Return the points for the features in a row, which may lack the last ones."""
+    return sum(weight * value for weight, value in zip(weights, row, strict=False))
 
 
 def features(title: str, parts: Sequence[str]) -> list[tuple[float, ...]]:
     """Return the features of each sentence, in the order of POINTS."""
-    title_stems = _stems(title)
+    merits = _merits(title, parts)
+    return [(*row, *_flaws(part, place)) for place, (row, part) in enumerate(zip(merits, parts, strict=True))]
+
+
+def _merits(title: str, parts: Sequence[str]) -> list[tuple[float, ...]]:
+    """Return the first four features of each sentence, which need little time."""
+    title_stems = frozenset(content_stems(title))
     last = max(1, len(parts) - 1)
     return [
         (
             bool(_PROPOSES.search(part)),
             bool(_WE.search(part)),
-            len(title_stems & _stems(part)) / max(1, len(title_stems)),
+            len(title_stems.intersection(stem_all(part))) / max(1, len(title_stems)),
             place / last,
-            bool(_OTHERS.search(part)),
-            bool(_LEANS.search(part)),
-            place > 0 and sentence_openings.refers_back(sentence_openings.without_opening(part)),
         )
         for place, part in enumerate(parts)
     ]
 
 
-def _stems(text: str) -> frozenset[str]:
-    return frozenset(content_stems(text))
+def _flaws(part: str, place: int) -> tuple[float, ...]:
+    """Return the other features of a sentence, which all have negative weights."""
+    return (
+        bool(_OTHERS.search(part)),
+        bool(_LEANS.search(part)),
+        place > 0 and sentence_openings.refers_back(sentence_openings.without_opening(part)),
+    )
 
 
 def sentences(text: str) -> list[str]:

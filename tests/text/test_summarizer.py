@@ -146,3 +146,22 @@ def test_summary_comes_from_the_source_or_the_abstract() -> None:
     assert summarizer.summary("Bookmark", "", abstract) == extract
     assert summarizer.summary("Bookmark", abstract * 2, "Other.") == extract
     assert summarizer.summary("Bookmark", "", "") == ""
+
+
+SENTENCES = (
+    "We propose a model of birds.",
+    "Birds often fail to sing.",
+    "However, we present songs.",
+    "This work introduces the songs of birds and of whales.",
+    "The code is available.",
+    "To address this, we sing.",
+    "It works.",
+)
+
+
+@given(st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=8))
+def test_flaws_are_computed_only_where_they_matter(parts: list[str]) -> None:
+    """The summary is that of the sentence with the most points for all features."""
+    title = "Songs of birds"
+    best = summarizer.best_sentence(parts, summarizer.features(title, parts))
+    assert summarizer.summarize(title, " ".join(parts)) == summarizer.extract(parts, best)
