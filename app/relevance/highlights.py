@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
+from typing import NamedTuple
 
 from app.relevance.bm25 import Document, Idf
 from app.relevance.filters import in_categories
@@ -60,6 +61,14 @@ class Field:
         positions = [position for position, stem in enumerate(self.tokens.stems) if stem in terms]
         implied = [position for term in self.implied.keys() & terms for position in self.implied[term]]
         return sorted(positions + implied) if implied else positions
+
+
+class _Run(NamedTuple):
+    """Neighbouring tokens that are terms of an interest."""
+
+    start: int  # in the text
+    end: int
+    stems: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -144,17 +153,16 @@ class PaperText:
 
         def heaviest(field: Field) -> float:
             runs = runs_by_field[field.name]
-            return max((_weight(run, idf) for run in runs if len(run) > 1), default=0.0)
+            return max((_weight(run, idf) for run in runs if len(run.stems) > 1), default=0.0)
 
         used, highlights = set[str](), []
         for field in sorted(fields, key=heaviest, reverse=True):
-            new = terms - used
-            runs = (
-                _distinct_runs(field, new, idf) if new and used else runs_by_field[field.name] if new else []
-            )
-            used |= {token.stem for run in runs[:MAX_HIGHLIGHTS] for token in run}
+            if used.issuperset(terms):
+                break
+            runs = _distinct_runs(field, terms - used, idf) if used else runs_by_field[field.name]
+            used.update(*(run.stems for run in runs[:MAX_HIGHLIGHTS]))
             if runs:
-                excerpts = [field.text[run[0].start : run[-1].end] for run in runs[:MAX_HIGHLIGHTS]]
+                excerpts = [field.text[run.start : run.end] for run in runs[:MAX_HIGHLIGHTS]]
                 highlights.append((field.name, excerpts))
         return highlights
 
@@ -166,9 +174,9 @@ class PaperText:
         """
         idf = _weights(terms, idf)
         title, abstract = (_distinct_runs(field, terms, idf) for field in self._fields_with(terms, typed))
-        in_title = {token.stem for run in title for token in run}
-        abstract = [run for run in abstract if not in_title.issuperset(token.stem for token in run)]
-        marked = in_title.union(token.stem for run in abstract for token in run)
+        in_title = set[str]().union(*(run.stems for run in title))
+        abstract = [run for run in abstract if not in_title.issuperset(run.stems)]
+        marked = in_title.union(*(run.stems for run in abstract))
         return _spans(title), _spans(abstract), marked
 
     def with_other_words(self, typed: Typed) -> Typed:
@@ -176,30 +184,25 @@ class PaperText:
 
         Words that merely share a stem are rare. The other typed words change neither highlights nor marks.
         """
-        return {
-            stem: word
-            for stem, word in typed.items()
-            if not all(_is_form_of(word, spelling) for spelling in self._spellings_of(stem))
-        }
-
-    def _spellings_of(self, stem: str) -> Set[str]:
-        """Return the spellings of the words with this stem in the paper and its summary."""
-        if (spellings := self._spellings.get(stem)) is None:
-            spellings = self._spellings[stem] = frozenset(
-                field.text[field.tokens.starts[position] : field.tokens.ends[position]]
-                for field in (*self.fields, self.card.fields[1])
-                for position in field.positions(stem)
-            )
-        return spellings
+        for word in typed.items() - self._other_words.keys():
+            self._other_words[word] = self._has_other_word(*word)
+        return {word[0]: word[1] for word in typed.items() if self._other_words[word]}
 
     @cached_property
-    def _spellings(self) -> dict[str, Set[str]]:
+    def _other_words(self) -> dict[tuple[str, str], bool]:
         return {}
+
+    def _has_other_word(self, stem: str, word: str) -> bool:
+        return not all(
+            _is_form(field.tokens[position], field.text, {stem: word})
+            for field in (*self.fields, self.card.fields[1])
+            for position in field.positions(stem)
+        )
 
     def are_together(self, terms: Set[str], others: Set[str]) -> bool:
         """Return True if each of `others` stands beside one of `terms` in the title or the abstract."""
         runs = [
-            {token.stem for token in run}
+            run.stems
             for field in self._fields_with(terms | others, _ANY_FORM)
             for run in _runs(field, terms | others)
         ]
@@ -395,11 +398,9 @@ class PaperText:
 def _is_form(token: Token, text: str, typed: Typed) -> bool:
     """Return False if a single word is not a form of the typed word with the same stem."""
     word = typed.get(token.stem)
-    return word is None or _is_form_of(word, text[token.start : token.end])
-
-
-def _is_form_of(word: str, spelling: str) -> bool:
-    return word == spelling or not WORD.fullmatch(spelling) or is_same_word(word, spelling)
+    if word is None or word == (spelling := text[token.start : token.end]):
+        return True
+    return not WORD.fullmatch(spelling) or is_same_word(word, spelling)
 
 
 def _padded(words: Sequence[str]) -> str:
@@ -407,17 +408,17 @@ def _padded(words: Sequence[str]) -> str:
     return f" {' '.join(words)} "
 
 
-def _distinct_runs(field: Field, terms: Set[str], idf: Idf) -> list[list[Token]]:
+def _distinct_runs(field: Field, terms: Set[str], idf: Idf) -> list[_Run]:
     """Return runs that together contain all matching terms of the field, heaviest first, then by position."""
     runs = _runs(field, terms)
     if len(runs) < 2:
         return runs
-    used, distinct = set[str](), list[list[Token]]()
-    for run in sorted(runs, key=lambda run: (-_weight(run, idf), run[0].start)):
-        stems = {token.stem for token in run}
-        if not stems <= used:
+    first_runs = {run.stems: run for run in reversed(runs)}.values()
+    used, distinct = set[str](), list[_Run]()
+    for run in sorted(first_runs, key=lambda run: (-_weight(run, idf), run.start)):
+        if not used.issuperset(run.stems):
             distinct.append(run)
-            used |= stems
+            used.update(run.stems)
     return distinct
 
 
@@ -426,39 +427,36 @@ def _weights(terms: Set[str], idf: Idf) -> Idf:
     return {term: PHRASE_WEIGHT if " " in term else idf(term) for term in terms}.__getitem__
 
 
-def _spans(runs: Iterable[Sequence[Token]]) -> Spans:
-    return tuple(sorted((run[0].start, run[-1].end) for run in runs))
+def _spans(runs: Iterable[_Run]) -> Spans:
+    return tuple(sorted((run.start, run.end) for run in runs))
 
 
-def _weight(run: Sequence[Token], idf: Idf) -> float:
-    return idf(run[0].stem) if len(run) == 1 else sum([idf(token.stem) for token in run])
+def _weight(run: _Run, idf: Idf) -> float:
+    return sum(map(idf, run.stems))
 
 
-def _runs(field: Field, terms: Set[str]) -> list[list[Token]]:
+def _runs(field: Field, terms: Set[str]) -> list[_Run]:
     """Return the runs of neighbouring terms. Runs do not cross brackets or punctuation, such as commas."""
-    tokens = field.tokens
-    runs: list[list[Token]] = []
-    last = -2
+    stems, starts, ends = field.tokens.stems, field.tokens.starts, field.tokens.ends
+    runs: list[tuple[int, list[str]]] = []  # the position of the first token, and all stems
+    last, own = -2, list[str]()
     for position in field.positions_of_any(terms):
-        token = tokens[position]
-        is_next = position == last + 1 and not _is_divided(field.text, tokens.ends[last], token.start)
-        if is_next and all(token.stem != other.stem for other in runs[-1]):
-            runs[-1].append(token)
+        is_next = position == last + 1 and not _is_divided(field.text, ends[last], starts[position])
+        if is_next and stems[position] not in own:
+            own.append(stems[position])
         else:
-            runs.append([token])
+            own = [stems[position]]
+            runs.append((position, own))
         last = position
-    if STOP_STEMS.isdisjoint(terms) and not any(map(is_digit, terms)):
-        return runs
-    return [
-        run
-        for run in runs
-        if not all(is_digit(token.stem) for token in run) and without_stopwords([token.stem for token in run])
-    ]
+    if not STOP_STEMS.isdisjoint(terms) or any(len(term) == 1 for term in terms):
+        runs = [run for run in runs if not all(map(is_digit, run[1])) and without_stopwords(run[1])]
+    return [_Run(starts[first], ends[first + len(own) - 1], tuple(own)) for first, own in runs]
 
 
 def _is_divided(text: str, end: int, start: int) -> bool:
     """Return True if punctuation divides two words. A point within a number such as "3.5" does not."""
-    return text[end:start] != "." and bool(_BOUNDARY.search(text, end, start))
+    gap = text[end:start]
+    return gap not in (" ", "-", ".") and bool(_BOUNDARY.search(gap))
 
 
 def is_digit(term: str) -> bool:

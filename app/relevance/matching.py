@@ -172,6 +172,7 @@ class MatchIndex:
         self._query_words = lru_cache(MAX_CACHED_QUERY_WORDS)(
             partial(query_words.prepare, abbreviations=model.abbreviations)
         )
+        self._idf = lru_cache(MAX_CACHED_QUERY_WORDS)(model.statistics.idf)
         self._excerpts = lru_cache(MAX_CACHED_EXCERPTS)(self._new_excerpts)
 
     @property
@@ -301,7 +302,7 @@ class MatchIndex:
         self, row: int, words: tuple[str, ...], typed_words: tuple[tuple[str, str], ...]
     ) -> _Excerpts:
         """Return the places where a paper contains these words. Interests with the same words share them."""
-        text, idf, terms, typed = self._texts[row], self._model.statistics.idf, {*words}, dict(typed_words)
+        text, idf, terms, typed = self._texts[row], self._idf, {*words}, dict(typed_words)
         in_title, in_summary, marked = text.card.marks(terms, idf, typed)
         highlights = unmarked = text.highlights(terms, idf, typed)
         if marked:  # a stop word is not a highlight by itself
