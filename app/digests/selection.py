@@ -215,8 +215,9 @@ def _best_fits(
     matches = all_ranked[0].pool.matches
     texts = dict.fromkeys(interest.text for own in all_interests for interest in own[1:])
     row_of = {text: row for row, text in enumerate(texts, start=1)}
-    by_interest = np.zeros((1 + len(texts), len(matches.ids)))  # the first row is empty
-    matches.matrices(texts)[0].toarray(out=by_interest[1:])
+    used = np.unique(np.concatenate(all_columns))
+    by_interest = np.zeros((1 + len(texts), len(used)))  # the first row is empty
+    matches.matrices(texts)[0][:, used].toarray(out=by_interest[1:])
     most = max(map(len, all_interests)), max(map(len, all_columns))
     rows, weights = (np.zeros((len(all_ranked), most[0]), kind) for kind in (np.intp, float))
     columns = np.zeros((len(all_ranked), most[1]), np.intp)
@@ -225,7 +226,8 @@ def _best_fits(
         matched = interests[1:]  # the first one is the profile
         rows[n, 1 : len(interests)] = [row_of[interest.text] for interest in matched]
         weights[n, 1 : len(interests)] = [interest.weight for interest in matched]
-    evidence = by_interest[rows[:, :, None], columns[:, None, :]] * weights[:, :, None]
+    places = np.searchsorted(used, columns)
+    evidence = by_interest[rows[:, :, None], places[:, None, :]] * weights[:, :, None]
     for n, ranked in enumerate(all_ranked):
         if ranked.profile:
             evidence[n, 0] = matches.evidence_row(ranked.profile)[columns[n]]
