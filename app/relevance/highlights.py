@@ -38,7 +38,7 @@ _ANY_FORM: Typed = MappingProxyType({})
 _BOUNDARY = re.compile(r"[.,:;!?()\[\]]")  # highlights do not cross these marks
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Field:
     """A paper's title or abstract, split into words."""
 
@@ -59,8 +59,10 @@ class Field:
     def positions_of_any(self, terms: Set[str]) -> list[int]:
         """Return the positions, in order, of the tokens that are one of these terms or may imply one."""
         positions = [position for position, stem in enumerate(self.tokens.stems) if stem in terms]
-        implied = [position for term in self.implied.keys() & terms for position in self.implied[term]]
-        return sorted(positions + implied) if implied else positions
+        if not self.implied:
+            return positions
+        implied = (position for term in self.implied.keys() & terms for position in self.implied[term])
+        return sorted([*positions, *implied])
 
 
 class _Run(NamedTuple):
@@ -83,31 +85,31 @@ class PaperText:
         """Return the text of the paper's card: the title, and the summary in place of the abstract."""
         own = self.paper
         summary = summarizer.summary(own.title, own.tldr, own.abstract)
-        return PaperText(replace(own, abstract=summary), self.abbreviations)
+        return _CardText(replace(own, abstract=summary), self.abbreviations, self)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         """Return the title and the abstract, each with its words."""
-        texts = (("title", self.paper.title), ("abstract", self.paper.abstract))
-        return tuple(Field(name, text, tokenize(text), {}) for name, text in texts)
+        return _field("title", self.paper.title), _field("abstract", self.paper.abstract)
 
     @property
     def document(self) -> Document:
         """Return the terms of the paper, as `RelevanceModel.document` does, without copying them."""
-        title, abstract = self._folded_fields
+        title, abstract = self.folded_fields
         return title.tokens.stems, abstract.tokens.stems
 
     @cached_property
-    def _folded_fields(self) -> tuple[Field, ...]:
+    def folded_fields(self) -> tuple[Field, ...]:
         """Return the fields with long forms folded into short forms."""
-        folded, expansions = [], self.abbreviations.expansions
-        for field in self.fields:
-            tokens, implied = self.abbreviations.fold_tokens(field.tokens), defaultdict[str, list[int]](list)
-            for position, stem in enumerate(tokens.stems):
-                for term in expansions.get(stem, ()):
-                    implied[term].append(position)
-            folded.append(replace(field, tokens=tokens, implied=dict(implied)))
-        return tuple(folded)
+        return tuple(map(self._folded, self.fields))
+
+    def _folded(self, field: Field) -> Field:
+        expansions = self.abbreviations.expansions
+        tokens, implied = self.abbreviations.fold_tokens(field.tokens), defaultdict[str, list[int]](list)
+        for position, stem in enumerate(tokens.stems):
+            for term in expansions.get(stem, ()):
+                implied[term].append(position)
+        return replace(field, tokens=tokens, implied=dict(implied))
 
     def matching_authors(self, names: Sequence[str]) -> list[str]:
         """Return the authors whose names contain one of `names` as whole words.
@@ -212,7 +214,7 @@ class PaperText:
     def _stems_in_folded_words(self) -> Set[str]:
         """Return the terms that folded tokens imply, and the stems of the words that these tokens span."""
         expansions, stems = self.abbreviations.expansions, set[str]()
-        for field in self._folded_fields:
+        for field in self.folded_fields:
             for position, stem in enumerate(field.tokens.stems):
                 if stem in expansions:
                     within = self._words_within(field.tokens[position], field.name)
@@ -316,8 +318,8 @@ class PaperText:
         """
         little, fields = terms & STOP_STEMS, list[Field]()
         if not (little or typed):
-            return [*self._folded_fields]
-        for unfolded, folded in zip(self.fields, self._folded_fields, strict=True):
+            return [*self.folded_fields]
+        for unfolded, folded in zip(self.fields, self.folded_fields, strict=True):
             tokens, text = folded.tokens, folded.text
             others = {
                 position: ""
@@ -387,12 +389,31 @@ class PaperText:
 
     def _occurrences(self, term: str, field: str, typed: Typed) -> Iterator[Token]:
         """Yield the words of a field that match or imply a term."""
-        own = self._folded_fields[field != "title"]
+        own = self.folded_fields[field != "title"]
         for position in own.positions(term):
             token = own.tokens[position]
             is_term = token.stem == term and _is_form(token, own.text, typed)
             if is_term or term in self._implied(token, field, own.text, typed):
                 yield token
+
+
+@dataclass(frozen=True)
+class _CardText(PaperText):
+    """The text of a card. The title is the paper's, so it is not split into words again."""
+
+    whole: PaperText
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return self.whole.fields[0], _field("abstract", self.paper.abstract)
+
+    @cached_property
+    def folded_fields(self) -> tuple[Field, ...]:
+        return self.whole.folded_fields[0], self._folded(self.fields[1])
+
+
+def _field(name: str, text: str) -> Field:
+    return Field(name, text, tokenize(text), {})
 
 
 def _is_form(token: Token, text: str, typed: Typed) -> bool:
@@ -448,7 +469,7 @@ def _runs(field: Field, terms: Set[str]) -> list[_Run]:
             own = [stems[position]]
             runs.append((position, own))
         last = position
-    if not STOP_STEMS.isdisjoint(terms) or any(len(term) == 1 for term in terms):
+    if not STOP_STEMS.isdisjoint(terms) or 1 in map(len, terms):
         runs = [run for run in runs if not all(map(is_digit, run[1])) and without_stopwords(run[1])]
     return [_Run(starts[first], ends[first + len(own) - 1], tuple(own)) for first, own in runs]
 
