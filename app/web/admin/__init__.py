@@ -12,7 +12,9 @@ delivery        one email: its digest as it is sent; resend or confirm it
 papers          search papers; one paper: edit, hide, reinstate, pin, merge, split
 sources         the sources: try, add, pause, resume, poll, remove
 deliverability  rates by receiver; look up, suppress and list addresses
-records         runs of jobs, changes by operators, settings
+runs            runs of jobs, with their errors and rejected rows
+audit_log       changes by operators
+settings        the settings in effect, grouped
 setting_descriptions  explain the settings
 form_versions   find out what has changed since a form was shown
 double_clicks   carry out a form once, even if it is submitted twice
@@ -27,6 +29,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from app.web.admin import (
+    audit_log,
     deliverability,
     delivery,
     editions,
@@ -34,7 +37,8 @@ from app.web.admin import (
     next_digests,
     overview,
     papers,
-    records,
+    runs,
+    settings,
     sign_in,
     sources,
     subscriber_files,
@@ -57,7 +61,9 @@ PAGES = (
     papers,
     sources,
     deliverability,
-    records,
+    runs,
+    audit_log,
+    settings,
     keys,
     webhooks,
 )

@@ -36,7 +36,8 @@ from app.storage.models import (
 )
 from app.subscribers import Preferences, event_log
 from app.types import Cadence, EmptyDigestPolicy, Interest, MailKind, Rejection, Skip, SourceKind
-from app.web.admin import deliverability, editions, next_digests, overview, records
+from app.web.admin import audit_log as audit_log_pages
+from app.web.admin import deliverability, editions, next_digests, overview, runs
 from app.web.admin import subscribers as subscribers_page
 from app.web.capacity import WorkSlots
 from tests.support import factories, sample_digest
@@ -1132,7 +1133,8 @@ def test_runs_and_changes_can_be_paged_through(
     path: str, app: Application, monkeypatch: pytest.MonkeyPatch, sign_in: Callable[..., Desk]
 ) -> None:
     """“Older” leads through those that were searched for, and “Newer” back."""
-    monkeypatch.setattr(records, "ROWS_SHOWN", 2)
+    monkeypatch.setattr(runs, "RUNS_SHOWN", 2)
+    monkeypatch.setattr(audit_log_pages, "CHANGES_SHOWN", 2)
     for number in range(5):
         with job_runs.record(app.db, "prune", clock.utcnow()) as run:
             run.fail("the disk", f"number {number} is full")
