@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy import Column, Enum, create_engine, inspect, text
 from sqlmodel import SQLModel, col, delete, select
 
@@ -45,6 +46,12 @@ def tables_of(url: str) -> set[str]:
 def database_url(new_database_url: Callable[[], str]) -> str:
     """Return the URL of a database that no other test uses, because these tests change its tables."""
     return new_database_url()
+
+
+def test_revisions_are_those_of_alembic() -> None:
+    """They are taken from the names of the files, because importing Alembic would delay every command."""
+    scripts = ScriptDirectory(str(schema.MIGRATIONS)).walk_revisions()
+    assert schema.known_revisions() == tuple(script.revision for script in scripts)
 
 
 def test_models_and_migrations_agree(database_url: str) -> None:
