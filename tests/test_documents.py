@@ -18,7 +18,8 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 from typer.testing import CliRunner
 
-from app.cli import cli, sample
+from app.cli import sample
+from app.cli.commands import cli
 from app.cli.demo import sample_subscribers
 from app.settings import Settings
 from app.storage import schema

@@ -1,42 +1,4 @@
-"""The command line.
-
-Exit codes: 0 success, 1 something failed, 2 wrong usage, 3 `serve` could not start.
-With --json, commands print one JSON document to standard output and nothing else. Logs go to standard error.
-
-serve         run the web app, and by default the jobs
-worker        run the jobs without the web app
-workers       list the processes that run jobs; open procrastinate's shell
-migrate       migrate the database
-doctor        check this installation
-ingest        poll the sources, or read files
-sources       sources list, try, add, edit, pause, resume, remove
-papers        papers search, show, edit, hide, unhide, pin, unpin, merge, split
-model         model train, list
-preview       show the digest for some interests
-backtest      show which papers interests would have matched over recent days
-explain       show why a paper was or was not sent
-send          compose and send the digests that are due
-sending       sending status, rates, notices, sample, hold, pause, resume, cancel, resend,
-              arrived, retry
-subscribers   subscribers list, add, show, why, send-test
-subscriber_history  subscribers why, and explain without a paper
-subscriber_changes  subscribers set, pause, resume, unsubscribe, erase, delete-feedback, new-links
-subscriber_files    subscribers import, export
-changes       list the changes made by operators
-deliveries    list the emails in the ledger
-runs          list the job runs
-report        show the daily report, or send it to the operators
-settings      show the settings in effect, without secrets
-backup        backup, restore
-move          move to another database
-keys          key create, list, rotate, revoke, secret, dkim
-webhooks      webhooks list, add, test, messages, rotate, enable, disable, resend, remove
-bounces       parse bounce emails
-suppressions  suppressions list, add, lift
-output        functions that all commands use: options, tables, JSON, errors
-demo          demo
-sample        the recorded responses that the demo and the doctor read
-"""
+"""Collect all commands in the typer application `cli`."""
 
 from __future__ import annotations
 
@@ -146,8 +108,3 @@ def demo_command(
     from app.cli import demo  # other commands do not need its mail server
 
     raise typer.Exit(demo.run(once=once, live=live, port=port, templates_dir=templates_dir))
-
-
-def main() -> None:
-    """Run the console script."""
-    cli()

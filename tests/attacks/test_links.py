@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from app import clock, main, pipeline, subscribers
 from app.application import Application
-from app.cli import cli
+from app.cli.commands import cli
 from app.delivery import ledger, suppression
 from app.links import Purpose
 from app.storage import api_keys

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from app import subscribers
 from app.application import Application
-from app.cli import cli
+from app.cli.commands import cli
 from app.delivery import suppression
 from app.storage.models import AuditEntry, Subscriber, SubscriberState
 from tests.bounces.mails import PERSONAL_MAIL, dsn, vacation

@@ -26,7 +26,8 @@ from typer.testing import CliRunner
 
 from app import clock, main, pipeline, subscribers
 from app.application import Application
-from app.cli import cli, demo, sample
+from app.cli import demo, sample
+from app.cli.commands import cli
 from app.cli.demo import inbox, sample_subscribers, summary, workspace
 from app.cli.demo.smtp_server import HOST, DemoMailServer
 from app.delivery import ledger

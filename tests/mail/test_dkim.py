@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from typer.testing import CliRunner
 
 from app import main
-from app.cli import cli
+from app.cli.commands import cli
 from app.errors import Conflict, InvalidSettings
 from app.mail import composer as composer_module
 from app.mail import dkim, template_folders

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from app import clock, main
 from app.application import Application
-from app.cli import cli
+from app.cli.commands import cli
 from app.doctor import Level, service_state
 from app.relevance import model_store
 from app.settings import Settings

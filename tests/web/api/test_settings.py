@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from app import clock, main
 from app.application import Application
-from app.cli import cli
+from app.cli.commands import cli
 from app.settings import Settings, load
 from app.storage import api_keys
 from app.storage.api_keys import Scope
