@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -27,6 +27,7 @@ from app import main
 from app.application import Application
 from app.mail import dkim, render
 from app.relevance import model_store
+from app.runtime import interpreter
 from app.settings import Settings
 from app.storage import database, schema
 from app.web import templating
@@ -59,6 +60,13 @@ MIN_PAPERS = 300  # the size of an archive that trains its own model, in tests t
 def pytest_configure() -> None:
     """Collect garbage less often than after every 700 new objects, as a sender of many emails does."""
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave modules and tests, which stay to the end, out of all garbage collections."""
+    with interpreter.importing():
+        return (yield)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

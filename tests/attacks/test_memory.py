@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -30,6 +31,14 @@ NOBODYS = range(10**6, 10**6 + TUNE_FROM)  # ids without an email
 AT_MOST = 100  # seconds, shorter than the test's own timeout
 WARMING, SINGLE = 20, 60  # emails
 GROWTH = 300  # objects: a leak of five objects per email would exceed it
+
+
+@pytest.fixture(autouse=True)
+def all_objects() -> Iterator[None]:
+    """Let these tests count all objects, also those that `tests/conftest.py` leaves out of collections."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 def interpreter_settings() -> tuple[object, ...]:
