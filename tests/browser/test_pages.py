@@ -334,6 +334,7 @@ def test_layout(live_server: Live, page: Page, paths: dict[str, str]) -> None:
     assert side["x"] + side["width"] > 1150
 
 
+@pytest.mark.once
 def test_form_errors_are_visible_and_focused(live_server: Live, page: Page) -> None:
     page.goto(live_server.url)
     page.get_by_label("Email address").fill("nobody")
@@ -374,6 +375,7 @@ def test_interest_suggestions(live_server: Live, page: Page, paths: dict[str, st
     expect(page.locator("#words option")).to_have_attribute("value", "world models")
 
 
+@pytest.mark.once
 def test_sign_up_without_scripts(live_server: Live, browser: Browser) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
@@ -390,6 +392,7 @@ def test_sign_up_without_scripts(live_server: Live, browser: Browser) -> None:
     assert [interest["text"] for interest in stored["interests"]] == ["robotics"]
 
 
+@pytest.mark.once
 def test_sign_up_by_keyboard(live_server: Live, page: Page) -> None:
     """Enter moves between interests, from an empty one to the address, and sends the form from there."""
     page.goto(live_server.url)
@@ -411,6 +414,7 @@ def test_sign_up_by_keyboard(live_server: Live, page: Page) -> None:
     expect(page.get_by_role("heading", name="Check your mailbox")).to_be_visible()
 
 
+@pytest.mark.once
 def test_keyboard_navigation(live_server: Live, page: Page) -> None:
     """The first key skips the header, the focus is visible, and Enter sends."""
     page.goto(live_server.url + "/manage")
@@ -467,6 +471,7 @@ def test_paste_remove_and_delete_papers(live_server: Live, page: Page, paths: di
     expect(page.get_by_text("No feedback yet.")).to_be_visible()
 
 
+@pytest.mark.once
 def test_digest_page_has_styles(live_server: Live, page: Page, paths: dict[str, str]) -> None:
     """The sandbox policy allows the styles of the email."""
     page.goto(live_server.url + paths["view"])

@@ -81,6 +81,7 @@ def test_mistake_has_the_focus_until_it_is_fixed(
     assert "#" not in page.url
 
 
+@pytest.mark.once
 def test_preferences_by_keyboard(
     mail_server: MailServer, live_server: Live, page: Page, alice: int, preferences: str
 ) -> None:
@@ -148,6 +149,7 @@ def test_invalid_preference_is_marked_until_corrected(page: Page, preferences: s
     expect(page.locator(".problem")).to_have_count(1)
 
 
+@pytest.mark.once
 def test_fields_beside_each_other_are_aligned(page: Page, preferences: str) -> None:
     """One of their labels needs two lines."""
     page.set_viewport_size({"width": 1280, "height": 800})
@@ -180,6 +182,7 @@ def check_pause(page: Page) -> None:
     expect(page.get_by_text(f"{back.day}\N{NO-BREAK SPACE}{back:%b %Y}").first).to_be_visible()
 
 
+@pytest.mark.once
 def test_preferences_without_scripts(
     live_server: Live, browser: Browser, alice: int, preferences: str
 ) -> None:

@@ -16,7 +16,7 @@ from tests.browser.test_pages import LONG
 from tests.support import factories
 from tests.support.running_app import Live
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.once]
 
 AGENTS = "Language Agents that <think> about $\\mathcal{O}(n \\log n)$ " + "and Act " * 15
 HEBREW = "סוכני שפה: agents שחושבים"
@@ -63,7 +63,6 @@ def test_preview_while_typing(url: str, page: Page) -> None:
     expect(page).to_have_url(url + "/")
 
 
-@pytest.mark.once
 def test_topic_fills_in_an_interest(url: str, page: Page, live_server: Live) -> None:
     """Pressing it again removes it. The headline does not move, and a phone shows titles near the form."""
     with live_server.app.db.write() as session:
@@ -140,7 +139,6 @@ def test_last_input_is_shown(url: str, page: Page) -> None:
     expect(preview.get_by_role("link").first).to_have_text("Video Diffusion")
 
 
-@pytest.mark.once
 def test_invalid_interest_is_marked_until_corrected(url: str, page: Page) -> None:
     """Added lines are included, and the other interests are previewed."""
     page.goto(url)
@@ -189,7 +187,6 @@ def test_pasted_lines_become_interests(url: str, page: Page) -> None:
     expect(page.locator("#brought bdi", has_text="Robotics")).to_be_visible()
 
 
-@pytest.mark.once
 def test_preview_layout(url: str, page: Page) -> None:
     """Test long texts, both writing directions, and light and dark mode."""
     page.emulate_media(reduced_motion="reduce")
@@ -211,7 +208,6 @@ def test_preview_layout(url: str, page: Page) -> None:
     assert name["x"] == bars["x"]
 
 
-@pytest.mark.once
 def test_preview_without_scripts(url: str, live_server: Live, browser: Browser) -> None:
     """The form keeps its values. Enter signs up, with the split interests."""
     context = browser.new_context(java_script_enabled=False)
