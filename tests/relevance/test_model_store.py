@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -351,15 +351,17 @@ def test_current_model_is_checked_by_one_small_query(trained_app: Application) -
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    "data",
-    [None, b"", b"PK\x03\x04", RelevanceModel.bundled().encode()],
+    "make_data",
+    [lambda: None, lambda: b"", lambda: b"PK\x03\x04", lambda: RelevanceModel.bundled().encode()],
     ids=["truncated", "empty", "no archive", "another model"],
 )
-def test_corrupt_model_falls_back_to_the_previous_one(trained_app: Application, data: bytes | None) -> None:
+def test_corrupt_model_falls_back_to_the_previous_one(
+    trained_app: Application, make_data: Callable[[], bytes | None]
+) -> None:
     """A new process rejects it, too. Each process logs it once, and the next training replaces it."""
     fill(trained_app, MIN_PAPERS, 1)
     pipeline.train(restart(trained_app), NOW + HOUR)
-    corrupt_newest_model(trained_app, data)
+    corrupt_newest_model(trained_app, make_data())
     fresh = restart(trained_app)
     with structlog.testing.capture_logs() as logged:
         assert [zebrafish_frequency(app) for app in (trained_app, fresh, fresh)] == [MIN_PAPERS] * 3
