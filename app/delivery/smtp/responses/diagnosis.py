@@ -128,7 +128,7 @@ def _action(reason: Reason, transient: bool) -> Action:
 
 def _reason(refusal: str, around: str, status: str, phase: Phase) -> Reason:
     code = status.partition(".")[2]
-    by_text, by_text_around = reason_in(refusal), reason_in(around)
+    by_text = reason_in(refusal)
     by_status = SPECIFIC_CODES.get(code)
     is_unclear = by_status in _OF_ANY_ADDRESS or not (by_status or by_text in NOT_ABOUT_RECIPIENT)
     if is_unclear and _refuses_sender(refusal, by_text):
@@ -137,17 +137,18 @@ def _reason(refusal: str, around: str, status: str, phase: Phase) -> Reason:
         other = by_text or topic_in(refusal)
         return other if other in _OVERRIDES_USER_UNKNOWN else by_status
     if code == "4.7":  # the server gave up; the last refusal says why
-        specific = (reason for reason in (by_text, by_text_around) if reason in _OVERRIDES_USER_UNKNOWN)
+        specific = (reason for reason in (by_text, reason_in(around)) if reason in _OVERRIDES_USER_UNKNOWN)
         return next(specific, Reason.EXPIRED)
-    if not by_status and by_text_around in _OVERRIDES_FROM_AROUND.get(by_text, ()):
-        return by_text_around  # type: ignore[return-value]
+    overrides = _OVERRIDES_FROM_AROUND.get(by_text) if not by_status else None
+    if overrides and (by_text_around := reason_in(around)) in overrides:
+        return by_text_around
     return (
         by_status
         or by_text
         or _BY_CODE.get(_reply_code(refusal))
         or _BY_PHASE.get(phase)
         or topic_in(refusal)
-        or by_text_around
+        or reason_in(around)
         or GENERIC_CODES.get(code)
         or (Reason.EXPIRED if status.startswith("4") else None)
         or (Reason.ON_HOLD if refusal else Reason.UNDEFINED)
