@@ -532,6 +532,7 @@ def test_sign_ups_do_not_prevent_a_link(app: Application, now: datetime) -> None
     assert kinds_of_mail(app) == [MailKind.CONFIRM] * 2 + [MailKind.MANAGE] * 3
 
 
+@pytest.mark.once
 def test_strangers_cannot_send_more_by_mixing_forms(app: Application, now: datetime) -> None:
     """Sign-ups and requests for a link to the address of a former subscriber share one limit."""
     identity = add_confirmed_reader(app, now)
