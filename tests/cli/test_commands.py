@@ -1696,6 +1696,7 @@ def test_env_file_that_is_not_utf8(run: Run, tmp_path: Path) -> None:
     assert problem in run("settings", code=1).stderr
 
 
+@pytest.mark.once
 def test_doctor_creates_no_database(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "new folder #1" / "paperboy.db"
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", f"sqlite:///{file}")
@@ -1711,6 +1712,7 @@ def test_doctor_creates_no_database(run: Run, monkeypatch: pytest.MonkeyPatch, t
     assert "up to date" in next(each["message"] for each in findings if each["check"] == "database")
 
 
+@pytest.mark.once
 def test_unreachable_database_is_a_one_line_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no traceback and no password."""
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", "postgresql+psycopg://me:hunter2@127.0.0.1:1/none")
@@ -1720,6 +1722,7 @@ def test_unreachable_database_is_a_one_line_error(run: Run, monkeypatch: pytest.
     assert "hunter2" not in failed.stderr
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("url", [None, "sqlite:///var/paperboy.db"])
 def test_only_migrations_and_the_service_create_the_default_database(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str | None
