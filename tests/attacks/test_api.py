@@ -72,6 +72,7 @@ def test_changes_of_address_count_as_invitations(app: Application, call: Call, a
     assert both.status_code == 200
 
 
+@pytest.mark.once
 def test_changes_of_address_do_not_flood_a_mailbox(
     app: Application, site: FastAPI, call: Call, alice: int
 ) -> None:

@@ -178,6 +178,7 @@ def test_api_with_credentials_of_other_kinds(
     assert rows(app) == before
 
 
+@pytest.mark.once
 def test_admin_pages_with_credentials_of_other_kinds(
     app: Application, visitor: TestClient, readers: dict[str, int]
 ) -> None:

@@ -211,6 +211,7 @@ def test_spellings_of_one_mailbox_share_its_limits(first: str, second: str, same
     assert (subscribers.mailbox_hash(first) == subscribers.mailbox_hash(second)) is same
 
 
+@pytest.mark.once
 def test_address_tags_from_one_network_are_limited(
     app: Application, limits: FormThrottle, now: datetime
 ) -> None:
@@ -231,6 +232,7 @@ def test_address_tags_from_one_network_are_limited(
 # --- many visitors
 
 
+@pytest.mark.once
 def test_many_people_behind_one_ip_can_sign_up(app: Application, limits: FormThrottle, now: datetime) -> None:
     """300 people share an IP address: all are admitted, some after work; every tenth gets an email."""
     worked = 0

@@ -79,6 +79,7 @@ def alice(app: Application) -> int:
         return subscribers.add(session, "alice@example.org", Preferences(interests=(Interest("ai"),)), now)
 
 
+@pytest.mark.once
 def test_every_route_is_protected(
     app: Application, visitor: TestClient, sign_in: Callable[..., Desk], alice: int
 ) -> None:

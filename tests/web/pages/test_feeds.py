@@ -366,6 +366,7 @@ def test_invalid_interest_gives_an_error_page(client: TestClient, typed: str, er
     assert error in answer.text
 
 
+@pytest.mark.once
 def test_interest_feeds_are_rate_limited(app: Application, client: TestClient) -> None:
     """Matching is expensive. Public feeds and previews have separate limits."""
     most = app.settings.feeds_per_minute
