@@ -1,7 +1,8 @@
 r"""PURE. Convert LaTeX to Unicode where possible: `$\pi_0$` becomes π₀, `O(n^{2})` becomes O(n²).
 
 Sources send titles and abstracts as authors typed them: with mathematics between dollar signs, the authors'
-own macros, and macros that lost their backslash. Other text, such as markup and prices, is left unchanged.
+own macros, and macros that lost their backslash, such as "2.5times" for "2.5×". Some contain Markdown, whose
+marks are removed. Other text, such as HTML and prices, is left unchanged.
 
 pylatexenc reads an unclosed argument again at each level (`\frac{` nested sixteen deep takes seconds), and
 its output doubles for each nested accent. So each text has a budget of characters that may be read and
@@ -78,14 +79,31 @@ _GAPS = (
     (re.compile(f"[{_BEFORE}{_AFTER}]|(?<= ) +"), ""),
 )
 
-_ODD = re.compile(r"[\^_{}~`]|--")
-_SUSPICIOUS = re.compile(r"[\\$^_{}~`]|--")
+# Names of signs that lost their backslash. "14 times" and "sim2real" are words.
+_SIGN_NAMES = r"\dtimes|times \d|(?:sim|approx|pm) ?\d|leq|geq|cdot|rightarrow"
+_ODD = re.compile(rf"[\^_{{}}~`]|--|''|\*\w|\]\(|{_SIGN_NAMES}")
+_SUSPICIOUS = re.compile(rf"[\\$]|{_ODD.pattern}")
+# Markdown: [a label](https://example.org), or an address as its own label.
+_MARKDOWN_LINK = re.compile(r"\[([^\[\]]{1,200})\]\((https?://[^\s()]++)\)")
 # The label is optional, so that a URL without one matches as a whole and is not searched again.
 _LABELLED = re.compile(r"(https?://[^\s{}]++)(?:\{[^{}]*\})?")
 _ADDRESS = re.compile(r"(https?://[^\s{}]+)")
 # For each pattern: a string that occurs in every text that the pattern matches, and the replacement.
 _LEFTOVERS: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     ("{", re.compile(r"([\^_])\{([^{}]*)\}"), lambda match: _script(match[1], match[2])),
+    ("{", re.compile(r"(?:\{(?:bf|it|em|tt|sc) |\b(?:text(?:bf|it|tt|sc)|emph)\{)([^{}]*)\}"), r"\1"),
+    ("^circ", re.compile(r"\^circ"), "°"),
+    ("times", re.compile(r"(?<=[\d°])times(?: (?=\d)|(?![a-z]))|(?<=\d )times(?= \d)"), "×"),
+    ("sim", re.compile(r"(?<![A-Za-z])sim ?(?=\d)(?!2[a-z]{3})"), "∼"),
+    ("approx", re.compile(r"(?<![A-Za-z])approx(?=\d)"), "≈"),
+    ("pm", re.compile(r"(?<=\d)pm(?=\d)"), "±"),
+    ("leq", re.compile(r"(?<![A-Za-z])leq(?![A-Za-z])"), "≤"),
+    ("geq", re.compile(r"(?<![A-Za-z])geq(?![A-Za-z])"), "≥"),
+    ("cdot", re.compile(r"(?<![A-Za-z])cdot(?![A-Za-z])"), "·"),
+    ("rightarrow", re.compile(r"(?<![A-Za-z])rightarrow(?![A-Za-z])"), "→"),
+    # Emphasis: *a word*, **bold**, and the letters of a short form in bold, as in "**C**hinese".
+    ("**", re.compile(r"(?<!\w)\*\*(?=\w)([^*]{1,100}?)(?<=[\w.%)])\*\*|\*\*([A-Za-z]+)\*\*"), r"\1\2"),
+    ("*", re.compile(r"(?<![\w*])\*(?=\w)([^*]{1,100}?)(?<=[\w.%)])\*(?![\w*])"), r"\1"),
     (
         "^",
         re.compile(r"(?<=[\w)\]|])(\^)([-−+]?\d+|\*)(?![\d*]|\.\d)"),
@@ -107,9 +125,9 @@ _LEFTOVERS: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
 
 
 def latex_to_unicode(text: str) -> str:
-    """Convert the LaTeX in a text to Unicode.
+    """Convert the LaTeX in a text to Unicode, and remove the marks of Markdown.
 
-    If the text cannot be parsed, only the remains of macros that lost their backslash are cleaned up.
+    If the LaTeX cannot be parsed, only the remains of macros that lost their backslash are cleaned up.
     """
     if not _SUSPICIOUS.search(text):
         return text
@@ -117,7 +135,8 @@ def latex_to_unicode(text: str) -> str:
         text = _convert_math(text)
     if "\\" in text or not _ODD.search(text):
         return text
-    # Clean up the remains of macros that lost their backslash, except in URLs.
+    # Clean up the remains of macros that lost their backslash and of Markdown, except in URLs.
+    text = _MARKDOWN_LINK.sub(lambda link: link[2] if link[1] == link[2] else f"{link[1]} ({link[2]})", text)
     parts = _ADDRESS.split(_LABELLED.sub(r"\1", text if "{" in text else text.replace("}", "")))
     for needle, pattern, by in _LEFTOVERS:
         if needle in text:

@@ -352,7 +352,7 @@ def test_wrapping_text_is_removed(answer: str) -> None:
     [
         "Bookmark lets a small reader answer the question “what stood there?”",
         '"Bookmark" lets a small reader keep an index of "pages"',
-        "*Bookmark* lets a small reader keep an index of `pages`",
+        "`Bookmark` lets a small reader keep an index of `pages`",
     ],
 )
 def test_quotes_within_a_sentence_are_kept(sentence: str) -> None:

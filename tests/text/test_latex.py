@@ -31,6 +31,20 @@ from app.text import latex
         ("at https://a.test/b_1{https://a.test/b_1}.", "at https://a.test/b_1."),
         ("during training}.", "during training."),
         ("{FRISM} for 11{,}133 {S}ignals", "FRISM for 11,133 Signals"),
+        (
+            "2.5times faster on 8timesA100, 64times64 and 64 times 64",
+            "2.5× faster on 8×A100, 64×64 and 64 × 64",
+        ),
+        (
+            "sim25% of (leq 7B) at 90^circ, 3pm1, 1rightarrow2, O(N cdot T)",
+            "∼25% of (≤ 7B) at 90°, 3±1, 1→2, O(N · T)",
+        ),
+        ("{bf Bold}, emph{so}, the ''plug-in'' way", "Bold, so, the “plug-in” way"),
+        (
+            "**Ours**, or **O**ne **U**se, is *new* [code](https://a.test/x)",
+            "Ours, or One Use, is new code (https://a.test/x)",
+        ),
+        ("at [https://a.test/b_1](https://a.test/b_1).", "at https://a.test/b_1."),
         ("2.1~dB in 2019--2020, ``so'' it -- or not", "2.1 dB in 2019–2020, “so” it – or not"),
     ],
 )
@@ -45,6 +59,8 @@ def test_latex_becomes_unicode(raw: str, expected: str) -> None:
         "keep <think> and <b>x</b> &amp; x < y",
         "from $5 to $10, not 5% of $100",
         "snake_case, a_1b, 10^25.5, 2**3, --flag, ~5, x = {0, 1} and https://a.test/~me/x_1--y",
+        "14 times faster from sim2real, sometimes approx 5 similar, at 5 pm",
+        "A* and V*, 256*256, a*b and c*d, pi**2, (*) and (**)",
         "only ${",
     ],
 )
