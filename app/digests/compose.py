@@ -54,7 +54,11 @@ def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = Non
         reason_of = _reason_beyond_interests if request.interests else _trending_reason
         items = tuple(_item(each.paper, ranked.pool, reason_of(each, ranked.pool)) for each in beyond)
         sections.append(Section("", items, "" if request.interests else section_headings.TRENDING))
-    note = notes.join(notes.skipped_editions_note(request), notes.invalid_interests_note(request))
+    note = notes.join(
+        notes.skipped_editions_note(request),
+        notes.small_digest_note(request, len(selected)),
+        notes.invalid_interests_note(request),
+    )
     return Digest(edition, tuple(sections), note, considered)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from app.digests.ranking import RankingRequest
+from app.text.in_words import count_of
 
 NOTHING_MATCHED = "Nothing new matched your interests, so here is what is trending."
 
@@ -19,6 +20,17 @@ def skipped_editions_note(request: RankingRequest) -> str:
     if len(request.skipped_editions) > 1:
         when = f"several times, the last {when}"
     return f"There was no digest {when}: {reason.rstrip('.')}."  # earlier versions stored a full stop
+
+
+def small_digest_note(request: RankingRequest, count: int) -> str:
+    """Return a note on why a digest of `count` papers was sent if that is below the minimum, otherwise ""."""
+    if not request.interests or count >= request.min_papers:
+        return ""
+    papers = "the paper" if count == 1 else "some"
+    return (
+        f"{count_of(count, 'paper')} matched, fewer than your minimum of {request.min_papers}, but {papers} "
+        "would be too old for the next digest."
+    )
 
 
 def invalid_interests_note(request: RankingRequest) -> str:

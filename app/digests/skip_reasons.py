@@ -15,10 +15,13 @@ MAX_NAMED_SOURCES = 4
 
 
 def too_few_papers(count: int, request: RankingRequest) -> str:
-    """Return the reason for holding back a digest that is smaller than the subscriber's minimum."""
-    wait = "waits" if count == 1 else "wait"
+    """Return the reason for holding back a digest that is smaller than the subscriber's minimum.
+
+    It is in the past tense, because the next digest repeats it.
+    """
+    verb = "was" if count == 1 else "were"
     minimum = f"fewer than the minimum of {request.min_papers}"
-    return f"{count_of(count, 'paper')} matched, {minimum}, and {wait} for the next digest"
+    return f"{count_of(count, 'paper')} matched, {minimum}, and {verb} kept for the next digest"
 
 
 def nothing_matched(edition: str, ranked: Ranked, considered: int) -> str:

@@ -163,16 +163,19 @@ def test_digest_below_the_minimum_is_held_back() -> None:
     on = build_pool({"agents": {1: 0.9, 2: 0.9}})
     assert (
         skip_of(RankingRequest((AGENTS,), min_papers=3), on)
-        == "2 papers matched, fewer than the minimum of 3, and wait for the next digest"
+        == "2 papers matched, fewer than the minimum of 3, and were kept for the next digest"
     )
 
 
 def test_digest_below_the_minimum_is_sent_before_papers_expire() -> None:
-    """A paper that would leave the window tomorrow is sent today."""
+    """Papers that would leave the window tomorrow are sent today, with a note that says so."""
+    reader = RankingRequest((AGENTS,), min_papers=3, expires_on=TODAY - timedelta(days=5))
     on = build_pool({"agents": {1: 0.9}}, listed={1: TODAY - timedelta(days=6)})
-    assert paper_ids(
-        composed_digest(RankingRequest((AGENTS,), min_papers=3, expires_on=TODAY - timedelta(days=5)), on)
-    ) == {"agents": [1]}
+    digest, matched = composed_digest(reader, on), "1 paper matched, fewer than your minimum of 3"
+    assert paper_ids(digest) == {"agents": [1]}
+    assert digest.note == f"{matched}, but the paper would be too old for the next digest."
+    on = build_pool({"agents": {1: 0.9, 2: 0.9}}, listed={1: TODAY - timedelta(days=6)})
+    assert composed_digest(reader, on).note.endswith(", but some would be too old for the next digest.")
 
 
 @pytest.mark.parametrize(

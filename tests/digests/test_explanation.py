@@ -292,7 +292,7 @@ def test_paper_waiting_for_the_minimum(app: Application, papers: dict[str, int])
     verdict = explain(app, papers[TITLES[0]]).verdict
     assert (
         verdict
-        == "Not sent yet: 2 papers matched, fewer than the minimum of 5, and wait for the next digest."
+        == "Not sent yet: 2 papers matched, fewer than the minimum of 5, and were kept for the next digest."
     )
 
 
