@@ -29,14 +29,15 @@ def write(titles: Sequence[str], count: int) -> SubjectLine:
     """Return the subject of a digest of `count` papers. `titles` begins with the titles of the first two.
 
     The subject names the first paper in the digest, and the second one if there is room.
-    If a title begins with a name and a colon, the name alone is enough: "VideoRAE, Agon + 8 more". If both
-    names are the same, only the first title is given.
+    If a title begins with a name and a colon, the name alone is enough: "VideoRAE, Agon + 8 more". If a name
+    has a comma, a semicolon separates the names. If both names are the same, only the first title is given.
     """
     if count == 1:
         return SubjectLine(shorten(titles[0], SUBJECT_CHARS), 1)
     names = [short_title(title) for title in titles[:2]]
     others = f" {ltr_mark_after(titles[0])}+ {count - 1} more"
-    both = f", {ltr_mark_after(names[0])}".join(names)
+    separator = ";" if any("," in name for name in names) else ","
+    both = f"{separator} {ltr_mark_after(names[0])}".join(names)
     if count > 2:
         both += f" {ltr_mark_after(names[1])}+ {count - 2} more"
     is_repeated = bool(names[0]) and names[0].casefold() == names[1].casefold()

@@ -19,6 +19,7 @@ HEBREW = "שיטה חדשה"
         (["Bookmark: Reading Page by Page", "Agon: A Game"], 10, "Bookmark, Agon + 8 more", 2),
         (["Bookmark: Reading Page by Page", "Agon: A Game"], 2, "Bookmark, Agon", 2),
         (["Bookmark: Reading Page by Page"], 1, "Bookmark: Reading Page by Page", 1),
+        (["Agon: A Game", "Read Less, Learn More"], 5, "Agon; Read Less, Learn More + 3 more", 2),
         (["Bookmark: Reading Page by Page", LONG], 5, "Bookmark: Reading Page by Page + 4 more", 1),
         (["Agents: A Survey", "agents: When to Trust Them"], 6, "Agents: A Survey + 5 more", 1),
         ([f"Agents: {LONG}", "Agents: When to Trust Them"], 6, "Agents + 5 more", 1),
