@@ -230,7 +230,9 @@ class Composer:
         tokens = dict(zip(_TOKENS, values, strict=True))
         preview = {name: card.preview_title for name, card in zip(_PREVIEW_TITLES, in_preview, strict=False)}
         if not preview:
-            preview["preview_reason"] = self._fragments.preview_reason(cards[0].reason)
+            preview["preview_reason"] = self._fragments.preview_reason(
+                cards[0].title, cards[0].reason, len(cards)
+            )
         in_text = {
             **tokens,
             "intro": intro.text,

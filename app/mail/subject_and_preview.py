@@ -1,6 +1,7 @@
 """PURE. Write the subject of a digest and the preview text that mail programs show beside it.
 
-The subject names the first papers and counts the others; the preview continues with the next titles.
+The subject names the first papers and counts the others; the preview continues with the next titles. If the
+subject names all papers, the preview says why the first one was sent.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def preview_title(title: str) -> str:
     return shorten(title, PREVIEW_TITLE_CHARS)
 
 
-def preview_reason(reason: str) -> str:
-    """Return the preview text of a digest with only one paper."""
-    return f"Why: {shorten(reason, PREVIEW_REASON_CHARS)}" if reason else ""
+def preview_reason(title: str, reason: str, count: int) -> str:
+    """Return the preview text if the subject names all `count` papers: why the first one was sent."""
+    name = f" “{short_title(title)}”" if count > 1 else ""
+    return f"Why{name}: {shorten(reason, PREVIEW_REASON_CHARS)}" if reason else ""

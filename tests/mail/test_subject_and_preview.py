@@ -74,6 +74,14 @@ def test_subject_is_not_cut_after_a_function_word(words: list[str]) -> None:
     )
 
 
+def test_the_preview_says_why_the_first_paper_was_sent() -> None:
+    """If the subject names two papers, it says which of them the reason is for."""
+    reason = "“game” in the title"
+    assert subject_and_preview.preview_reason("Agon: A Game", reason, 1) == f"Why: {reason}"
+    assert subject_and_preview.preview_reason("Agon: A Game", reason, 2) == f"Why “Agon”: {reason}"
+    assert subject_and_preview.preview_reason("Agon: A Game", "", 1) == ""
+
+
 @pytest.mark.parametrize(
     ("count", "named", "expected"), [(1, 1, []), (2, 2, []), (3, 1, [1, 2]), (3, 2, [2]), (10, 2, [2, 3])]
 )
