@@ -205,4 +205,4 @@ def shorten(text: str) -> str:
     aside = cut.rfind(" (", 0, at)
     if aside > LIMIT // 2 and ")" not in cut[aside:at]:
         at = aside
-    return cut[: at if at > 0 else LIMIT - 2].rstrip(" ,;:–—") + " …"
+    return cut[: at if at > 0 else LIMIT - 1].rstrip(" ,;:–—") + "…"
