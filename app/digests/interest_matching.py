@@ -28,7 +28,7 @@ from app.relevance import (
 )
 from app.relevance.match_index_cache import IndexCache
 from app.relevance.model import RelevanceModel
-from app.relevance.query_language import FilterField
+from app.relevance.query_language import GENERAL_STEMS, FilterField
 from app.relevance.suggestions import InterestHint
 from app.types import CardReason, Interest, PaperView
 
@@ -164,7 +164,8 @@ class InterestMatcher:
             return replace(hint, by_author=author)
         if hint.with_exclusion or hint.with_filters or has_no_field or matched or not query.terms:
             return hint
-        missing = tuple(self._index.missing_words(query))
+        # A word is not missing if it names an organisation by itself, or is corrected by itself.
+        missing = tuple(word for word in self._index.missing_words(query) if self.missing_words(word))
         shorter = self._best_shorter_interest(query.text)
         near = [] if shorter else self._topics.nearest(query.text)
         return replace(
@@ -189,16 +190,29 @@ class InterestMatcher:
         return author if has_papers else ""
 
     def _best_shorter_interest(self, text: str) -> str:
-        """Return the longest part of an interest that matches papers, or "". On ties, prefer rarer words."""
-        parts = suggestions.shorter_interests(text)
-        self.match(map(Interest, parts))
-        matching_parts = [part for part in parts if self.papers_above_floor(part)]
-        idf = self._model.statistics.idf
-        return max(
-            matching_parts,
-            key=lambda part: (len(part.split()), sum(map(idf, query_language.parse(part).terms))),
+        """Return the part of an interest with the most words that matches papers, as read, or "".
+
+        On ties, prefer rarer words. A part must have at least half of the interest's information, as the sum
+        of its words' idf: "discovery" says less than half of "drug discovery".
+        """
+        information = self._information(text)
+        parts = (
+            part for part in suggestions.shorter_interests(text) if 2 * self._information(part) >= information
+        )
+        best = max(
+            (part for part in parts if self._has_papers(part) and not self.missing_words(part)),
+            key=lambda part: (len(query_language.parse(part).terms), self._information(part)),
             default="",
         )
+        return (best and self.read_as(best)) or best
+
+    def _information(self, text: str) -> float:
+        terms = (term for term in query_language.parse(text).terms if term not in GENERAL_STEMS)
+        return sum(map(self._model.statistics.idf, terms))
+
+    def _has_papers(self, text: str) -> bool:
+        """Return True if an interest matches papers. A text that is no valid interest matches none."""
+        return not self.match([Interest(text)]) and bool(self.papers_above_floor(text))
 
     @cached_property
     def _interest_reader(self) -> suggestions.InterestReader:

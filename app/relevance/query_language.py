@@ -66,9 +66,10 @@ _EMPTY_FILTER = re.compile(FILTER_PATTERN, re.IGNORECASE)
 _HYPHENATED = re.compile(r"[^\W_][^\W_.]*(?:\.[^\W_]+)*(?:-[^\W_.]+(?:\.[^\W_]+)*)+")
 _NAME_MARK = re.compile(r"[^\W\d_][A-Z]|\d")
 _VALUE_PUNCTUATION = " ,;.()[]*"  # ignored around the value of a filter
-# Words around a subject that do not describe it: "recent papers on …", "… methods".
+# Words around a subject that do not describe it: "recent papers on …", "anything about …", "… methods".
 _REQUEST_BEFORE = re.compile(
-    r"^(?:(?:new|recent|latest)\s+)?(?:papers?|work|articles?|studies|research)\s+(?:on|about)\s+(?=\S)",
+    r"^(?:(?:any|more|new|recent|latest)\s+)?(?:(?:papers?|work|articles?|studies|research|news)\s+(?:on|about|from|by)"
+    r"|(?:anything|everything|more)\s+(?:on|about|from))\s+(?=\S)",
     re.IGNORECASE,
 )
 _REQUEST_AFTER = re.compile(r"(?<=\S)\s+(?:papers?|methods?|techniques?|approaches)$", re.IGNORECASE)
@@ -226,10 +227,9 @@ def parse(text: str, noun: str = "An interest") -> Query:
         raise InvalidInterest(f"{noun} can have at most {MAX_INTEREST_CHARS} characters.", "interests")
     if not text.isprintable():
         raise InvalidInterest(f"{noun} must be plain text, without control characters.", "interests")
-    subject = _REQUEST_BEFORE.sub("", text)
-    parts = split_into_parts(_REQUEST_AFTER.sub("", subject))
+    parts = split_into_parts(without_request(text))
     if all(part.minus for part in parts):  # "-survey methods": the last word is all that there is to look for
-        parts = split_into_parts(subject)
+        parts = split_into_parts(_REQUEST_BEFORE.sub("", text))
     phrases = (part.quoted for part in parts if not (part.minus or part.field))
     has_phrase = any(without_stopwords(stem_all(phrase)) for phrase in phrases)
     builder = _QueryBuilder(_FILLERS if has_phrase else ())
@@ -245,6 +245,11 @@ def parse(text: str, noun: str = "An interest") -> Query:
             "interests",
         )
     return query
+
+
+def without_request(text: str) -> str:
+    """Return a normalised text without words such as "papers on" before the subject and "methods" after."""
+    return _REQUEST_AFTER.sub("", _REQUEST_BEFORE.sub("", text))
 
 
 def normalize_filter_value(text: str) -> str:

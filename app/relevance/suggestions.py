@@ -16,7 +16,7 @@ from functools import cached_property
 from app.relevance import arxiv_categories, query_language, query_rewriting, translations
 from app.relevance.misspellings import SpellChecker
 from app.relevance.model import RelevanceModel
-from app.relevance.query_language import FilterField
+from app.relevance.query_language import GENERAL_STEMS, FilterField
 from app.text.characters import fold_accents
 from app.text.tokenizer import WORD, content_stems, stem_all, without_stopwords
 
@@ -194,21 +194,26 @@ class InterestReader:
 
 
 def shorter_interests(text: str) -> list[str]:
-    """Return shorter versions of a text of plain words: first with one word fewer, then single words.
+    """Return the parts of a text of plain words that may be interests by themselves, longest first.
 
-    Return [] for texts with other syntax, a single content word, or more than MAX_WORDS_TO_SHORTEN of them.
+    A part is a run of the text's words. It neither begins nor ends with a word that says nothing about the
+    subject, such as "how" or "does". Return [] for texts with other syntax, or more than MAX_WORDS_TO_SHORTEN
+    words that describe a subject.
     """
     text = query_language.normalize(text)
     if query_rewriting.plain_runs(text) != [(0, len(text))]:
         return []
-    typed = (word.strip(",;:") for word in text.split() if word not in query_language.OPERATORS)
-    words = [word for word in typed if without_stopwords(stem_all(word))]
-    if not 1 < len(words) <= MAX_WORDS_TO_SHORTEN:
+    words = query_language.without_request(text).split()
+    typed = [word.strip(",;:?!") for word in words if word not in query_language.OPERATORS]
+    places = [place for place, word in enumerate(typed) if {*content_stems(word)} - GENERAL_STEMS]
+    if len(places) > MAX_WORDS_TO_SHORTEN:
         return []
-    with_one_less = (
-        " ".join(words[:left_out] + words[left_out + 1 :]) for left_out in reversed(range(len(words)))
+    runs = (
+        " ".join(typed[places[start] : places[start + size - 1] + 1])
+        for size in range(len(places), 0, -1)
+        for start in range(len(places) - size + 1)
     )
-    return [*dict.fromkeys([*with_one_less, *words])]
+    return [run for run in dict.fromkeys(runs) if run.split() != typed]
 
 
 class TopicIndex:

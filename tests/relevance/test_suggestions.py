@@ -120,20 +120,30 @@ def test_only_rare_words_are_looked_up() -> None:
     assert READER.has_unknown_words("modèles de diffusion")  # its stems are those of English words
 
 
-def test_shorter_interests_have_fewer_words() -> None:
+def test_shorter_interests_are_runs_of_words() -> None:
+    """They keep what is between these words, but not the words of a question around them."""
     assert suggestions.shorter_interests("graph of proteins") == ["graph", "proteins"]
     assert suggestions.shorter_interests("a b c d e")[-1] == "e"
     assert suggestions.shorter_interests("protein; graphs, 3D") == [
         "protein graphs",
-        "protein 3D",
         "graphs 3D",
         "protein",
         "graphs",
         "3D",
     ]
+    assert suggestions.shorter_interests("how do graphs of proteins fold?") == [
+        "graphs of proteins fold",
+        "graphs of proteins",
+        "proteins fold",
+        "graphs",
+        "proteins",
+        "fold",
+    ]
+    assert suggestions.shorter_interests("what does attention do?") == ["attention"]
+    assert suggestions.shorter_interests("recent papers on graphs and video") == ["graphs", "video"]
     assert suggestions.shorter_interests("protein") == []
     assert suggestions.shorter_interests('protein "graph"') == []
-    assert suggestions.shorter_interests("one two three four five six seven") == []
+    assert suggestions.shorter_interests("three four five six seven eight nine") == []
 
 
 TITLES = [
