@@ -67,7 +67,8 @@ class InterestMatcher:
 
     def missing_words(self, text: str) -> Sequence[str]:
         """Return the words of an interest, or of its correction if it has one, that no paper contains."""
-        return self._index.missing_words(query_language.parse(self.read_as(text) or text))
+        query = query_language.parse(self.read_as(text) or text)
+        return suggestions.whole_names(query.text, self._index.missing_words(query))
 
     def papers_above_floor(self, text: str, weight: float = 1.0) -> list[PaperView]:
         """Return the papers from all loaded days that are relevant enough to this matched interest alone."""
@@ -165,7 +166,7 @@ class InterestMatcher:
         if hint.with_exclusion or hint.with_filters or has_no_field or matched or not query.terms:
             return hint
         # A word is not missing if it names an organisation by itself, or is corrected by itself.
-        missing = tuple(word for word in self._index.missing_words(query) if self.missing_words(word))
+        missing = tuple(word for word in self.missing_words(text) if self.missing_words(word))
         shorter = self._best_shorter_interest(query.text)
         near = [] if shorter else self._topics.nearest(query.text)
         return replace(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from app.relevance import query_language, query_rewriting, suggestions
 from app.relevance.query_language import Query
 from app.relevance.suggestions import InterestHint, InterestReader
+from app.text.tokenizer import WORD
 
 MAX_NAME_WORDS = 5  # a search for more words is not one for an author
 
@@ -46,8 +47,9 @@ def author_query(query: Query, total: int) -> str:
 
     A single word that papers contain is not treated as a name.
     """
+    has_name = any(len(word) > 1 for word in WORD.findall(query.text))  # "C++" is no one's name
     is_plain = query_rewriting.plain_runs(query.text) == [(0, len(query.text))]
     words = len(query.text.split())
-    if not is_plain or words > MAX_NAME_WORDS or (total and words == 1):
+    if not is_plain or not has_name or words > MAX_NAME_WORDS or (total and words == 1):
         return ""
     return query_rewriting.query_for("author", query.text)

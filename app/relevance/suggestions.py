@@ -32,6 +32,9 @@ MAX_VALUE_WORDS = 4  # words after an unquoted value of a filter that may belong
 
 _INNER_CAPITAL = re.compile(r"[^\W\d_](?=.*[A-Z])(?=.*[a-z])\w*[A-Z]")
 _UNQUOTED_FILTER = re.compile(rf"(?<!\S)({'|'.join(FilterField)}):\s*([^\s\"]+)", re.IGNORECASE)
+# As in `query_words.as_typed`, signs may end a name: "C++".
+_NAME_PART = re.compile(r"[^\W_]+[+#]*")
+_NAME = re.compile(rf"{_NAME_PART.pattern}(?:(?:-|(?<=\d)\.(?=\d)){_NAME_PART.pattern})*")
 _CONTENT_BREAK = re.compile(r"[^\w\s'’-]|(?<!\w)['’]|['’](?!\w)")  # any mark but those within words
 
 
@@ -191,6 +194,18 @@ class InterestReader:
             parts += [text[past:start], corrections[position]]
             past = end
         return "".join([*parts, text[past:]])
+
+
+def whole_names(text: str, words: Sequence[str]) -> list[str]:
+    """Return words of a text as parts of their names: "X-ray" for "ray", and "Phi-3.5" for "Phi".
+
+    Numbers with a decimal point and words joined by hyphens are parts of a name.
+    """
+    names: dict[str, str] = {}
+    for match in _NAME.finditer(text):
+        for part in _NAME_PART.findall(match.group()):
+            names.setdefault(part, match.group())
+    return [*dict.fromkeys(names.get(word, word) for word in words)]
 
 
 def shorter_interests(text: str) -> list[str]:

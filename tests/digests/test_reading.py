@@ -125,7 +125,7 @@ def test_shorter_interest_is_suggested_only_if_it_matches(builder: DigestBuilder
     assert builder.interests.hint("what do graphs, as a language?").shorter == "graphs"  # the rarer word
     assert builder.interests.hint("beekeeping language").shorter == ""
     strict = builder.interests.hint("SWE-9 graphs")  # the name is required, and no paper has it
-    assert (strict.missing_words, strict.shorter) == (("SWE", "9"), "")
+    assert (strict.missing_words, strict.shorter) == (("SWE-9",), "")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from tests.support import sample_archive
         ("pinto", 0, "author:pinto"),
         ("lerrel pinto", 7, 'author:"lerrel pinto"'),
         ("pinto", 7, ""),  # a word that papers contain
+        ("C++", 0, ""),  # initials are not a name
         ("six words are not a name", 0, ""),
         ('"lerrel pinto"', 0, ""),
         ("pinto -robots", 0, ""),

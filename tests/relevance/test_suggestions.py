@@ -120,6 +120,14 @@ def test_only_rare_words_are_looked_up() -> None:
     assert READER.has_unknown_words("modèles de diffusion")  # its stems are those of English words
 
 
+def test_missing_words_are_named_with_what_they_are_joined_to() -> None:
+    """Several parts of a name are one name."""
+    text = "X-ray, t-SNE, Phi-3.5 and Wan2.1, C++, off-the-shelf LLMs."
+    words = ["ray", "SNE", "Phi", "3", "Wan2", "C++", "shelf", "LLMs"]
+    names = ["X-ray", "t-SNE", "Phi-3.5", "Wan2.1", "C++", "off-the-shelf", "LLMs"]
+    assert suggestions.whole_names(text, words) == names
+
+
 def test_shorter_interests_are_runs_of_words() -> None:
     """They keep what is between these words, but not the words of a question around them."""
     assert suggestions.shorter_interests("graph of proteins") == ["graph", "proteins"]
