@@ -22,6 +22,9 @@ from app.text.tokenizer import WORD, stem_all, without_stopwords
 
 _LIST_SEPARATORS = (";", "•", "▪", " · ", " / ", " | ", ",")  # the first one in a text separates its parts
 _NEGATIONS = frozenset(("NOT", "-"))
+_NEGATIVE_WORDS = frozenset(("not", "without", "except", "excluding"))
+_BEFORE_EXCLUDED = frozenset(("any", "for", "the", "using", "with"))  # "except for the …", "without using …"
+MAX_EXCLUDED_WORDS = 2  # after a negative word; more are probably a clause: "without access to any labels"
 _CONJUNCTIONS = {"and", "but"}
 _SYNTAX = re.compile(rf'"|(?:^|\s)-\S|\b{FILTER_PATTERN}', re.IGNORECASE)  # more than plain words
 _DESCRIPTIONS = {
@@ -116,13 +119,15 @@ def _split_at_or(text: str) -> list[str]:
 
 
 def exclusion_suggestion(text: str) -> str:
-    """Return an interest with each NOT or separate dash written as an exclusion, or "" if it has neither.
+    """Return an interest with each negation written as an exclusion, or "" if it has none.
 
     In other search engines, AND, OR and NOT are operators. Here, they are words like any other, because they
     may be meant as such: “quantum NOT gates”. Texts with brackets or OR have no obvious equivalent. The words
-    after a dash may be the subtitle of a paper.
+    after a dash may be the subtitle of a paper. A word such as "without" is a negation if the text ends after
+    it with one or two plain words.
     """
-    parts = [part.source for part in split_into_parts(normalize(text))]
+    typed = [part.source for part in split_into_parts(normalize(text))]
+    parts = [*_with_operator(typed)]
     if "OR" in parts or "(" in text:
         return ""
     written = list[str]()
@@ -139,9 +144,29 @@ def exclusion_suggestion(text: str) -> str:
         written.append(f'-"{" ".join(excluded)}"' if len(excluded) > 1 else f"-{excluded[0].lstrip('-')}")
     rewritten = " ".join(written)
     try:
-        return rewritten if parse(rewritten).text != normalize(text) else ""
+        return parse(rewritten).text if written != typed else ""
     except InvalidInterest:
         return ""
+
+
+def _with_operator(parts: list[str]) -> list[str]:
+    """Return parts with a negative word near their end as NOT: "agents not robots" as "agents NOT robots".
+
+    "not" after a word such as "is", "do" or "or" belongs to that word.
+    """
+    place = next((place for place, part in enumerate(parts) if part.lower() in _NEGATIVE_WORDS), 0)
+    before = stem_all(parts[place - 1]) if place else []
+    is_verbal = not without_stopwords(before) or not GENERAL_STEMS.isdisjoint(before)
+    excluded = [*itertools.dropwhile(lambda part: part.lower() in _BEFORE_EXCLUDED, parts[place + 1 :])]
+    stems = stem_all(" ".join(excluded))
+    is_plain = without_stopwords(stems) == stems and GENERAL_STEMS.isdisjoint(stems)
+    if (
+        not (place and is_plain and 0 < len(excluded) <= MAX_EXCLUDED_WORDS)
+        or (is_verbal and parts[place - 1].lower() not in _CONJUNCTIONS)
+        or _SYNTAX.search(" ".join(excluded))
+    ):
+        return parts
+    return [*parts[:place], "NOT", *excluded]
 
 
 def _negated_parts(parts: Sequence[str]) -> list[str]:

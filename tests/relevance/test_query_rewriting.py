@@ -87,7 +87,20 @@ def test_split_into_several_interests(text: str, pieces: tuple[str, ...]) -> Non
         ("deep learning - a survey NOT robots", "deep learning - a survey -robots"),
         ('robots NOT "self driving" cars', 'robots -"self driving" cars'),
         ("robots NOT author:Smith", "robots -author:Smith"),
-        ("robots not driving", ""),
+        ("robots not driving", "robots -driving"),
+        ("web agents but not robots", "web agents -robots"),
+        ("video generation without diffusion models", 'video generation -"diffusion models"'),
+        ("world models except for driving", "world models -driving"),
+        ("robots excluding any humanoids", "robots -humanoids"),
+        ("agents that are not robots", ""),
+        ("whether or not robots plan", ""),
+        ("text, not only images", ""),
+        ("attention is not all you need", ""),
+        ("learning to plan without access to any labels", ""),
+        ("not safe for work", ""),
+        ("without labels", ""),
+        ("robots not", ""),
+        ('"robots"? agents', ""),
         ("robots -driving", ""),
         ("robots NOT", ""),
         ("robots NOT the", ""),
@@ -99,7 +112,7 @@ def test_split_into_several_interests(text: str, pieces: tuple[str, ...]) -> Non
     ],
 )
 def test_negations_of_other_search_engines(text: str, rewritten: str) -> None:
-    """Suggest an exclusion for NOT in capitals and for a separate dash, but not for “not”."""
+    """Suggest an exclusion for NOT, a separate dash, and such words as “not” before one or two last words."""
     assert query_rewriting.exclusion_suggestion(text) == rewritten
 
 
@@ -126,7 +139,11 @@ def test_author_interest_from_a_name(field: str, value: str, text: str) -> None:
     assert query_rewriting.query_for(field, value) == text
 
 
-@given(st.lists(st.sampled_from(["a", "NOT", "-", "AND", "OR", ",", '"', "-b", "author:b", "(c)"])))
+@given(
+    st.lists(
+        st.sampled_from(["a", "NOT", "not", "except", "-", "AND", "OR", ",", '"', "-b", "author:b", "(c)"])
+    )
+)
 def test_suggestions_are_valid_interests(parts: list[str]) -> None:
     """Any text may be stored, because older releases had other rules."""
     text = " ".join(parts)
