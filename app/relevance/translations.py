@@ -8,7 +8,7 @@ words, so that "großer Sprachmodelle" is found as well. Chinese and Japanese te
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -51,7 +51,17 @@ class _LatinTerms:
         A term that consists of English words, such as "segmentation" in French, is not translated. If
         fewer than half of the words are translated, the text counts as English and the number is 0.
         """
-        words, parts, count, at = self._content_words(text), list[str](), 0, 0
+        words = self._content_words(text)
+        count, translated = self._translate(words, is_english)
+        if count:  # Beside a foreign term, "KI" and "IA" are foreign, although English papers contain them.
+            count, translated = self._translate(words, lambda word: not word.isupper() and is_english(word))
+        return (count if 2 * count >= len(words) else 0), translated
+
+    def _translate(
+        self, words: Sequence[tuple[str, str]], is_english: Callable[[str], bool]
+    ) -> tuple[int, str]:
+        """Return the number of translated words, and the text. `words` are as typed, each with its stem."""
+        parts, count, at = list[str](), 0, 0
         while at < len(words):
             for end in range(len(words), at, -1):
                 english = self.english.get(tuple(stem for _, stem in words[at:end]))
@@ -63,7 +73,7 @@ class _LatinTerms:
             else:
                 parts.append(words[at][0])
                 at += 1
-        return (count if 2 * count >= len(words) else 0), " ".join(parts)
+        return count, " ".join(parts)
 
     def _content_words(self, text: str) -> list[tuple[str, str]]:
         """Return the words of a text as typed, each with its stem, without function words."""

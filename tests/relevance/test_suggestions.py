@@ -89,6 +89,9 @@ def test_word_in_a_paper_is_kept() -> None:
         ("redes neuronales -cancer", "neural networks -cancer"),
         ("aprendizaje automatico", "machine learning"),  # without its accent
         ("aprendizado por reforço", "reinforcement learning"),
+        ("Sicherheit von KI", "safety AI"),
+        ("IA en medicina", "AI medicine"),
+        ("LLM-Agenten", "LLM agents"),
         ("扩散模型", "diffusion models"),
         ("LLM 推理", "LLM reasoning"),
         ("機械学習のための拡散モデル", "machine learning diffusion models"),
