@@ -155,7 +155,11 @@ class Filters:
             [WORD.findall(fold_accents(text)) for text in (paper.title, paper.abstract)]
             for paper in self._papers
         ]
-        return TextIndex(texts), TextIndex(map(self._abbreviations.fold_words, both) for both in texts)
+        fold, redefined = self._abbreviations.fold_words, self._abbreviations.redefined
+        own_meanings = [redefined(paper.title, paper.abstract) for paper in self._papers]
+        return TextIndex(texts), TextIndex(
+            [fold(words, own) for words in both] for both, own in zip(texts, own_meanings, strict=True)
+        )
 
     @cached_property
     def _authors(self) -> PhraseIndex:

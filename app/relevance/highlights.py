@@ -105,11 +105,17 @@ class PaperText:
 
     def _folded(self, field: Field) -> Field:
         expansions = self.abbreviations.expansions
-        tokens, implied = self.abbreviations.fold_tokens(field.tokens), defaultdict[str, list[int]](list)
+        tokens = self.abbreviations.fold_tokens(field.tokens, self.redefined)
+        implied = defaultdict[str, list[int]](list)
         for position, stem in enumerate(tokens.stems):
             for term in expansions.get(stem, ()):
                 implied[term].append(position)
         return replace(field, tokens=tokens, implied=dict(implied))
+
+    @cached_property
+    def redefined(self) -> frozenset[str]:
+        """Return the short forms to which the paper gives another meaning."""
+        return self.abbreviations.redefined(self.paper.title, self.paper.abstract)
 
     def matching_authors(self, names: Sequence[str]) -> list[str]:
         """Return the authors whose names contain one of `names` as whole words.
@@ -399,9 +405,16 @@ class PaperText:
 
 @dataclass(frozen=True)
 class _CardText(PaperText):
-    """The text of a card. The title is the paper's, so it is not split into words again."""
+    """The text of a card. The title is the paper's, so it is not split into words again.
+
+    The summary may lack the definitions that the abstract contains.
+    """
 
     whole: PaperText
+
+    @cached_property
+    def redefined(self) -> frozenset[str]:
+        return self.whole.redefined
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:

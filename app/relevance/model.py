@@ -121,7 +121,11 @@ class RelevanceModel:
         compounds, apart = abbreviations.find_compounds(unfolded)
         shorts = abbreviations.learn((abstract for _, abstract in papers), compounds)
         folding = Abbreviations(compounds, shorts, apart)
-        documents = [(folding.fold(title), folding.fold(abstract)) for title, abstract in unfolded]
+        redefined = [folding.redefined(title, abstract) for title, abstract in papers]
+        documents = [
+            (folding.fold(title, own), folding.fold(abstract, own))
+            for (title, abstract), own in zip(unfolded, redefined, strict=True)
+        ]
         statistics = TermStatistics.count(documents, folding.expansions, min_frequency)
         titled = [(title, document) for (title, _), document in zip(papers, documents, strict=True)]
         space = VectorSpace.fit(
@@ -149,7 +153,8 @@ class RelevanceModel:
 
     def document(self, title: str, abstract: str) -> Document:
         """Return the terms of a paper, with long forms folded into short forms."""
-        return self.abbreviations.terms(title), self.abbreviations.terms(abstract)
+        redefined = self.abbreviations.redefined(title, abstract)
+        return self.abbreviations.terms(title, redefined), self.abbreviations.terms(abstract, redefined)
 
     def names_subject(self, title: str) -> bool:
         """Return True if a title says what its paper is about.

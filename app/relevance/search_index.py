@@ -124,8 +124,10 @@ class IndexWriter:
         views = [indexed.paper.view for indexed in papers]
         written = [(stem_all(view.title), stem_all(view.abstract)) for view in views]
         fold = model.abbreviations.fold
+        redefined = [model.abbreviations.redefined(view.title, view.abstract) for view in views]
         folded = [
-            (fold(without_stopwords(title)), fold(without_stopwords(abstract))) for title, abstract in written
+            (fold(without_stopwords(title), own), fold(without_stopwords(abstract), own))
+            for (title, abstract), own in zip(written, redefined, strict=True)
         ]
         vectors = model.space.vectors(folded) if model.space else np.zeros((len(papers), 0))
         self._delete_texts([view.id for view in views])

@@ -2,6 +2,7 @@
 
 Once three abstracts contain "reinforcement learning (RL)", an interest in "RL" matches papers on
 reinforcement learning, and vice versa. In the same way, "fine-tuning" and "finetuning" become one word.
+In a paper that itself defines "RL" as "ruin likelihood", "RL" is another word, and matches neither.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ MIN_PAPERS = 3  # papers that must define a short form in the same way, or use a
 # have two meanings, so they are not learned.
 MIN_AGREEMENT = 0.75
 TERM = "*"  # marks a term that stands for several words; no word contains it
+_OTHER = "≠"  # marks a short form to which its paper gives another meaning; no word contains it
+_SAME_BEGINNING = 3  # letters with which "vision" and "visual" begin, so that both may be in one long form
 
 _SHORT = re.compile(r"\(([A-Za-z0-9][A-Za-z0-9-]{1,11})\)")
 _CLAUSE = re.compile(r"[.;:!?,]\s|[()]")
@@ -188,6 +191,32 @@ class Abbreviations:
         return pairs_of | {short: tuple(sorted(terms)) for short, terms in implied.items()}
 
     @cached_property
+    def _long_forms(self) -> Mapping[str, Sequence[tuple[str, ...]]]:
+        long_forms = defaultdict[str, list[tuple[str, ...]]](list)
+        for run, short in self.shorts.items():
+            long_forms[short].append(run)
+        return dict(long_forms)
+
+    def redefined(self, title: str, abstract: str) -> frozenset[str]:
+        """Return the short forms that a paper defines, but only with another meaning.
+
+        In a paper that contains "flow matching (FM)", "FM" does not mean "foundation model".
+        """
+        means_the_same = dict[str, bool]()
+        for text in (title, abstract):
+            for short, long in find_definitions(text):
+                short_stem, *others = content_stems(short) or [""]
+                if others or short_stem not in self._long_forms:
+                    continue
+                long_stems = content_stems(long)
+                written = long_stems, self.fold(long_stems)
+                means_the_same[short_stem] = means_the_same.get(short_stem, False) or any(
+                    own == [short_stem] or any(_are_similar(own, run) for run in self._long_forms[short_stem])
+                    for own in written
+                )
+        return frozenset(short for short, is_same in means_the_same.items() if not is_same)
+
+    @cached_property
     def implied_by(self) -> Mapping[str, Sequence[str]]:
         """Map each implied term to the folded terms that imply it."""
         implied_by = defaultdict[str, list[str]](list)
@@ -220,19 +249,25 @@ class Abbreviations:
     def _words_of_runs(self) -> Set[str]:
         return {word for run in (*self.shorts, *self.compounds) for word in run}
 
-    def fold(self, text: Sequence[str]) -> list[str]:
-        """Return the stems with pairs replaced by compounds and long forms by short forms."""
-        folded = list(text)
+    def fold(self, text: Sequence[str], redefined: Set[str] = frozenset()) -> list[str]:
+        """Return the stems with pairs replaced by compounds and long forms by short forms.
+
+        The short forms in `redefined` become words that no interest contains.
+        """
+        folded = _marked(text, redefined)
         for table, starts in self._passes:
             if spans := _spans(folded, starts):
                 folded = _replace_spans(folded, spans, [table[tuple(folded[a:b])] for a, b in spans])
         return folded
 
-    def fold_words(self, words: Sequence[str]) -> list[str]:
+    def fold_words(self, words: Sequence[str], redefined: Set[str] = frozenset()) -> list[str]:
         """Return words, which must be in lower case and without accents, folded but as spelled.
 
-        Stop words are left out. A term that stands for several words begins with TERM: "*llm".
+        Stop words are left out. A term that stands for several words begins with TERM: "*llm". `redefined` is
+        the same as for `fold`.
         """
+        if redefined:
+            words = [f"{_OTHER}{word}" if stem(word) in redefined else word for word in words]
         all_stems = [*map(stem, words)]
         is_content = [own not in STOP_STEMS for own in all_stems]
         stems, words = [*itertools.compress(all_stems, is_content)], [*itertools.compress(words, is_content)]
@@ -264,10 +299,13 @@ class Abbreviations:
             words = [*run, *(word for word in words if word not in run)]
         return self.fold(words)
 
-    def fold_tokens(self, tokens: Tokens) -> Tokens:
-        """Return the folded tokens, without stop words. A short form's token spans the whole long form."""
+    def fold_tokens(self, tokens: Tokens, redefined: Set[str] = frozenset()) -> Tokens:
+        """Return the folded tokens, without stop words. A short form's token spans the whole long form.
+
+        `redefined` is the same as for `fold`.
+        """
         content = [position for position, stem in enumerate(tokens.stems) if stem not in STOP_STEMS]
-        stems = [*map(tokens.stems.__getitem__, content)]
+        stems = _marked([*map(tokens.stems.__getitem__, content)], redefined)
         starts, ends = ([*map(column.__getitem__, content)] for column in (tokens.starts, tokens.ends))
         for table, runs in self._passes:
             if spans := _spans(stems, runs):
@@ -276,9 +314,28 @@ class Abbreviations:
                 stems = _replace_spans(stems, spans, [table[tuple(stems[a:b])] for a, b in spans])
         return Tokens(stems, array("I", starts), array("I", ends))
 
-    def terms(self, text: str) -> list[str]:
-        """Return the folded stems of a text, without stop words."""
-        return self.fold(content_stems(text))
+    def terms(self, text: str, redefined: Set[str] = frozenset()) -> list[str]:
+        """Return the folded stems of a text, without stop words. `redefined` is the same as for `fold`."""
+        return self.fold(content_stems(text), redefined)
+
+
+def _marked(stems: Sequence[str], redefined: Set[str]) -> list[str]:
+    return [f"{_OTHER}{stem}" if stem in redefined else stem for stem in stems] if redefined else [*stems]
+
+
+def _are_similar(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Return True if two long forms may mean the same: "visual language model" and "vision-language model".
+
+    Each word of the shorter one must have a similar word in the other one, in the same order. The beginning
+    of one word may be inside the other, because the first word may be cut off: "modal LLM" for "multi-modal
+    LLM".
+    """
+    shorter, longer = sorted((one, other), key=len)
+    rest = iter(longer)
+    return all(
+        any(word[:_SAME_BEGINNING] in own or own[:_SAME_BEGINNING] in word for own in rest)
+        for word in shorter
+    )
 
 
 def _spans(text: Sequence[str], starts: Starts) -> list[tuple[int, int]]:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.relevance import matching
+from app.relevance.highlights import PaperText
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import parse
 from app.text import abbreviations
@@ -222,3 +223,44 @@ def test_merged_terms_keep_their_positions(text: str) -> None:
     assert [token.stem for token in tokens] == LEARNED.terms(text)
     assert all(one.end <= other.start for one, other in itertools.pairwise(tokens))
     assert all(text[token.start : token.end].strip() for token in tokens)
+
+
+@pytest.mark.parametrize(
+    ("abstract", "redefined"),
+    [
+        ("A ruin likelihood (RL) model.", {"rl"}),
+        ("Robust reinforced learning (RL).", set()),
+        ("Reinforcement learning (RL) and a ruin likelihood (RL).", set()),
+        ("Multi-modal large language models (MLLMs).", set()),
+        ("A lazy learning machine (LLM) with RL.", {"llm"}),
+        ("A ruin likelihood, or RL.", set()),
+    ],
+)
+def test_short_form_with_another_meaning(abstract: str, redefined: set[str]) -> None:
+    """A paper may give a short form another meaning, but similar long forms are the same one."""
+    assert LEARNED.redefined("", abstract) == redefined
+
+
+@pytest.mark.parametrize("interest", ["reinforcement learning", "RL"])
+def test_paper_with_another_meaning_does_not_match(interest: str) -> None:
+    """A paper that defines "RL" as something else neither matches nor is excluded, and isn't quoted."""
+    papers = [
+        PaperView(1, "RL in Practice", "Insurers compute the ruin likelihood (RL) daily."),
+        PaperView(2, "RL in Practice", "Insurers use it daily."),
+        PaperView(
+            3, "Ruin Likelihood", "We compare RL and reinforcement learning: ruin likelihood (RL) wins."
+        ),
+    ]
+    model = RelevanceModel.train([("", "Reinforcement learning (RL) learns."), ("", "Cats purr.")] * 3)
+    index, query = matching.MatchIndex(papers, model), parse(interest)
+    assert set(index.match([query])[0]) == {2, 3}
+    assert "“RL”" not in index.reason(query, 3).text
+    assert index.excluded_papers(parse('cats -"reinforcement learning"')) == {2, 3}
+
+
+def test_card_respects_definitions_in_the_abstract() -> None:
+    """The summary on a card may use a short form that only the abstract defines."""
+    paper = PaperView(1, "Insurance", "A ruin likelihood (RL) is a risk.", tldr="RL is a risk.")
+    text = PaperText(paper, LEARNED)
+    assert text.card.paper.abstract == "RL is a risk."
+    assert text.surface_form("rl") == text.card.surface_form("rl") == ""
