@@ -35,14 +35,15 @@ def interest_reason(
     """Return why a paper matches an interest: highlights, close words, and the filters it passed.
 
     Return two reasons: the full one, and one for a card that marks all highlights except those in `unmarked`.
-    If the paper lacks some words of the interest, name them and, unless `close_words` is None, the related
-    words of the paper.
+    If the paper lacks some words of the interest, name them and its related words. Only a paper without
+    any word of the interest is said to have a similar topic, unless `close_words` is None.
     """
     parts = []
     if missing:
         without = f"no {_quote(missing, ' or ')}" if highlights else ""
-        related = f"related words: {_quote(close_words)}" if close_words else "a similar topic"
-        parts.append(", but ".join(filter(None, [without, "" if close_words is None else related])))
+        topic = "a similar topic" if close_words is not None and not highlights else ""
+        related = f"related words: {_quote(close_words)}" if close_words else topic
+        parts.append(", but ".join(filter(None, [without, related])))
     if authors:
         others = f" and {len(authors) - MAX_AUTHORS} more" if len(authors) > MAX_AUTHORS else ""
         parts.append(f"by {', '.join(authors[:MAX_AUTHORS])}{others}")

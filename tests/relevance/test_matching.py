@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from app.errors import InvalidInterest
-from app.relevance import cut_offs, matching, scoring
+from app.relevance import cut_offs, matching, reasons, scoring
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import parse
 from app.text.tokenizer import content_stems
@@ -213,6 +213,23 @@ def test_number_of_authors_in_a_reason_is_limited() -> None:
 def test_reason_tells_what_is_missing(interest: str, reason: str) -> None:
     """It names the words of the interest that the paper lacks, and tells if the others are not together."""
     assert reason_for(interest, 2) == reason
+
+
+@pytest.mark.parametrize(
+    ("quoted", "close_words", "reason"),
+    [
+        ([("title", ["Law"])], [], "“Law” in the title; no “scaling”"),
+        ([("title", ["Law"])], ["compute"], "“Law” in the title; no “scaling”, but related words: “compute”"),
+        ([("title", ["Law"])], None, "“Law” in the title; no “scaling”"),
+        ([], [], "a similar topic"),
+        ([], ["compute"], "related words: “compute”"),
+    ],
+)
+def test_reason_claims_no_topic_without_evidence(
+    quoted: list[tuple[str, list[str]]], close_words: list[str] | None, reason: str
+) -> None:
+    """If no word of the paper shows that its topic is similar, what the paper lacks is enough."""
+    assert reasons.interest_reason(quoted, [], ["scaling"], close_words, [], "", [])[0] == reason
 
 
 PHRASE_PAPERS = [
