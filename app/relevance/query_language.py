@@ -17,6 +17,7 @@ from typing import NamedTuple
 from app.errors import InvalidInterest
 from app.text import characters
 from app.text.characters import fold_accents
+from app.text.shortening import FUNCTION_WORDS
 from app.text.tokenizer import WORD, stem_all, without_stopwords
 from app.text.word_forms import stem
 
@@ -277,12 +278,16 @@ def require_well_formed(part: TextPart, form_field: str, verb: str) -> None:
 def _is_like_a_name(text: str) -> bool:
     """Return True for words joined by hyphens if one has a digit or an inner capital and none is a stop word.
 
-    "SWE-bench" and "GPT-5" look like names, "Long-Context" and "text-to-3D" do not.
+    "SWE-bench" and "GPT-5" look like names, "Long-Context" and "text-to-3D" do not. A word joined to
+    itself or to function words is like a name: "on-policy" is not any policy, and "end-to-end" is no end.
     """
     name = text.strip(_VALUE_PUNCTUATION)
+    if not _HYPHENATED.fullmatch(name):
+        return False
     stems = stem_all(name)
-    has_only_content_words = without_stopwords(stems) == stems
-    return bool(_HYPHENATED.fullmatch(name) and _NAME_MARK.search(name) and has_only_content_words)
+    content = without_stopwords(stems)
+    others = {*name.lower().split("-")} - FUNCTION_WORDS
+    return len(others) == len({*content}) == 1 or (content == stems and bool(_NAME_MARK.search(name)))
 
 
 def filter_names(conjunction: str) -> str:

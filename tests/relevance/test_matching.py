@@ -250,6 +250,8 @@ PHRASE_PAPERS = [
         ('"on-policy learning"', 1, "“On-policy learning” in the abstract", []),
         ('"in-context learning"', 2, "“in-context learning” in the abstract", []),
         ("GPT-5", 2, "“GPT-5” in the abstract", []),
+        ("on-policy", 1, "“On-policy” in the abstract", []),
+        ("in-context learning", 2, "“Learning in Context” in the title", ["Learning in Context"]),
         ('"language models"', 3, "“LLM” in the title", ["LLM"]),  # a short form of the phrase
         (
             '"language models" safety',

@@ -84,11 +84,13 @@ def test_request_around_an_interest_is_ignored(text: str, words: str) -> None:
             (text, True)
             for text in ("SWE-bench", "GPT-5", "Llama-3.1", "MMLU-Pro", "Qwen2.5-VL", "LLM-based")
         ),
+        *((text, True) for text in ("on-policy", "End-to-End", "speech-to-speech", "in-the-wild")),
         *((text, False) for text in ("fine-tuning", "Long-Context", "text-to-3D", "SWE-", "SWE", "-GPT-5")),
+        *((text, False) for text in ("text-to-text-image", "to-and-for", "on policy", "computer-use")),
     ],
 )
 def test_hyphens_and_capitals_mark_names(text: str, is_name: bool) -> None:
-    """Filters decide by the archive which of these are names."""
+    """Filters decide by the archive which are names. A word joined to itself or to function words is one."""
     assert bool(query_language.parse(f"agents {text}").names) == is_name
 
 
