@@ -19,7 +19,7 @@ from app.relevance.vector_space import VectorSpace
 # Each example is weighted by (its value / the highest value)² / √rank.
 EXAMPLES_PER_INTEREST = 40
 RANK_WEIGHTS = (1 / np.sqrt(np.arange(1, EXAMPLES_PER_INTEREST + 1))).astype(np.float32)
-ENOUGH_EXAMPLES = 3.0  # with fewer, P is damped, because their other subjects affect it
+ENOUGH_EXAMPLES = 5.0  # effective number; with fewer, P is damped, because their other subjects affect it
 
 
 @dataclass(frozen=True)

@@ -305,10 +305,17 @@ def test_known_words_are_not_damped() -> None:
 
 def test_candidates_are_examples_before_training() -> None:
     """New candidates are examples of new words before the model is trained on them."""
-    new = [replace(paper, id=paper.id + 1000, title=f"Zorbing {paper.title}") for paper in SUBJECTS[:4]]
+    new = [replace(paper, id=paper.id + 1000, title=f"Zorbing {paper.title}") for paper in SUBJECTS[:6]]
     index = matching.MatchIndex([*SUBJECTS, *new], sample_archive.trained_model())
     assert index.details(parse("zorbing"), 1).archive_knows_it > 0.9
     assert {paper.id for paper in new} < set(matches("zorbing", index))
+
+
+def test_few_examples_damp_the_meaning() -> None:
+    """Three papers have other subjects in common, too, such as those of a series."""
+    new = [replace(paper, id=paper.id + 1000, title=f"Zorbing {paper.title}") for paper in SUBJECTS[:3]]
+    index = matching.MatchIndex([*SUBJECTS, *new], sample_archive.trained_model())
+    assert index.details(parse("zorbing"), 1).archive_knows_it < 0.75
 
 
 @pytest.mark.parametrize("index", [INDEX, LSA_INDEX], ids=["without space", "with space"])
