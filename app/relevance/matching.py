@@ -382,8 +382,9 @@ class MatchIndex:
             return
         entries = slice(*self._tfidf.indptr[row : row + 2])  # scipy takes 100 µs to return a row
         columns = self._tfidf.indices[entries]
-        gains = self._tfidf.data[entries] * (self._space.projection[columns] @ matches.direction.vector)
-        for n in np.argsort(-gains, kind="stable")[:MAX_GAINS].tolist():
+        stems = self._space.projection.take(columns, axis=0)
+        gains = self._tfidf.data[entries] * (stems @ matches.direction.vector)
+        for n in (-gains).argsort(kind="stable")[:MAX_GAINS].tolist():
             stem = self._space.stems.names[columns[n]]
             if stem not in matches.close_stems:
                 is_close = len(stem) > 1 and self._space.is_close(stem, matches.direction)
