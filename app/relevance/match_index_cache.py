@@ -25,7 +25,7 @@ class _CachedIndex:
 class IndexCache:
     """The most recently used match indexes. Thread-safe: one thread builds an index while the others wait.
 
-    An index takes about 100 megabytes for 3,000 papers. So yesterday's is dropped when today's is built.
+    An index takes about 75 megabytes for 3,000 papers. So yesterday's is dropped when today's is built.
     """
 
     def __init__(self) -> None:
