@@ -94,6 +94,7 @@ PURE = (
     "relevance.bm25",
     "relevance.vector_space",
     "relevance.vocabulary",
+    "relevance.word_runs",
     "storage.compressed_json",
     "storage.growing_delays",
     "subscribers.address",

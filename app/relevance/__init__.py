@@ -17,6 +17,7 @@ match_index_cache         cache the most recently used match indexes
 phrase_index              PURE: find phrases in many papers at once
 filters                   PURE: check required and excluded phrases and filters
 typed_organizations       PURE: recognise organisations that subscribers type as plain words
+word_runs                 PURE: find the runs of neighbouring words that are terms of an interest
 highlights                PURE: find the matching words of a paper, as the paper spells them
 query_words               PURE: prepare the words of an interest for comparison with papers
 matching                  PURE: match interests with papers: the relevance, and the reason on the card

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import NamedTuple
 
+from app.relevance import word_runs
 from app.relevance.bm25 import Document, Idf
 from app.relevance.filters import in_categories
+from app.relevance.word_runs import Field
 from app.text import summarizer
 from app.text.abbreviations import Abbreviations
 from app.text.names import forms_of_name, words_of_organization
@@ -30,47 +30,10 @@ from app.text.word_forms import is_same_word
 from app.types import PaperView, Spans
 
 MAX_HIGHLIGHTS = 3  # per field
-PHRASE_WEIGHT = 1_000.0  # more than the idf of any number of terms
 
 Typed = Mapping[str, str]  # stems → the words of an interest, as typed
 Highlights = list[tuple[str, list[str]]]  # the name of a field, and excerpts from it
 _ANY_FORM: Typed = MappingProxyType({})
-_BOUNDARY = re.compile(r"[.,:;!?()\[\]]")  # highlights do not cross these marks
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A paper's title or abstract, split into words."""
-
-    name: str
-    text: str
-    tokens: Tokens
-    implied: Mapping[str, Sequence[int]]  # terms → the positions of the tokens that may imply them
-
-    def positions(self, term: str) -> list[int]:
-        """Return the positions, in order, of the tokens that are the term or may imply it."""
-        stems, positions, position = self.tokens.stems, list[int](), -1
-        for _ in range(stems.count(term)):
-            position = stems.index(term, position + 1)
-            positions.append(position)
-        implied = self.implied.get(term)
-        return sorted([*positions, *implied]) if implied else positions
-
-    def positions_of_any(self, terms: Set[str]) -> list[int]:
-        """Return the positions, in order, of the tokens that are one of these terms or may imply one."""
-        positions = [position for position, stem in enumerate(self.tokens.stems) if stem in terms]
-        if not self.implied:
-            return positions
-        implied = (position for term in self.implied.keys() & terms for position in self.implied[term])
-        return sorted([*positions, *implied])
-
-
-class _Run(NamedTuple):
-    """Neighbouring tokens that are terms of an interest."""
-
-    start: int  # in the text
-    end: int
-    stems: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -156,18 +119,18 @@ class PaperText:
         as stems joined by spaces. It is heavier than all other terms.
         """
 
-        fields, idf = self._fields_with(terms, typed), _weights(terms, idf)
-        runs_by_field = {field.name: _distinct_runs(field, terms, idf) for field in fields}
+        fields, idf = self._fields_with(terms, typed), word_runs.weights(terms, idf)
+        runs_by_field = {field.name: word_runs.distinct_runs(field, terms, idf) for field in fields}
 
         def heaviest(field: Field) -> float:
             runs = runs_by_field[field.name]
-            return max((_weight(run, idf) for run in runs if len(run.stems) > 1), default=0.0)
+            return max((word_runs.weight(run, idf) for run in runs if len(run.stems) > 1), default=0.0)
 
         used, highlights = set[str](), []
         for field in sorted(fields, key=heaviest, reverse=True):
             if used.issuperset(terms):
                 break
-            runs = _distinct_runs(field, terms - used, idf) if used else runs_by_field[field.name]
+            runs = word_runs.distinct_runs(field, terms - used, idf) if used else runs_by_field[field.name]
             used.update(*(run.stems for run in runs[:MAX_HIGHLIGHTS]))
             if runs:
                 excerpts = [field.text[run.start : run.end] for run in runs[:MAX_HIGHLIGHTS]]
@@ -180,12 +143,14 @@ class PaperText:
         Heavier runs take precedence. Skip a run if all its terms are already marked in the same text. Also
         skip a run of the abstract if all its terms are marked in the title.
         """
-        idf = _weights(terms, idf)
-        title, abstract = (_distinct_runs(field, terms, idf) for field in self._fields_with(terms, typed))
+        idf = word_runs.weights(terms, idf)
+        title, abstract = (
+            word_runs.distinct_runs(field, terms, idf) for field in self._fields_with(terms, typed)
+        )
         in_title = set[str]().union(*(run.stems for run in title))
         abstract = [run for run in abstract if not in_title.issuperset(run.stems)]
         marked = in_title.union(*(run.stems for run in abstract))
-        return _spans(title), _spans(abstract), marked
+        return word_runs.spans(title), word_runs.spans(abstract), marked
 
     def with_other_words(self, typed: Typed) -> Typed:
         """Return the typed words with whose stem the paper or its card has a word that is no form of them.
@@ -212,7 +177,7 @@ class PaperText:
         runs = [
             run.stems
             for field in self._fields_with(terms | others, _ANY_FORM)
-            for run in _runs(field, terms | others)
+            for run in word_runs.find_runs(field, terms | others)
         ]
         return all(any(other in run for run in runs) for other in others)
 
@@ -267,7 +232,7 @@ class PaperText:
             ):
                 continue
             gaps = zip(tokens.ends[first : past - 1], tokens.starts[first + 1 : past], strict=True)
-            if not any(_is_divided(field.text, *gap) for gap in gaps):
+            if not any(word_runs.is_divided(field.text, *gap) for gap in gaps):
                 yield Token(phrase, tokens.starts[first], tokens.ends[past - 1])
 
     def _with_phrases(self, field: Field, phrases: Set[str], typed: Typed) -> Field:
@@ -440,59 +405,3 @@ def _is_form(token: Token, text: str, typed: Typed) -> bool:
 def _padded(words: Sequence[str]) -> str:
     """Join words, each surrounded by spaces, so that `in` finds only whole words."""
     return f" {' '.join(words)} "
-
-
-def _distinct_runs(field: Field, terms: Set[str], idf: Idf) -> list[_Run]:
-    """Return runs that together contain all matching terms of the field, heaviest first, then by position."""
-    runs = _runs(field, terms)
-    if len(runs) < 2:
-        return runs
-    first_runs = {run.stems: run for run in reversed(runs)}.values()
-    used, distinct = set[str](), list[_Run]()
-    for run in sorted(first_runs, key=lambda run: (-_weight(run, idf), run.start)):
-        if not used.issuperset(run.stems):
-            distinct.append(run)
-            used.update(run.stems)
-    return distinct
-
-
-def _weights(terms: Set[str], idf: Idf) -> Idf:
-    """Compute the idf of these terms once, instead of for each run. Return a function that looks it up."""
-    return {term: PHRASE_WEIGHT if " " in term else idf(term) for term in terms}.__getitem__
-
-
-def _spans(runs: Iterable[_Run]) -> Spans:
-    return tuple(sorted((run.start, run.end) for run in runs))
-
-
-def _weight(run: _Run, idf: Idf) -> float:
-    return sum(map(idf, run.stems))
-
-
-def _runs(field: Field, terms: Set[str]) -> list[_Run]:
-    """Return the runs of neighbouring terms. Runs do not cross brackets or punctuation, such as commas."""
-    stems, starts, ends = field.tokens.stems, field.tokens.starts, field.tokens.ends
-    runs: list[tuple[int, list[str]]] = []  # the position of the first token, and all stems
-    last, own = -2, list[str]()
-    for position in field.positions_of_any(terms):
-        is_next = position == last + 1 and not _is_divided(field.text, ends[last], starts[position])
-        if is_next and stems[position] not in own:
-            own.append(stems[position])
-        else:
-            own = [stems[position]]
-            runs.append((position, own))
-        last = position
-    if not STOP_STEMS.isdisjoint(terms) or 1 in map(len, terms):
-        runs = [run for run in runs if not all(map(is_digit, run[1])) and without_stopwords(run[1])]
-    return [_Run(starts[first], ends[first + len(own) - 1], tuple(own)) for first, own in runs]
-
-
-def _is_divided(text: str, end: int, start: int) -> bool:
-    """Return True if punctuation divides two words. A point within a number such as "3.5" does not."""
-    gap = text[end:start]
-    return gap not in (" ", "-", ".") and bool(_BOUNDARY.search(gap))
-
-
-def is_digit(term: str) -> bool:
-    """Return True for a single digit. A digit without a name is not worth highlighting."""
-    return len(term) == 1 and term.isdigit()

@@ -28,11 +28,12 @@ from scipy import sparse
 from app.relevance import query_words, reasons, scoring
 from app.relevance.bm25 import Matrix, Terms
 from app.relevance.filters import Filters
-from app.relevance.highlights import Highlights, PaperText, Typed, is_digit
+from app.relevance.highlights import Highlights, PaperText, Typed
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import FilterField, Query
 from app.relevance.typed_organizations import OrganizationNames
 from app.relevance.vector_space import CLOSE_Z, Direction, title_fingerprint
+from app.relevance.word_runs import is_digit
 from app.text.tokenizer import Token, stem_all, tokenize, without_stopwords
 from app.types import CardReason, Marks, PaperView, Spans
 
