@@ -381,7 +381,8 @@ def _write_down(
     Hold new editions if they need approval, and the first digests of imported subscribers.
     """
     if context.settings.approve_editions:
-        ledger.hold_new(session, {entry.edition for entry in entries}, now)
+        digests = (entry for entry in entries if isinstance(entry.digest, Digest))
+        ledger.hold_new(session, {entry.edition for entry in digests}, now)
     first = ledger.first_digests_to_hold(session, [entry.subscriber_id for entry in entries])
     waiting_since: dict[int, datetime] = {}
     if ledger.is_limited(ledger.warm_up_of(context.settings), soon):

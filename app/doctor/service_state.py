@@ -92,11 +92,11 @@ def _database_fix(fault: SQLAlchemyError) -> str:
 
 def _check_pauses(session: Session) -> Iterator[Finding]:
     pauses = session.exec(select(SendingPause)).all()
-    begun = ledger.planned_editions(session, [pause.edition for pause in pauses])
+    unsent = ledger.unsent_editions(session, [pause.edition for pause in pauses])
     for pause in pauses:
         edition, awaits_approval = pause.edition, ledger.awaits_approval(pause.reason)
-        if awaits_approval and edition not in begun:
-            continue  # there is nothing to approve yet
+        if awaits_approval and edition not in unsent:
+            continue  # there is nothing to approve yet, or no longer
         if edition == ledger.ALL_EDITIONS:
             name, scope, others = "sending", "all sending", "; confirmations and requested links also wait"
             option, remedy = "", Remedy(RemedyAction.RESUME_SENDING)

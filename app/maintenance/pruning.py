@@ -45,6 +45,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             run.counts["requests"] += subscribers.prune_form_submissions(
                 session, now, app.signer.lifetimes[Purpose.CONFIRM]
             )
+            run.counts["pauses"] += ledger.prune_pauses(session, now)
             run.counts["queries"] += subscribers.forget_unused_queries(session)
             hit_counters.prune(session, now)
             admin_sessions.prune(session, now - timedelta(hours=app.settings.admin_session_hours))

@@ -124,6 +124,54 @@ def test_approval_of_a_requested_first_digest_covers_nothing_else(
     assert recipients(mail_server) == ["alice", "carol", "dan", "erin"]
 
 
+def test_edition_without_digests_needs_no_approval(
+    service: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """Carol's is skipped, twice because she chooses another hour. Alice's is the first digest."""
+    app = replace(service, settings=service.settings.model_copy(update={"compose_ahead_minutes": 60}))
+    early = now.replace(hour=7, minute=30)
+    with app.db.write() as session:
+        due = now.replace(hour=8, minute=0)
+        carol = factories.add_subscriber(session, "carol@example.org", ["birdsong"], due, hour=8)
+    assert pipeline.plan(app, early) == {"skipped": 1}
+    with app.db.write() as session:
+        assert ledger.pauses(session) == []
+        interests = (Interest("birdsong"),)
+        subscribers.change(session, carol, subscribers.Preferences(interests=interests, hour=9), early)
+    assert pipeline.plan(app, early + HOUR) == {"planned": 1, "skipped": 1}
+    with app.db.read() as session:
+        assert [each.edition for each in ledger.pauses(session)] == ["2026-11-20"]
+    pipeline.send(app, now)
+    assert mail_server.messages == []
+
+
+def test_edition_that_nobody_approved_needs_no_approval_later(service: Application, now: datetime) -> None:
+    """Neither does a cancelled one. Their pauses are deleted after some days, and other pauses are not."""
+
+    def approvals(at: datetime) -> list[str]:
+        findings = service_state.check(service.db, service.models, at)
+        return [each.check for each in findings if each.check.startswith("sending ")]
+
+    for hours in (0, 3):
+        pipeline.plan_and_send(service, now + hours * HOUR)
+    assert approvals(now) == ["sending 2026-11-20"]
+    for hours in (24, 27):
+        pipeline.plan_and_send(service, now + hours * HOUR)
+    assert approvals(now + 27 * HOUR) == ["sending 2026-11-21"]
+    with service.db.write() as session:
+        ledger.cancel(session, "2026-11-21")
+        ledger.pause(session, "a holiday", now)
+        ledger.pause(session, "a typo", now, ledger.FIRST_DIGESTS)
+        ledger.pause_edition(session, "2026-11-22", "a typo", now)
+    assert approvals(now + 27 * HOUR) == ["sending 2026-11-22"]
+    for days, left in ((10, 3), (11, 2), (12, 1), (13, 0)):
+        maintenance.prune(service, now + timedelta(days=days, hours=1))
+        with service.db.read() as session:
+            editions = {each.edition for each in ledger.pauses(session)}
+        assert len(editions - {ledger.ALL_EDITIONS, ledger.FIRST_DIGESTS}) == left, days
+        assert editions >= {ledger.ALL_EDITIONS, ledger.FIRST_DIGESTS}
+
+
 def test_other_mails_need_no_approval(service: Application, mail_server: MailServer, now: datetime) -> None:
     pipeline.plan_and_send(service, now)
     with service.db.write() as session:

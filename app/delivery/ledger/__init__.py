@@ -118,8 +118,10 @@ from app.delivery.ledger.sending_pauses import (
     pause_edition,
     pauses,
     planned_editions,
+    prune_pauses,
     reasons,
     resume,
+    unsent_editions,
 )
 from app.delivery.ledger.signatures import Signature, encoded_digests, lock_unsigned, store_signatures
 from app.delivery.ledger.snapshots import (

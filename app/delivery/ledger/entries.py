@@ -126,7 +126,8 @@ def withdraw(session: Session, subscriber_id: int, now: datetime) -> list[str]:
     """Delete a subscriber's planned digests that are not due yet and were never attempted.
 
     Keep cancelled ones and, because the clock may be behind, all that may have been delivered. Otherwise,
-    planning would compose and send them again. Return the editions of the deleted ones.
+    planning would compose and send them again. Skipped editions are deleted as well. Return the editions of
+    the deleted digests.
     """
     planned = delete(Delivery).where(
         col(Delivery.subscriber_id) == subscriber_id,
@@ -137,7 +138,8 @@ def withdraw(session: Session, subscriber_id: int, now: datetime) -> list[str]:
         ~col(Delivery.possibly_delivered),
         col(Delivery.reason) != CANCELLED,
     )
-    return list(session.scalars(planned.returning(col(Delivery.edition))))
+    deleted = session.execute(planned.returning(col(Delivery.edition), col(Delivery.state)))
+    return [edition for edition, state in deleted if state is State.PENDING]
 
 
 def with_digest(session: Session, subscriber_ids: Collection[int]) -> set[int]:

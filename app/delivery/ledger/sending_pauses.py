@@ -12,7 +12,7 @@ from sqlmodel import Session, col, delete, select
 
 from app.delivery.ledger import suspected_refusals
 from app.delivery.ledger.claims import ALL_EDITIONS
-from app.delivery.ledger.entries import UNDELIVERED, is_held, with_digest
+from app.delivery.ledger.entries import MAX_EDITION_DELAY, UNDELIVERED, is_held, with_digest
 from app.errors import Conflict, InvalidInput
 from app.storage import api_keys, audit_log, webhook_outbox
 from app.storage.database import execute_and_count, in_array
@@ -20,6 +20,7 @@ from app.storage.inserts import insert_or_ignore
 from app.storage.models import (
     AuditEntry,
     Delivery,
+    DigestContent,
     Event,
     SendingPause,
     WebhookEvent,
@@ -138,9 +139,11 @@ def _release_first_digests(session: Session) -> None:
 def hold_new(session: Session, editions: Collection[str], now: datetime) -> None:
     """Pause the editions that have had no scheduled digests yet, until an operator resumes (approves) them.
 
-    Requested first digests do not count, because whoever approves them has not seen the scheduled ones.
-    Withdrawn digests count, because an approval also covers the digests that replace them. Call this in the
-    transaction that adds the digests of these editions, before adding them.
+    `editions` must be those to which digests are being added, because nobody can approve an edition in which
+    everyone was skipped. Skips in the ledger do not count. Requested first digests do not count either,
+    because whoever approves them has not seen the scheduled ones. Withdrawn digests count, because an
+    approval also covers the digests that replace them. Call this in the transaction that adds the digests,
+    before adding them.
     """
     for edition in sorted(set(editions)):
         is_requested = exists().where(
@@ -151,7 +154,9 @@ def hold_new(session: Session, editions: Collection[str], now: datetime) -> None
         )
         # A sorted range, because PostgreSQL reads the whole table for the first row of a large edition.
         in_edition = col(Delivery.edition).between(edition, edition)
-        scheduled = select(Delivery.id).where(in_edition, ~is_requested).order_by(Delivery.edition)
+        has_content = exists().where(col(DigestContent.delivery_id) == Delivery.id)
+        scheduled = select(Delivery.id).where(in_edition, has_content, ~is_requested)
+        scheduled = scheduled.order_by(Delivery.edition)
         withdrawn = select(Event.id).where(
             Event.kind == "digest_withdrawn", Event.at > now - COMPOSED_WITHIN, Event.detail == edition
         )
@@ -198,6 +203,12 @@ def planned_editions(session: Session, editions: Collection[str]) -> set[str]:
     return set(session.exec(select(Delivery.edition).where(col(Delivery.edition).in_(editions)).distinct()))
 
 
+def unsent_editions(session: Session, editions: Collection[str]) -> set[str]:
+    """Return the editions among `editions` with emails that may still be sent, including uncertain ones."""
+    unsent = col(Delivery.edition).in_(editions), col(Delivery.state).in_((*UNSENT, State.UNCERTAIN))
+    return set(session.exec(select(Delivery.edition).where(*unsent).distinct()))
+
+
 def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False) -> bool:
     """End a pause. Return False if there was none.
 
@@ -225,6 +236,18 @@ def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False
     if edition == FIRST_DIGESTS:
         _release_first_digests(session)
     return bool(count)
+
+
+def prune_pauses(session: Session, now: datetime) -> int:
+    """Delete the pauses of past editions that hold nothing, and return their number.
+
+    Their emails were given up or cancelled, or they never had any.
+    """
+    last = (now - MAX_EDITION_DELAY).date().isoformat()
+    is_past = (col(SendingPause.edition) < last) & (col(SendingPause.edition) != ALL_EDITIONS)
+    past = set(session.exec(select(SendingPause.edition).where(is_past)))
+    empty = past - unsent_editions(session, past)
+    return execute_and_count(session, delete(SendingPause).where(col(SendingPause.edition).in_(empty)))
 
 
 def lock_pause(session: Session, scope: str) -> str:

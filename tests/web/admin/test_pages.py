@@ -120,7 +120,7 @@ def add_ills(session: Session, reader: int, now: datetime) -> None:
     ledger.pause(session, "the relay is being moved", now)
     ledger.pause(session, "a wrong paper", now, "2026-11-18")
     ledger.hold_new(session, ["2026-11-20"], now)
-    ledger.add_entries(session, [ledger.Entry(reader, "2026-11-20", now, Skip("no new papers"))], now)
+    ledger.add_entries(session, [ledger.Entry(reader, "2026-11-20", now, sample_digest.digest())], now)
     webhook_endpoints.add(session, "https://example.org/", ["sending.paused"], False, now)
     webhook_endpoints.disable_all(session, "it did not answer for three days", now)
     api_keys.create(session, "soon", ALL, now - timedelta(days=360))
