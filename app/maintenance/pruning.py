@@ -21,7 +21,8 @@ SENDER_DATA_SINCE = timedelta(days=3)  # the data of older emails was deleted on
 def prune(app: Application, now: datetime) -> Counter[str]:
     """Delete rows whose retention period has passed. Return the number of deleted rows by kind.
 
-    No paper is sent twice as a result, because papers that old are never sent.
+    The event of a pause is kept until the pause ends, so that the pause is not forgotten if mail bounces. No
+    paper is sent twice as a result, because papers that old are never sent.
 
     Sign-ups, deliveries and events are deleted in batches, so that other transactions do not wait long. If
     the service stops, return between two transactions; the next nightly run continues.
@@ -52,7 +53,8 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             idempotency_keys.prune(session, now)
         uploads.delete_expired(uploads.folder(app.settings.journal_dir), now)
         _repeat(app, run, lambda session: ledger.prune_deliveries(session, old))
-        _repeat(app, run, lambda session: ledger.prune_events(session, old))
+        is_kept = subscribers.is_current_pause()
+        _repeat(app, run, lambda session: ledger.prune_events(session, old, is_kept))
         run.counts["signatures"] = _drop_sender_data(app, now)
     return run.counts
 

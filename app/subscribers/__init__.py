@@ -46,7 +46,7 @@ from app.subscribers.changes import (
 from app.subscribers.csv_format import survey, write_csv, write_header, write_rows
 from app.subscribers.csv_transfer import ImportReport, exported, import_file, preview_file
 from app.subscribers.declines import DECLINE_LASTS
-from app.subscribers.event_log import count_changes, events, preference_events, state_at
+from app.subscribers.event_log import count_changes, events, is_current_pause, preference_events, state_at
 from app.subscribers.feedback import (
     MatchedReferences,
     feedback_for_ranking,

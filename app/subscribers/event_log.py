@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from sqlalchemy import ColumnElement, exists, tuple_
+from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, func, select
 
 from app.storage import webhook_outbox
@@ -42,6 +44,8 @@ _STATE_AFTER = {
     "bounce": SubscriberState.BOUNCING,
     **dict.fromkeys(("erased", "signup_replaced", "change_ended"), SubscriberState.ERASED),
 }
+# Before a bounce, a subscriber has the state of the last of these events.
+_STATES_BEFORE_BOUNCES = sorted(_STATE_AFTER.keys() - {"bounce", "trusted_again"})
 _ENDED = (SubscriberState.UNSUBSCRIBED, SubscriberState.ERASED)
 
 
@@ -104,10 +108,27 @@ def state_at(session: Session, subscriber: Subscriber, at: datetime) -> Subscrib
 
 
 def state_before_bounces(session: Session, subscriber: Subscriber) -> SubscriberState:
-    """Return the state before mail bounced, from the events or, if they were deleted, from `confirmed_at`."""
-    events = select(Event.kind).where(Event.subscriber_id == subscriber.id, col(Event.kind).in_(_STATE_AFTER))
-    events = events.where(col(Event.kind).not_in(("bounce", "trusted_again")))
+    """Return the state before mail bounced, from the events or, if they were deleted, from `confirmed_at`.
+
+    The event of a pause is never deleted while the pause lasts.
+    """
+    events = select(Event.kind).where(Event.subscriber_id == subscriber.id)
+    events = events.where(col(Event.kind).in_(_STATES_BEFORE_BOUNCES))
     last = session.exec(events.order_by(col(Event.at).desc(), col(Event.id).desc())).first()
     if last:
         return _STATE_AFTER[last]
     return SubscriberState.ACTIVE if subscriber.confirmed_at else SubscriberState.PENDING
+
+
+def is_current_pause() -> ColumnElement[bool]:
+    """Return the condition that an event began a pause that has not ended, even if mail has bounced since.
+
+    Such an event must be kept, however old it is, because only it tells the state before bounces.
+    """
+    later = aliased(Event)
+    is_over = exists().where(
+        col(later.subscriber_id) == Event.subscriber_id,
+        col(later.kind).in_(_STATES_BEFORE_BOUNCES),
+        tuple_(col(later.at), col(later.id)) > tuple_(col(Event.at), col(Event.id)),
+    )
+    return (col(Event.kind) == "paused") & ~is_over

@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 import pytest
 from sqlmodel import Session, col, select
 
-from app import maintenance
+from app import bounces, maintenance, subscribers
 from app.application import Application
 from app.delivery import ledger
 from app.delivery.ledger import retention
 from app.digests import planning
 from app.storage import job_runs
-from app.storage.models import Delivery, Event, JobRun
+from app.storage.models import Delivery, Event, JobRun, Subscriber, SubscriberState
 from app.types import Skip
 from tests.conftest import NOW
 from tests.support import factories
@@ -64,6 +64,35 @@ def test_pruning_deletes_later_bounces_of_a_delivery(app: Application) -> None:
     later = NOW + timedelta(days=app.settings.retention_days, hours=12)
     pruned = maintenance.prune(app, later)
     assert (pruned["deliveries"], pruned["events"]) == (1, 1)
+
+
+def test_pause_is_remembered_until_it_ends(app: Application) -> None:
+    """Alice's mail bounces after her pause's retention, and the bounce passes its own. Bob has resumed."""
+    retention_period = timedelta(days=app.settings.retention_days, minutes=1)
+    with app.db.write() as session:
+        bob = factories.add_subscriber(session, "bob@example.org", [], NOW)
+        for reader, resumes in ((1, False), (bob, True)):
+            subscribers.pause(session, reader, None, NOW - timedelta(hours=1))
+            subscribers.resume(session, reader, NOW - timedelta(minutes=30))
+            subscribers.pause(session, reader, None, NOW - timedelta(minutes=20))
+            if resumes:
+                subscribers.resume(session, reader, NOW - timedelta(minutes=10))
+    at = NOW + retention_period
+    maintenance.prune(app, at)
+    with app.db.write() as session:
+        assert [(each.subscriber_id, each.kind) for each in session.exec(select(Event))] == [(1, "paused")]
+        subscribers.send_link(session, "alice@example.org", "", at, factories.CONFIRMABLE)
+        (mail,) = session.exec(select(Delivery.id).where(Delivery.subscriber_id == 1)).all()
+        assert bounces.record_hard(session, mail or 0, 1, "5.1.1 no such user", at)
+    at += retention_period
+    maintenance.prune(app, at)
+    with app.db.write() as session:
+        assert subscribers.lift_suppression(session, "alice@example.org", at)
+        assert session.get_one(Subscriber, 1).state is SubscriberState.PAUSED
+    maintenance.prune(app, at)
+    with app.db.read() as session:
+        events = session.exec(select(Event.kind).order_by(col(Event.id))).all()
+        assert events == ["trusted_again", "paused"], "the earlier pause is over"
 
 
 def test_pruning_uses_short_transactions(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "anything to do": lambda s: ledger.has_work(s, NOW, Path("nowhere")),
     "nothing to do": lambda s: ledger.has_work(s, NOW - timedelta(days=30), Path("nowhere")),
     "prune emails": lambda s: ledger.prune_deliveries(s, large_ledger.LAST_HOUR - timedelta(days=8)),
-    "prune events": lambda s: ledger.prune_events(s, NOW),
+    "prune events": lambda s: ledger.prune_events(s, NOW, subscribers.is_current_pause()),
     "the editions": lambda s: ledger.editions(s, 51),
     "the next editions": lambda s: ledger.editions(s, 51, "2026-11-15"),
     "suppressed": lambda s: suppression.reasons_for(s, [f"reader.{number}@example.org" for number in BATCH]),

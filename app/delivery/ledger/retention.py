@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Delete, delete, select, update
+from sqlalchemy import ColumnElement, Delete, delete, select, update
 from sqlmodel import Session, col
 
 from app.delivery.ledger.signatures import NOT_AHEAD
@@ -31,12 +31,12 @@ def prune_deliveries(session: Session, before: datetime) -> Counter[str]:
     return Counter(events=events, deliveries=mails)
 
 
-def prune_events(session: Session, before: datetime) -> Counter[str]:
-    """Delete a batch of the events before `before`. Return the number of deleted rows by kind.
+def prune_events(session: Session, before: datetime, is_kept: ColumnElement[bool]) -> Counter[str]:
+    """Delete a batch of the events before `before`, except those that meet the condition `is_kept`.
 
-    Call this until nothing is deleted.
+    Return the number of deleted rows by kind. Call this until nothing is deleted.
     """
-    ids = _oldest_ids(session, col(Event.at), col(Event.id), before)
+    ids = _oldest_ids(session, col(Event.at), col(Event.id), before, ~is_kept)
     return Counter(events=_delete(session, delete(Event).where(in_array(session, col(Event.id), ids))))
 
 
@@ -74,10 +74,11 @@ def drop_sender_data(session: Session, first_id: int, sent_before: datetime) -> 
     return count, rows[-1][0] + 1 if len(rows) == BATCH_SIZE else 0
 
 
-def _oldest_ids(session: Session, at: Any, id_column: Any, before: datetime) -> Sequence[int]:
-    return (
-        session.execute(select(id_column).where(at < before).order_by(at).limit(BATCH_SIZE)).scalars().all()
-    )
+def _oldest_ids(
+    session: Session, at: Any, id_column: Any, before: datetime, *conditions: ColumnElement[bool]
+) -> Sequence[int]:
+    ids = select(id_column).where(at < before, *conditions).order_by(at).limit(BATCH_SIZE)
+    return session.execute(ids).scalars().all()
 
 
 def _delete(session: Session, statement: Delete) -> int:
