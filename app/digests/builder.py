@@ -120,7 +120,7 @@ class DigestBuilder:
         self.encoder = ledger.ItemEncoder()  # of the items in the run's digests
         today = day or now.date()
         since = today - timedelta(days=back + max(context.settings.candidate_days, weekly_days))
-        self.retained_since = now.date() - timedelta(days=context.settings.retention_days)
+        self.retained_since = ledger.retained_since(session, now, context.settings.retention_days)
         self._all = {
             paper.id: paper
             for paper in _candidates(session, since, today, now)

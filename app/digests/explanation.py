@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import asdict, replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 
 from sqlmodel import Session, col, select
 
@@ -48,9 +48,9 @@ def explain(
     (default: now). Preferences and interests are always current. Raise NotFound if there is no such
     subscriber or paper, and InvalidInterest if none of the subscriber's interests can be parsed.
     """
-    stored_since = now.date() - timedelta(days=context.settings.retention_days)
-    now = at or now
     with context.db.read() as session:
+        stored_since = ledger.retained_since(session, now, context.settings.retention_days)
+        now = at or now
         row = subscribers.find(session, subscriber)
         subscriber_now = _subscriber(session, row, now)
         subscriber_now = replace(subscriber_now, next_due_at=None) if at else subscriber_now

@@ -22,7 +22,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
     """Delete rows whose retention period has passed. Return the number of deleted rows by kind.
 
     The event of a pause is kept until the pause ends, so that the pause is not forgotten if mail bounces. No
-    paper is sent twice as a result, because papers that old are never sent.
+    paper is sent twice as a result, because papers as old as a deleted delivery are never sent.
 
     Sign-ups, deliveries and events are deleted in batches, so that other transactions do not wait long. If
     the service stops, return between two transactions; the next nightly run continues.

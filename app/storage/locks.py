@@ -123,6 +123,11 @@ def complete(session: Session, name: str, edition: str, now: datetime) -> None:
     session.merge(Lock(name=name, holder="", until=now, edition=edition))
 
 
+def last_completed(session: Session, name: str) -> str:
+    """Return the last completed edition of a lock, or "" if there is none."""
+    return session.exec(select(Lock.edition).where(Lock.name == name)).first() or ""
+
+
 def completed(session: Session, names: Iterable[str], edition: str) -> set[str]:
     """Return the names of the locks whose last completed edition is `edition`."""
     return {*session.exec(select(Lock.name).where(col(Lock.name).in_(names), Lock.edition == edition))}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import date, datetime, timedelta
 
 import pytest
 from sqlmodel import Session, col, select
@@ -37,19 +38,43 @@ def plan(app: Application, now: datetime) -> Counter[str]:
     return planning.plan(app.digest_context, now)
 
 
+def list_again(app: Application, day: date) -> None:
+    with app.db.write() as session:
+        paper = session.exec(select(factories.Paper).where(factories.Paper.title == AGENTS)).one()
+        paper.last_listed_on = day
+        session.exec(
+            select(factories.Listing).where(factories.Listing.paper_id == paper.id)
+        ).one().listed_on = day
+
+
 @pytest.mark.parametrize("minutes", [1, 24 * 60])
 def test_pruned_deliveries_cannot_repeat_papers(app: Application, minutes: int) -> None:
     """When the delivery of a paper is pruned, the paper is too old to be a candidate."""
     plan(app, NOW)
     later = NOW + timedelta(days=app.settings.retention_days, minutes=minutes)
-    with app.db.write() as session:
-        paper = session.exec(select(factories.Paper).where(factories.Paper.title == AGENTS)).one()
-        paper.last_listed_on = later.date()  # a source lists it again much later
-        session.exec(
-            select(factories.Listing).where(factories.Listing.paper_id == paper.id)
-        ).one().listed_on = later.date()
+    list_again(app, later.date())
     assert maintenance.prune(app, later)["deliveries"] == 1
     assert plan(app, later) == {"skipped": 1}
+
+
+def test_raised_retention_cannot_repeat_papers(app: Application) -> None:
+    """Papers that were first listed after the newest deleted digest are sent."""
+    short = replace(app, settings=app.settings.model_copy(update={"retention_days": 60}))
+    plan(app, NOW)
+    later = NOW + timedelta(days=60, hours=1)
+    assert maintenance.prune(short, later)["deliveries"] == 1
+    assert maintenance.prune(app, later)["deliveries"] == 0
+    list_again(app, later.date())
+    assert plan(app, later) == {"skipped": 1}
+    later += timedelta(days=1)
+    with app.db.write() as session:
+        source = session.exec(select(factories.Source)).one()
+        paper = factories.add_paper(session, source, f"{AGENTS} Twice", later.date(), later)
+        session.get_one(factories.Paper, paper).first_listed_on = NOW.date() + timedelta(days=1)
+    assert plan(app, later) == {"planned": 1}
+    with app.db.read() as session:
+        digests = ledger.stored_digests(session, session.exec(select(Delivery.id)).all())
+        assert [ledger.paper_ids(digest) for digest in digests.values()] == [[paper]]
 
 
 def test_pruning_deletes_later_bounces_of_a_delivery(app: Application) -> None:

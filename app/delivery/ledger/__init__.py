@@ -94,7 +94,13 @@ from app.delivery.ledger.queries import (
 from app.delivery.ledger.receiver_backoffs import active as backoffs
 from app.delivery.ledger.recovery import has_work, recover
 from app.delivery.ledger.removal import leave_out
-from app.delivery.ledger.retention import drop_sender_data, first_id_since, prune_deliveries, prune_events
+from app.delivery.ledger.retention import (
+    drop_sender_data,
+    first_id_since,
+    prune_deliveries,
+    prune_events,
+    retained_since,
+)
 from app.delivery.ledger.sender_ledger import SenderLedger
 from app.delivery.ledger.sending_pauses import (
     ALSO,

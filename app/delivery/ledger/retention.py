@@ -7,28 +7,51 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Delete, delete, select, update
+from sqlalchemy import ColumnElement, Delete, delete, func, select, update
 from sqlmodel import Session, col
 
 from app.delivery.ledger.signatures import NOT_AHEAD
+from app.storage import locks
 from app.storage.database import in_array
 from app.storage.models import Delivery, DeliveryState, DigestContent, Event
 
 BATCH_SIZE = 5_000  # rows per transaction, so that senders do not wait long for SQLite's lock
+LAST_DELETED = "prune deliveries"  # the lock that stores the day of the newest deleted delivery
 
 
 def prune_deliveries(session: Session, before: datetime) -> Counter[str]:
     """Delete a batch of the deliveries created before `before`, with their contents and events.
 
-    Return the number of deleted rows by kind. Call this until nothing is deleted.
+    Store the day of the newest one (see `retained_since`). Return the number of deleted rows by kind. Call
+    this until nothing is deleted.
     """
-    ids = _oldest_ids(session, col(Delivery.created_at), col(Delivery.id), before)
+    created_at = col(Delivery.created_at)
+    ids = _oldest_ids(session, created_at, col(Delivery.id), before)
+    deleted = select(func.max(created_at)).where(in_array(session, col(Delivery.id), ids))
+    newest = session.execute(deleted).scalar()
+    if newest and newest.date() > (_last_deleted(session) or date.min):
+        locks.complete(session, LAST_DELETED, newest.date().isoformat(), newest)
     events = _delete(session, delete(Event).where(in_array(session, col(Event.delivery_id), ids)))
     mails = _delete(session, delete(Delivery).where(in_array(session, col(Delivery.id), ids)))
     return Counter(events=events, deliveries=mails)
+
+
+def retained_since(session: Session, now: datetime, retention_days: int) -> date:
+    """Return the day after which all deliveries are stored.
+
+    If the retention period was shorter before, this is later than the current period alone would make it.
+    """
+    day = now.date() - timedelta(days=retention_days)
+    return max(day, _last_deleted(session) or day)
+
+
+def _last_deleted(session: Session) -> date | None:
+    """Return the UTC day of the newest delivery that was deleted, or None if none was."""
+    day = locks.last_completed(session, LAST_DELETED)
+    return date.fromisoformat(day) if day else None
 
 
 def prune_events(session: Session, before: datetime, is_kept: ColumnElement[bool]) -> Counter[str]:
