@@ -352,7 +352,7 @@ def _compose_group(
             due_requests.append(replace(request, following_due=times.following_due))
     entries = []
     added = {row.id for row in rows if row.consent_version == subscribers.CONSENT_GIVEN_ELSEWHERE}
-    not_welcomed = added - ledger.with_digest(session, added)
+    not_welcomed = ledger.awaiting_first_digest(session, added)
     updates = paper_updates.for_digests(session, recent, due_requests)
     editions = (
         (request.subscriber, times.edition) for request, times in zip(due_requests, all_times, strict=True)

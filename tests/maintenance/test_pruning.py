@@ -17,7 +17,7 @@ from app.delivery.ledger import retention
 from app.digests import planning
 from app.storage import job_runs
 from app.storage.models import Delivery, Event, JobRun, Subscriber, SubscriberState
-from app.types import Skip
+from app.types import Interest, Skip
 from tests.conftest import NOW
 from tests.support import factories
 
@@ -75,6 +75,33 @@ def test_raised_retention_cannot_repeat_papers(app: Application) -> None:
     with app.db.read() as session:
         digests = ledger.stored_digests(session, session.exec(select(Delivery.id)).all())
         assert [ledger.paper_ids(digest) for digest in digests.values()] == [[paper]]
+
+
+def test_subscriber_is_welcomed_once(app: Application) -> None:
+    """Also if the first digest has been deleted. The next one is not held as a first digest either."""
+    preferences = subscribers.Preferences(interests=(Interest("language agents"),))
+    with app.db.write() as session:
+        bob = subscribers.add(session, "bob@example.org", preferences, NOW - timedelta(hours=2))
+
+    def add_paper_and_plan(title: str, now: datetime) -> list[str]:
+        """Add a paper, and return the notes of Bob's stored digests."""
+        with app.db.write() as session:
+            source = session.exec(select(factories.Source)).one()
+            factories.add_paper(session, source, title, now.date(), now)
+        plan(app, now)
+        with app.db.read() as session:
+            digests = select(Delivery).where(Delivery.subscriber_id == bob)
+            return [factories.load_digest(app, row).note for row in session.exec(digests).all()]
+
+    (welcome,) = add_paper_and_plan("Language Agents that Welcome", NOW)
+    assert welcome.startswith("Welcome")
+    later = NOW + timedelta(days=app.settings.retention_days, minutes=1)
+    assert maintenance.prune(app, later)["deliveries"] == 2
+    with app.db.write() as session:
+        ledger.pause(session, ledger.IMPORTED, later, ledger.FIRST_DIGESTS)
+    assert add_paper_and_plan("Language Agents that Remember", later) == [""]
+    with app.db.read() as session:
+        assert ledger.count_held(session) == 0
 
 
 def test_pruning_deletes_later_bounces_of_a_delivery(app: Application) -> None:

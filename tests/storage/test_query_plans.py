@@ -158,6 +158,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "mail": lambda s: repository.enqueue_requested_mail(s, a_reader(s), MailKind.MANAGE, NOW),
     "hold": lambda s: ledger.hold_new(s, ["2026-11-15", "2026-11-20", "2026-11-21"], NOW),
     "unsent editions": lambda s: ledger.unsent_editions(s, ["2026-11-15", "2026-11-20"]),
+    "awaiting a first digest": lambda s: ledger.awaiting_first_digest(s, BATCH),
     "schedule": lambda s: repository.reschedule(s, a_reader(s), NOW),
     "emails of a receiver today": lambda s: daily_limits.count_sent_today(s, {"google"}, NOW),
     "papers with updates": lambda s: updated_papers.changed_since(s, NOW - timedelta(days=60)),

@@ -62,13 +62,13 @@ from app.delivery.ledger.entries import (
     Entry,
     PromisedContent,
     add_entries,
+    awaiting_first_digest,
     enqueue,
     last_due_times,
     paper_ids_promised,
     promised_content,
     skipped_since_last_digest,
     undelivered_since,
-    with_digest,
     withdraw,
 )
 from app.delivery.ledger.expiry import expire_before_next, with_unsettled_digest

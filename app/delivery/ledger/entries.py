@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, LargeBinary, func, or_, type_coerce
+from sqlalchemy import ColumnElement, LargeBinary, exists, func, or_, type_coerce
 from sqlmodel import Session, col, delete, select
 from sqlmodel.sql.expression import Select
 
@@ -20,7 +20,7 @@ from app.delivery.ledger.snapshots import ItemEncoder, paper_updates, store
 from app.storage import compressed_json
 from app.storage.database import in_array, skew
 from app.storage.inserts import insert_many, insert_many_or_ignore
-from app.storage.models import Delivery, DigestContent
+from app.storage.models import Delivery, DigestContent, Event
 from app.storage.models import DeliveryState as State
 from app.types import Digest, MailKind, PaperUpdate, Skip, SkippedEdition, UpdateKind
 
@@ -142,15 +142,21 @@ def withdraw(session: Session, subscriber_id: int, now: datetime) -> list[str]:
     return [edition for edition, state in deleted if state is State.PENDING]
 
 
-def with_digest(session: Session, subscriber_ids: Collection[int]) -> set[int]:
-    """Return the ids of the subscribers who were or will be sent a digest. Held digests do not count."""
-    digests = select(Delivery.subscriber_id).where(
-        col(Delivery.subscriber_id).in_(subscriber_ids),
-        Delivery.kind == MailKind.DIGEST,
+def awaiting_first_digest(session: Session, subscriber_ids: Collection[int]) -> set[int]:
+    """Return the subscribers in `subscriber_ids` who were added or imported, and not sent a digest.
+
+    A digest that will be sent counts as sent, unless it is held. Leave out subscribers who were added before
+    the retention period, because their first digests may have been deleted, with the event “added”.
+    """
+    has_digest = exists().where(
+        col(Delivery.subscriber_id) == Event.subscriber_id,
+        col(Delivery.kind) == MailKind.DIGEST,
         col(Delivery.state).not_in(UNDELIVERED),
         ~is_held(),
     )
-    return set(session.exec(digests.distinct())) if subscriber_ids else set()
+    of_subscribers = in_array(session, col(Event.subscriber_id), subscriber_ids)
+    added = select(Event.subscriber_id).where(of_subscribers, Event.kind == "added", ~has_digest)
+    return {number for number in session.exec(added) if number is not None}
 
 
 def skipped_since_last_digest(

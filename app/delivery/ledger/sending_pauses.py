@@ -12,10 +12,10 @@ from sqlmodel import Session, col, delete, select
 
 from app.delivery.ledger import suspected_refusals
 from app.delivery.ledger.claims import ALL_EDITIONS
-from app.delivery.ledger.entries import MAX_EDITION_DELAY, UNDELIVERED, is_held, with_digest
+from app.delivery.ledger.entries import MAX_EDITION_DELAY, UNDELIVERED, awaiting_first_digest, is_held
 from app.errors import Conflict, InvalidInput
 from app.storage import api_keys, audit_log, webhook_outbox
-from app.storage.database import execute_and_count, in_array
+from app.storage.database import execute_and_count
 from app.storage.inserts import insert_or_ignore
 from app.storage.models import (
     AuditEntry,
@@ -278,11 +278,7 @@ def first_digests_to_hold(session: Session, subscriber_ids: Collection[int]) -> 
     paused = select(SendingPause.id).where(SendingPause.edition == FIRST_DIGESTS)
     if session.exec(paused.with_for_update(read=True)).first() is None:  # lock the pause until we commit
         return set()
-    waiting = set(subscriber_ids) - with_digest(session, subscriber_ids)
-    added = select(Event.subscriber_id).where(
-        in_array(session, col(Event.subscriber_id), waiting), Event.kind == "added"
-    )
-    return {number for number in session.exec(added) if number is not None}
+    return awaiting_first_digest(session, subscriber_ids)
 
 
 def pauses(session: Session) -> list[SendingPause]:
