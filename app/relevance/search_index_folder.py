@@ -2,13 +2,15 @@
 
 Each version is a separate folder. Its name begins with the format and the model that it belongs to, and ends
 with a random id, so that readers notice when a version was rebuilt. A file names the version in use. Readers
-hold a lock on their version. Other versions are removed once no reader holds them.
+hold a lock on their version. Other versions are removed once no reader holds them. Folders with another name
+or with other files are not versions and are left alone: the setting may name a folder that holds them.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import weakref
@@ -19,7 +21,12 @@ from pathlib import Path
 from app.relevance.model import FORMAT
 from app.relevance.search_index_fields import INDEX_FORMAT
 
-_LOCK_OF_READERS = "readers.lock"
+_LOCK_OF_READERS, _DAMAGED = "readers.lock", "damaged"
+_VERSION = re.compile(r"(removed\.)*\d+\.\d+-\w+\.[0-9a-f]{16}")  # of any release
+_CONTENT = {
+    "texts", "model.npz", "model.new", "papers.db", "papers.db-wal", "papers.db-shm",
+    _LOCK_OF_READERS, _DAMAGED,
+}  # fmt: skip
 
 
 class IndexFolder:
@@ -67,7 +74,14 @@ class IndexFolder:
                 shutil.rmtree(removed, ignore_errors=True)
 
     def _versions(self) -> list[Path]:
-        return [path for path in self.path.iterdir() if path.is_dir()]
+        return [
+            path
+            for path in self.path.iterdir()
+            if _VERSION.fullmatch(path.name)
+            and path.is_dir()
+            and not path.is_symlink()
+            and {entry.name for entry in path.iterdir()} <= _CONTENT
+        ]
 
     @contextmanager
     def lock(self) -> Iterator[bool]:
@@ -76,7 +90,7 @@ class IndexFolder:
         If a writer dies, its lock is released.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / "lock").open("w") as file:
+        with (self.path / "lock").open("a") as file:  # do not empty a file of another program
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -92,13 +106,13 @@ def belongs_to(version: Path, digest: str) -> bool:
 
 def is_damaged(version: Path) -> bool:
     """Return whether a search could not read a version."""
-    return (version / "damaged").exists()
+    return (version / _DAMAGED).exists()
 
 
 def mark_damaged(version: Path) -> None:
     """Mark a version that a search could not read, so that the next update builds a new one."""
     with suppress(FileNotFoundError):  # it has been removed already
-        (version / "damaged").touch()
+        (version / _DAMAGED).touch()
 
 
 def hold(version: Path, reader: object) -> None:

@@ -18,6 +18,7 @@ from app.errors import NotFound
 GONE = "This file is no longer available: please upload it again."
 LIFETIME = timedelta(hours=1)
 _SUFFIX = ".upload"
+_PATTERN = "[0-9a-f]" * 64 + _SUFFIX  # of the names of our files, because the folder may have others
 
 
 def folder(journal_dir: str) -> Path:
@@ -60,7 +61,7 @@ def take(directory: Path, name: str, owner: str, now: datetime) -> BinaryIO:
 
 def delete_expired(directory: Path, now: datetime) -> None:
     """Delete the files that nobody confirmed in time."""
-    for path in directory.glob(f"*{_SUFFIX}"):
+    for path in directory.glob(_PATTERN):
         if _is_expired(path, now):
             path.unlink(missing_ok=True)
 

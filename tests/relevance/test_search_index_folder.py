@@ -65,3 +65,27 @@ def test_version_is_removed_after_its_last_reader(tmp_path: Path) -> None:
     with pytest.raises(DamagedIndex):
         IndexReader(old, MODEL)
     assert not old.exists()
+
+
+def test_other_folders_are_not_removed(tmp_path: Path) -> None:
+    """The setting may name a folder with other files, such as backups. Versions of old formats are."""
+    random_id = "0123456789abcdef"
+    others = [tmp_path / "backups", tmp_path / f"1.1-bundled.{random_id}", tmp_path / "1.1-bundled"]
+    for other in others:
+        other.mkdir()
+        (other / "file").touch()
+    elsewhere = tmp_path / "backups" / "old"
+    elsewhere.mkdir()
+    others.append(tmp_path / f"1.2-bundled.{random_id}")
+    others[-1].symlink_to(elsewhere)
+    for name in (f"1.3-bundled.{random_id}", f"removed.1.4-bundled.{random_id}"):
+        (tmp_path / name / "texts").mkdir(parents=True)
+    (tmp_path / "lock").write_text("of another program")
+    folder = IndexFolder(tmp_path)
+    with folder.lock():
+        new = build(folder)
+        folder.remove_unused(new)
+        folder.abandon_all()
+    assert {path for path in tmp_path.iterdir() if path.is_dir()} == {new, *others}
+    assert [[path.name for path in other.iterdir()] for other in others[1:]] == [["file"], ["file"], []]
+    assert (tmp_path / "lock").read_text() == "of another program"

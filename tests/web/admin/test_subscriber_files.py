@@ -240,15 +240,18 @@ def test_file_that_is_too_large(app: Application, settings: Settings, size: int)
 
 
 def test_unconfirmed_files_are_deleted(app: Application, sign_in: Callable[..., Desk]) -> None:
-    """After an hour they cannot be imported, and the nightly job deletes them."""
+    """After an hour they cannot be imported, and the nightly job deletes them, but no other files."""
     desk = sign_in()
     name = upload(desk).headers["location"]
     (file,) = files(app)
+    other = file.with_name("of another program.upload")
+    other.touch()
     long_ago = (clock.utcnow() - uploads.LIFETIME - timedelta(seconds=1)).timestamp()
-    os.utime(file, (long_ago, long_ago))
+    for path in (file, other):
+        os.utime(path, (long_ago, long_ago))
     assert desk.get(name).status_code == 422
     maintenance.prune(app, clock.utcnow())
-    assert files(app) == []
+    assert files(app) == [other]
     with pytest.raises(NotFound):
         uploads.find(file.parent, "../../etc/passwd", desk.form_token, clock.utcnow())
 
