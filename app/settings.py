@@ -8,6 +8,8 @@ from base64 import b64decode
 from datetime import date
 from enum import StrEnum
 from ipaddress import ip_network
+from itertools import permutations
+from os.path import realpath
 from pathlib import Path
 from typing import Annotated, cast
 from urllib.parse import urlsplit
@@ -244,7 +246,7 @@ class Settings(BaseSettings):
     @classmethod
     def _bare_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         requirement = "must be comma-separated email addresses without names"
-        return tuple(_bare_address(address, requirement) for address in value)
+        return tuple(domains.encode_address(address, requirement) for address in value)
 
     @field_validator("from_address", "contact_address")
     @classmethod
@@ -254,12 +256,19 @@ class Settings(BaseSettings):
         requirement = "must be an email address without a name, such as papers@example.org"
         if "<" in value and info.field_name == "from_address":
             requirement += "; the sender's name is PAPERBOY_SITE_NAME"
-        return _bare_address(value, requirement)
+        return domains.encode_address(value, requirement)
 
     @field_validator("database_url")
     @classmethod
     def _known_database(cls, value: str) -> str:
         return check_database_url(value)
+
+    @field_validator("search_dir", "journal_dir")
+    @classmethod
+    def _named_folder(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("must name a folder: without the setting, it is a folder in var/")
+        return value
 
     @field_validator("trusted_proxies")
     @classmethod
@@ -346,6 +355,25 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _refuse_shared_folders(self) -> Settings:
+        """Refuse a folder that holds other files, at any depth, if Paperboy deletes or moves files in it."""
+        url = make_url(self.database_url)
+        paths = [("the current folder", str(Path.cwd()))]
+        paths += [("PAPERBOY_DKIM_KEYS", key.partition(":")[2]) for key in self.dkim_keys]
+        if url.get_backend_name() == "sqlite":
+            paths.append(("PAPERBOY_DATABASE_URL", url.database or ""))
+        for name in ("search_dir", "bounce_folder", "journal_dir", "templates_dir"):
+            paths.append((f"PAPERBOY_{name.upper()}", getattr(self, name)))
+        resolved = [(name, path, Path(realpath(path))) for name, path in paths if path]
+        for (owner, _, folder), (name, path, other) in permutations(resolved, 2):
+            if owner in ("PAPERBOY_SEARCH_DIR", "PAPERBOY_BOUNCE_FOLDER") and other.is_relative_to(folder):
+                raise ValueError(
+                    f"{owner} must not be or contain {path} ({name}), because Paperboy deletes or moves the "
+                    "files in it: name a folder that is used for nothing else"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _refuse_weak_secrets(self) -> Settings:
         for key in self.secret_keys:
             weak = len(key) < MIN_SECRET_CHARS or any(word in key.lower() for word in _PLACEHOLDERS)
@@ -367,22 +395,6 @@ class Settings(BaseSettings):
     def mail_domain(self) -> str:
         """Return the domain of the From address. Message-IDs and List-Ids use it."""
         return self.from_address.rpartition("@")[2]
-
-
-def _bare_address(value: str, requirement: str) -> str:
-    """Return an address with its domain encoded as IDNA, because few relays accept non-ASCII addresses.
-
-    Raise ValueError with the `requirement` if the value is not an address.
-    """
-    if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", value):
-        raise ValueError(requirement)
-    local, _, domain = value.rpartition("@")
-    if not local.isascii():
-        raise ValueError("has non-ASCII letters before the @, which few relays accept: use an ASCII address")
-    try:
-        return f"{local}@{domains.to_ascii(domain)}"
-    except UnicodeError:
-        raise ValueError("has an invalid domain") from None
 
 
 def _has_a_login(url: str) -> bool:
@@ -409,7 +421,8 @@ def check_database_url(url: str) -> str:
         parts = make_url(url)
     except (ArgumentError, ValueError):
         parts = None
-    if parts is None or (parts.get_backend_name() == "sqlite" and parts.host):
+    is_sqlite = parts is not None and parts.get_backend_name() == "sqlite"
+    if parts is None or (is_sqlite and (parts.host or parts.database in (None, "", ":memory:"))):
         raise ValueError(
             "must be sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST:PORT/NAME, where @, : and / "
             "in the user and password are written as %40, %3A and %2F"

@@ -91,6 +91,11 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
         ("database_url", "rubbish"),
         ("database_url", "sqlite:paperboy.db"),
         ("database_url", "sqlite://paperboy.db"),
+        ("database_url", "sqlite://"),
+        ("database_url", "sqlite:///"),
+        ("database_url", "sqlite:///:memory:"),
+        ("search_dir", ""),
+        ("journal_dir", " "),
         ("database_url", "postgresql+psycopg://me@db:abc/paperboy"),
         ("trusted_proxies", "10.0.0.0/8,proxy.local"),
         ("log_level", "verbose"),
@@ -202,6 +207,48 @@ def test_unencoded_password_is_refused_and_not_shown(login: str) -> None:
     with pytest.raises(InvalidSettings, match="written as %40") as refused:
         settings.load(secret_keys=(GOOD,), bounce_mailbox=f"imaps://{login}mail.paperboy.test/INBOX")
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("folder", "contains"),
+    [
+        (".", "{here}"),
+        ("..", "{here}"),
+        ("/", "{here}"),
+        ("var", "var/paperboy.db"),
+        ("var/../var/", "var/paperboy.db"),
+        ("link", "var/paperboy.db"),
+        ("keys", "keys/dkim.pem"),
+        ("var/journal", "var/journal"),
+        ("mine", "mine/templates"),
+        ("shared", "shared"),
+    ],
+)
+@pytest.mark.parametrize("name", ["search_dir", "bounce_folder"])
+def test_folders_with_other_files_are_refused(name: str, folder: str, contains: str, tmp_path: Path) -> None:
+    """Paperboy would move the database to `kept`, or treat it as a part of the search index."""
+    (tmp_path / "var").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "var")
+    values = {"dkim_keys": ("s1:keys/dkim.pem",), "templates_dir": "mine/templates"}
+    folders = {"search_dir": "shared", "bounce_folder": "shared", name: folder}
+    if folder != "shared":
+        folders |= {"bounce_folder": "var/bounces"} if name == "search_dir" else {"search_dir": "var/search"}
+    problem = f"PAPERBOY_[A-Z_]+ must not be or contain {contains.format(here=tmp_path)} \\(.*\\), because"
+    with pytest.raises(InvalidSettings, match=problem) as refused:
+        settings.load(secret_keys=(GOOD,), **values, **folders)
+    if folder != "shared":
+        assert str(refused.value).startswith(f"PAPERBOY_{name.upper()} ")
+
+
+def test_folders_beside_and_inside_others(tmp_path: Path) -> None:
+    """A folder in another one is used for nothing else. The journals do not disturb other files."""
+    loaded = settings.load(
+        secret_keys=(GOOD,), search_dir="var/journal/search", bounce_folder="var/bounces", journal_dir="var"
+    )
+    assert loaded.search_dir == "var/journal/search"
+    postgres = "postgresql+psycopg://me:pw@db/var"
+    loaded = settings.load(secret_keys=(GOOD,), database_url=postgres, bounce_folder="/srv/bounces")
+    assert loaded.bounce_folder == "/srv/bounces"
 
 
 @pytest.mark.parametrize("wrong", ["http://wiki.lab", "wiki lab", "10.0.0.0/99", "-", "wiki.lab:80"])

@@ -4,7 +4,7 @@ characters     normal form C; single lines without invisible and direction-chang
 sanitize       untrusted values → clean text, numbers, URLs
 identifiers    untrusted values → arXiv ids and DOIs
 dates          untrusted values → dates; names of time zones
-domains        international domains in ASCII
+domains        international domains in ASCII, also in addresses
 latex          LaTeX → Unicode
 tokenizer      split texts into tokens with their stems; stop words
 word_forms     stems, and the forms of a word: British spellings, plurals, endings

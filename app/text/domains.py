@@ -1,6 +1,8 @@
-"""PURE. Write international domains in ASCII."""
+"""PURE. Write international domains in ASCII, also those of addresses."""
 
 from __future__ import annotations
+
+import re
 
 import idna
 
@@ -13,3 +15,19 @@ def to_ascii(domain: str) -> str:
     if domain.isascii():
         return domain.encode("idna").decode()  # checks the lengths
     return idna.encode(domain, uts46=True).decode()
+
+
+def encode_address(address: str, requirement: str) -> str:
+    """Return an address with its domain encoded as IDNA, because few relays accept non-ASCII addresses.
+
+    Raise ValueError with the `requirement` if it is not an address.
+    """
+    if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", address):
+        raise ValueError(requirement)
+    local, _, domain = address.rpartition("@")
+    if not local.isascii():
+        raise ValueError("has non-ASCII letters before the @, which few relays accept: use an ASCII address")
+    try:
+        return f"{local}@{to_ascii(domain)}"
+    except UnicodeError:
+        raise ValueError("has an invalid domain") from None

@@ -1491,7 +1491,7 @@ def test_key_secret_needs_no_settings(run: Run, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("PAPERBOY_SECRET_KEYS")
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", "nonsense")
     secret = run("key", "secret").stdout.strip()
-    good = Settings(_env_file=None, database_url="sqlite://", secret_keys=(secret,))
+    good = Settings(_env_file=None, database_url="sqlite:///unused.db", secret_keys=(secret,))
     assert good.secret_keys == (secret,)
 
 

@@ -16,7 +16,10 @@ from tests.support import compiled_templates
 configure_mappers()
 schema.known_revisions()
 render.template_environment = compiled_templates.sharing(render.template_environment)  # type: ignore[assignment]
-main.build(Settings(_env_file=None, database_url="sqlite://", secret_keys=("prepared" * 4,))).db.dispose()
+unused = Settings(_env_file=None, secret_keys=("prepared" * 4,)).model_copy(
+    update={"database_url": "sqlite://"}
+)
+main.build(unused).db.dispose()
 folder = template_folders.SHIPPED / "email"
 templates = render.template_environment((folder,))
 for path in (folder / "digest").iterdir():

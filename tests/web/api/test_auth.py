@@ -28,7 +28,9 @@ MEDIA_TYPE = "application/problem+json"
 
 def operations() -> list[tuple[str, str, str]]:
     """Return method, path and scope of every operation in the OpenAPI document."""
-    settings = Settings(_env_file=None, database_url="sqlite://", secret_keys=(SECRET,))
+    settings = Settings(_env_file=None, secret_keys=(SECRET,)).model_copy(
+        update={"database_url": "sqlite://"}
+    )
     paths = create(main.build(settings)).openapi()["paths"]
     return [
         (
