@@ -114,12 +114,13 @@ class Settings(BaseSettings):
     smtp_password: str = Field(default="", repr=False)
     smtp_security: SmtpSecurity = SmtpSecurity.OPPORTUNISTIC
     smtp_connections: int = Field(default=10, ge=1, le=200)
-    smtp_messages_per_connection: int = Field(default=100, ge=1)
+    smtp_messages_per_connection: int = Field(default=100, ge=1, le=1_000_000)
     when_uncertain: UncertainPolicy = UncertainPolicy.RESEND
     pause_at_failures: int = Field(default=30, ge=1, le=100)  # percent of the most recent replies
     pause_at_complaints: float = Field(default=0.3, ge=0, le=100)  # percent of the emails to a receiver
-    warm_up_start: date | None = None  # the first day of the warm-up of a new sending domain
-    warm_up_mails: int = Field(default=50, ge=1)  # per day and receiver on the first day
+    # the first day of the warm-up of a new sending domain
+    warm_up_start: date | None = Field(default=None, ge=date(2000, 1, 1), le=date(2999, 12, 31))
+    warm_up_mails: int = Field(default=50, ge=1, le=1_000_000)  # per day and receiver on the first day
     warm_up_days: int = Field(default=2, ge=1, le=30)  # the number of days after which the limit doubles
     journal_dir: str = "var/journal"
     journal_fsync: bool = False
@@ -160,10 +161,12 @@ class Settings(BaseSettings):
 
     # The service
     scheduler: bool = True
-    signups_per_hour: int = Field(default=20, ge=1)
+    signups_per_hour: int = Field(default=20, ge=1, le=1_000_000)
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
-    max_import_bytes: int = Field(default=100_000_000, ge=1000)  # of an uploaded file of subscribers
-    retention_days: int = Field(default=400, ge=60)
+    max_import_bytes: int = Field(
+        default=100_000_000, ge=1000, le=100_000_000_000
+    )  # of an uploaded file of subscribers
+    retention_days: int = Field(default=400, ge=60, le=100_000)
     log_level: LogLevel = LogLevel.INFO
     log_json: bool = False
     otel_endpoint: str = ""

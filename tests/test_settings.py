@@ -5,16 +5,22 @@ line.
 from __future__ import annotations
 
 import re
+from datetime import date, datetime
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
+from fastapi.testclient import TestClient
 
-from app import main, settings
-from app.doctor import configuration
+from app import main, maintenance, pipeline, settings
+from app.application import Application
+from app.doctor import configuration, local_checks
 from app.errors import InvalidSettings, TooManyRequests
 from app.settings import Settings
 from app.storage.database import ROOT
 from app.web.capacity import Capacity
+from tests.support import factories
+from tests.support.mail_server import MailServer
 
 GOOD = "f4b1c79ad0e34e0b8a6d2a5c9b7e8f10"
 EXAMPLE = ROOT / ".env.example"
@@ -103,6 +109,8 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
         ("smtp_security", "yes"),
         ("scheduler", "perhaps"),
         ("retention_days", "1"),
+        ("retention_days", "1000000"),
+        ("warm_up_start", "9999-12-30"),
         ("summary_url", "model.test/v1"),
         ("summary_key", "sk-abc…"),
         ("user_agent_contact", "mailto:anna.müller@uni.example"),
@@ -266,6 +274,44 @@ def test_repr_contains_no_secrets() -> None:
     )
     assert GOOD not in text
     assert "hunter2" not in text
+
+
+def limits(end: str) -> dict[str, Any]:
+    """Return the lower limits ("ge") or the upper limits ("le") of all numbers and dates, by setting."""
+    return {
+        name: getattr(limit, end)
+        for name, field in Settings.model_fields.items()
+        for limit in field.metadata
+        if hasattr(limit, end)
+    }
+
+
+def test_all_numbers_have_limits() -> None:
+    """Without an upper limit, calculations with the number could overflow."""
+    numbers = [
+        name
+        for name, field in Settings.model_fields.items()
+        if {int, float, date} & {field.annotation, *get_args(field.annotation)}
+    ]
+    assert len(numbers) > 30
+    assert [*limits("ge")] == [*limits("le")] == numbers
+
+
+@pytest.mark.parametrize("end", ["ge", "le"])
+def test_limits_work(end: str, mail_server: MailServer, app: Application, now: datetime) -> None:
+    """Jobs, the doctor and pages work if all numbers have their lowest, or all have their highest, values."""
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        factories.add_paper(session, source, "Language Agents", now.date(), now)
+        factories.add_subscriber(session, "alice@example.org", ["language agents"], now)
+    port = app.settings.smtp_port
+    extreme = main.build(app.settings.model_copy(update=limits(end) | {"smtp_port": port}))
+    assert pipeline.plan_and_send(extreme, now)["planned"] == 1
+    maintenance.prune(extreme, now)
+    assert all("overflow" not in str(each) for each in local_checks.all_findings(extreme, now))
+    with TestClient(main.create_app(extreme), base_url="https://paperboy.test") as client:
+        assert client.get("/").status_code == 200
+    extreme.db.dispose()
 
 
 def test_limits_are_applied(database_url: str) -> None:
