@@ -30,7 +30,8 @@ from sqlalchemy.exc import ArgumentError
 
 from app.errors import InvalidSettings
 from app.text import dates, domains, in_words
-from app.types import DEFAULT_MAX_PAPERS, Cadence
+from app.text.identifiers import ARXIV_CATEGORY
+from app.types import DEFAULT_MAX_PAPERS, MAX_CATEGORIES, Cadence
 
 MIN_SECRET_CHARS = 32
 ENCODING = "utf-8-sig"  # of .env: UTF-8, with or without a byte order mark
@@ -273,24 +274,30 @@ class Settings(BaseSettings):
             raise ValueError("must name a folder: without the setting, it is a folder in var/")
         return value
 
-    @field_validator("trusted_proxies")
+    @field_validator("arxiv_categories")
     @classmethod
-    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for proxy in value:
-            ip_network(proxy, strict=False)
+    def _categories(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(value) > MAX_CATEGORIES or not all(map(ARXIV_CATEGORY.fullmatch, value)):
+            raise ValueError(
+                f"must be at most {MAX_CATEGORIES} comma-separated arXiv categories, such as cs.CL,stat.ML"
+            )
         return value
 
-    @field_validator("allow_private_sources")
+    @field_validator("trusted_proxies", "allow_private_sources")
     @classmethod
-    def _hosts_or_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _networks(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        may_be_names = info.field_name == "allow_private_sources"
         for entry in value:
-            if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", entry):
-                try:
-                    ip_network(entry, strict=False)
-                except ValueError:
-                    raise ValueError(
-                        "must be comma-separated host names or networks, for example wiki.lab,10.0.0.0/8"
-                    ) from None
+            if may_be_names and re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", entry):
+                continue
+            try:
+                ip_network(entry, strict=False)
+            except ValueError:
+                accepted = "host names or networks" if may_be_names else "addresses or networks"
+                example = "wiki.lab" if may_be_names else "::1"
+                raise ValueError(
+                    f"must be comma-separated {accepted}, such as {example},10.0.0.0/8"
+                ) from None
         return value
 
     @field_validator("dkim_keys")

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 DEFAULT_MIN_PAPERS, DEFAULT_MAX_PAPERS = 1, 10  # in a digest
+MAX_CATEGORIES = 50  # of arXiv, in a source
 
 
 class SourceKind(StrEnum):

@@ -104,6 +104,10 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
         ("journal_dir", " "),
         ("database_url", "postgresql+psycopg://me@db:abc/paperboy"),
         ("trusted_proxies", "10.0.0.0/8,proxy.local"),
+        ("trusted_proxies", "10.0.0.1;10.0.0.2"),
+        ("arxiv_categories", "cs.AI cs.CL"),
+        ("arxiv_categories", "cs.AI,Computer Vision"),
+        ("arxiv_categories", ",".join(["cs.AI"] * 51)),
         ("log_level", "verbose"),
         ("smtp_port", "0"),
         ("smtp_security", "yes"),
@@ -136,10 +140,20 @@ def test_error_names_the_environment_variable(name: str, value: str, monkeypatch
         ("admin_addresses", "a@uni.example b@uni.example", "comma-separated email addresses without names"),
         ("from_address", "nonsense", "an email address without a name, such as papers@example.org"),
         ("from_address", "Ours <a@uni.example>", ".*; the sender's name is PAPERBOY_SITE_NAME"),
+        (
+            "arxiv_categories",
+            "cs.AI;cs.CL",
+            "at most 50 comma-separated arXiv categories, such as cs.CL,stat.ML",
+        ),
+        (
+            "trusted_proxies",
+            "10.0.0.1 ::1",
+            "comma-separated addresses or networks, such as ::1,10.0.0.0/8",
+        ),
         ("contact_address", "Ada <a@uni.example>", "an email address without a name, such as papers@.*org"),
     ],
 )
-def test_error_describes_a_valid_address(
+def test_error_describes_a_valid_value(
     name: str, value: str, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the error for a From address with a name says where the name belongs."""

@@ -16,10 +16,9 @@ from app.storage.database import advisory_lock
 from app.storage.inserts import storing_unique
 from app.storage.models import Source
 from app.text import dates
-from app.types import SourceKind
+from app.text.identifiers import ARXIV_CATEGORY
+from app.types import MAX_CATEGORIES, SourceKind
 
-# An arXiv category: "stat.ML", "hep-th", "cs.CL"
-_CATEGORY = re.compile(r"[a-z]+(-[a-z]+)*(\.[A-Za-z]{2}(-[a-z]+)?)?")
 MAX_NAME = 100
 READ_FROM_FILES = "read from files"
 _LOCK = "sources"  # advisory lock, held by each transaction that adds, seeds or restores sources
@@ -306,10 +305,11 @@ def _categories(value: object) -> list[str]:
     names = [value] if isinstance(value, str) else value
     if (
         not isinstance(names, list | tuple)
-        or not 0 < len(names) <= 50
-        or not all(isinstance(name, str) and _CATEGORY.fullmatch(name) for name in names)
+        or not 0 < len(names) <= MAX_CATEGORIES
+        or not all(isinstance(name, str) and ARXIV_CATEGORY.fullmatch(name) for name in names)
     ):
         raise InvalidInput(
-            "a source of this kind needs 1 to 50 arXiv categories, such as cs.CL and stat.ML", field="config"
+            f"a source of this kind needs 1 to {MAX_CATEGORIES} arXiv categories, such as cs.CL and stat.ML",
+            field="config",
         )
     return list(dict.fromkeys(names))

@@ -2,7 +2,7 @@
 
 characters     normal form C; single lines without invisible and direction-changing characters
 sanitize       untrusted values → clean text, numbers, URLs
-identifiers    untrusted values → arXiv ids and DOIs
+identifiers    untrusted values → arXiv ids and DOIs; arXiv categories
 dates          untrusted values → dates; names of time zones
 domains        international domains in ASCII, also in addresses
 latex          LaTeX → Unicode
