@@ -28,9 +28,10 @@ def service_checks(
 
 
 def settings_checks(settings: Settings, db: Database, now: datetime) -> dict[str, Check]:
-    """Return the checks of the settings, including whether bounces are processed."""
+    """Return the checks of the settings, including whether sources have them and bounces are processed."""
     return {
         "settings": lambda: configuration.check(settings),
+        "categories": lambda: service_state.check_categories(db, settings),
         "bounces": lambda: bounces.check(settings, db, now),
     }
 

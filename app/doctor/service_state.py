@@ -29,6 +29,7 @@ from app.storage import api_keys, job_runs, schema, webhook_endpoints, worker_re
 from app.storage.database import Database, sqlite_file
 from app.storage.models import SendingPause, Source
 from app.text.in_words import count_of
+from app.types import SourceKind
 
 RECENTLY = timedelta(hours=1)
 LATE = timedelta(minutes=5)  # the schedule runs every minute
@@ -231,6 +232,25 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
 def _has_failed(source: Source) -> bool:
     """Return whether a source's last polls failed. Ignore a first failure while its retry is running."""
     return source.failures > source_registry.is_unfinished(source)
+
+
+def check_categories(db: Database, settings: Settings) -> Iterator[Finding]:
+    """Warn if PAPERBOY_ARXIV_CATEGORIES was set when the database existed, because it has no effect then.
+
+    Yield nothing if the database cannot be used. `check` reports database errors.
+    """
+    categories, defaults = settings.arxiv_categories, Settings.model_fields["arxiv_categories"].default
+    with suppress(SQLAlchemyError):
+        if {*categories} == {*defaults} or schema.revision_fault(db):
+            return
+        with db.read() as session:
+            for source in source_registry.all_sources(session):
+                if source.kind is SourceKind.ARXIV_FEED and source.config.get("categories") == [*defaults]:
+                    message = f"it applies only to a new database: “{source.name}” has the default categories"
+                    options = "".join(f" --category {category}" for category in categories)
+                    name = shlex.quote(source.name)
+                    fix = f"run `paperboy sources edit {name}{options}`" if options else "remove the source"
+                    yield warning("arxiv_categories", message, f"{fix}, or remove the setting")
 
 
 def check_warm_up(db: Database, settings: Settings, now: datetime) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ import shlex
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
@@ -21,10 +22,10 @@ from app.application import Application
 from app.cli.doctor import temporary_service
 from app.delivery import ledger
 from app.digests import planning
-from app.doctor import Finding, Level, relay, service_state, test_mail
+from app.doctor import Finding, Level, local_checks, relay, service_state, test_mail
 from app.doctor.smtp_sink import Sink
 from app.mail import dkim
-from app.papers import picture_fetching, poll_schedule
+from app.papers import picture_fetching, poll_schedule, source_registry
 from app.papers.sources.http_client import HttpTransport
 from app.relevance import model, model_store
 from app.settings import Settings
@@ -349,6 +350,24 @@ def test_failing_paused_and_outdated_sources(app: Application, now: datetime) ->
     assert "in the future" in findings["source future"].message
     assert "clocks" in findings["source future"].fix
     assert "source files" not in findings
+
+
+def test_categories_that_were_set_too_late(app: Application, now: datetime) -> None:
+    """They only apply to a new database. An operator who has edited the source is not warned."""
+    defaults = app.settings.arxiv_categories
+    changed = app.settings.model_copy(update={"arxiv_categories": ("math.CO", "stat.ML")})
+    assert not list(service_state.check_categories(app.db, changed)), "there is no source yet"
+    with app.db.write() as session:
+        source_registry.seed(session, defaults, now)
+    (finding,) = service_state.check_categories(app.db, changed)
+    edit = "paperboy sources edit 'arXiv announcements' --category math.CO --category stat.ML"
+    assert (finding.level, edit in finding.fix) == (Level.WARNING, True)
+    assert finding in local_checks.settings_findings(replace(app, settings=changed), now)
+    assert not list(service_state.check_categories(app.db, app.settings))
+    with app.db.write() as session:
+        source = source_registry.find(session, "arXiv announcements")
+        source_registry.change(session, source, now, config={"categories": ["math.CO"]})
+    assert not list(service_state.check_categories(app.db, changed))
 
 
 def test_no_sources(app: Application, now: datetime) -> None:
