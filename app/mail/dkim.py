@@ -161,8 +161,12 @@ def create(algorithm: Algorithm, path: Path) -> None:
         raise Conflict(
             f"{path} already exists, and keys are never overwritten: choose another file"
         ) from None
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(pem)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(pem)
+    except OSError:  # without space on the disk, for example
+        path.unlink()
+        raise
 
 
 def txt_strings(text: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import shutil
 import stat
 from collections.abc import Callable, Sequence
@@ -212,6 +213,19 @@ def test_signature_survives_refolding(
     data = compose_bytes(create_composer(*ALL), mail_request)
     relayed = b"Received: from x by y\r\n" + data.replace(b"\r\nList-Id: ", b"\r\nlist-id:\r\n\t ", 1)
     assert verify_signatures(relayed, key_files) == [True, True]
+
+
+def test_full_disk_leaves_no_key(tmp_path: Path) -> None:
+    """Keys are never overwritten, so the file would have to be deleted before the next try."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            dkim.create(dkim.Algorithm.ED25519, tmp_path / "key.pem")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    dkim.create(dkim.Algorithm.ED25519, tmp_path / "key.pem")
+    assert dkim.load((f"s1:{tmp_path / 'key.pem'}",))
 
 
 def test_no_signature_without_keys(create_composer: Composing, mail_request: MailRequest) -> None:
