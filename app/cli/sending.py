@@ -141,7 +141,7 @@ def show_sample(
 ) -> None:
     """Show some of the waiting digests. Review them before you approve all with `sending resume`."""
     if (edition is None) == (not first_digests):
-        raise InvalidInput("give either an edition or --first-digests, not both")
+        raise InvalidInput("give either an edition or --first-digests")
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
         if edition is None:
             _, rows = ledger.draw_held(session, size)
@@ -252,7 +252,7 @@ def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 202
 
 def _check_one_given(delivery: int | None, edition: str) -> None:
     if (delivery is None) == (not edition):
-        raise InvalidInput("give either the number of a delivery or --edition, not both")
+        raise InvalidInput("give either the number of a delivery or --edition")
 
 
 @sending.command()
