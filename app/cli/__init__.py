@@ -41,11 +41,21 @@ sample        the recorded responses that the demo and the doctor read
 
 from __future__ import annotations
 
+import os
+import sys
+from io import TextIOWrapper
+from pathlib import Path
+
 from app.runtime import interpreter
 
 
 def main() -> None:
-    """Run the console script."""
+    """Run the console script. Print “?” for a character that the encoding of the terminal does not have."""
+    if sys.stdin is None:  # it is closed: abort questions, as at its end
+        sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - the whole process uses it
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     with interpreter.importing():
         from app.cli.commands import cli
     cli()

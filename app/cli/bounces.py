@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,7 +34,7 @@ def bounces(
             results.append({"file": name, **first, **({"others": others} if others else {})})
     if as_json:
         for result in results:
-            typer.echo(json.dumps(result, ensure_ascii=False))
+            output.print_json(result, indent=None)
     else:
         columns = ("file", "recipient", "status", "reason", "action", "hard", "said")
         rows = [{**result, "said": result.get("error", result.get("said"))} for result in results]

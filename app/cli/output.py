@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -182,10 +183,14 @@ def err() -> Console:
     return Console(stderr=True, highlight=False)
 
 
-def print_json(document: Any) -> None:
-    """Print a command's result as a JSON document. Times have the same format as in the API."""
+def print_json(document: Any, *, indent: int | None = 2) -> None:
+    """Print a command's result as a JSON document. Times have the same format as in the API.
+
+    If standard output is not in UTF-8, escape all characters that are not ASCII, so that none is replaced.
+    """
+    in_utf8 = "utf" in getattr(sys.stdout, "encoding", "").lower()
     default = partial(to_jsonable_python, fallback=str)
-    typer.echo(json.dumps(document, ensure_ascii=False, indent=2, default=default))
+    typer.echo(json.dumps(document, ensure_ascii=not in_utf8, indent=indent, default=default))
 
 
 def digest_object(digest: Digest | Skip) -> dict[str, Any]:

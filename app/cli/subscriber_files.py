@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -114,10 +115,12 @@ def _print_report(report: subscribers.ImportReport, paused_scope: str | None) ->
 def export_subscribers(
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON document instead of CSV.")] = False,
 ) -> None:
-    """Write all subscribers, except erased ones, to standard output as CSV."""
+    """Write all subscribers, except erased ones, to standard output as CSV, in UTF-8."""
     with output.open_application(needs_secret=False) as app:
         rows = subscribers.exported(app.db)
         if as_json:
             output.print_json(list(rows))
         else:
+            if isinstance(sys.stdout, TextIOWrapper):
+                sys.stdout.reconfigure(encoding="utf-8")  # the import reads no other encoding
             subscribers.write_csv(rows, sys.stdout)

@@ -2141,6 +2141,42 @@ print(2 in seen, gc.isenabled(), gc.get_freeze_count() > 100_000)
 
 
 @pytest.mark.once
+def test_terminal_with_another_encoding(
+    start_process: Callable[..., subprocess.Popen[str]], app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Missing characters are printed as question marks, but JSON and exported files contain all of them."""
+    with app.db.write() as session:
+        factories.add_subscriber(session, "alice@example.org", ["naïve “Bayes” 机器人"], clock.utcnow())
+    monkeypatch.setenv("PYTHONIOENCODING", "iso-8859-1")
+
+    def output_of(*arguments: str) -> bytes:
+        process = start_process(*arguments)
+        assert process.stdout
+        assert process.stderr
+        printed = process.stdout.buffer.read()
+        assert process.stderr.read() == ""
+        return printed
+
+    assert "naïve ?Bayes? ???" in output_of("subscribers", "show", "alice@example.org").decode("iso-8859-1")
+    assert "naïve “Bayes” 机器人" in str(json.loads(output_of("subscribers", "export", "--json")))
+    assert "naïve “Bayes” 机器人" in output_of("subscribers", "export").decode()
+
+
+@pytest.mark.once
+def test_question_with_closed_input(app: Application, tmp_path: Path) -> None:
+    """It is aborted, like at the end of a file."""
+    with app.db.write() as session:
+        factories.add_subscriber(session, "alice@example.org", ["agents"], clock.utcnow())
+    script = f'{sys.executable} -c "from app.cli import main; main()" subscribers erase alice@example.org <&-'
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    ended = subprocess.run(  # noqa: S602 - it is our own command
+        script, shell=True, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr.strip()) == (1, "Aborted.")
+    assert "RuntimeError" not in ended.stderr
+
+
+@pytest.mark.once
 def test_closed_pipe_is_no_error(start_process: Callable[..., subprocess.Popen[str]]) -> None:
     """`paperboy subscribers export | head` ends without a traceback."""
     process = start_process("subscribers", "export")
