@@ -66,15 +66,15 @@ def _key_of(term: str, numbers: Mapping[str, int]) -> int:
 
     For a stem, it is the stem's number; for a pair, _PAIR · (1 + the first stem's number) + the second's.
     """
-    first, _, second = term.partition(" ")
-    return _PAIR * (1 + numbers[first]) + numbers[second] if second else numbers[first]
+    first, space, second = term.partition(" ")
+    return _PAIR * (1 + numbers[first]) + numbers[second] if space else numbers[first]
 
 
 class TermColumns(Mapping[str, int]):
     """The column of each term. Pairs are stored as numbers, because most occur once and texts are large."""
 
     def __init__(self, numbers: Mapping[str, int], keys: Matrix) -> None:
-        """Use the places in `keys` as columns. `numbers` contains 0, 1, 2, … for the stems, in order."""
+        """The column of a term is the index of its key in `keys`. `numbers` contains 0, 1, 2, … in order."""
         order = keys.argsort()
         self._numbers, self._keys = numbers, array("q", keys[order].tobytes())
         self._columns = array("I", order.astype(np.uint32).tobytes())

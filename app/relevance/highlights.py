@@ -152,25 +152,22 @@ class PaperText:
         marked = in_title.union(*(run.stems for run in abstract))
         return word_runs.spans(title), word_runs.spans(abstract), marked
 
-    def with_other_words(self, typed: Typed) -> Typed:
-        """Return the typed words with whose stem the paper or its card has a word that is no form of them.
+    def typed_words_that_matter(self, typed: Typed) -> Typed:
+        """Return the typed words that distinguish words of this paper.
 
-        Words that merely share a stem are rare. The other typed words change neither highlights nor marks.
+        These are the ones with whose stem the paper or its card has a word that is not a form of them. They
+        are rare. All other typed words leave highlights and marks unchanged.
         """
-        for word in typed.items() - self._other_words.keys():
-            self._other_words[word] = self._has_other_word(*word)
-        return {word[0]: word[1] for word in typed.items() if self._other_words[word]}
-
-    @cached_property
-    def _other_words(self) -> dict[tuple[str, str], bool]:
-        return {}
-
-    def _has_other_word(self, stem: str, word: str) -> bool:
-        return not all(
-            _is_form(field.tokens[position], field.text, {stem: word})
-            for field in (*self.fields, self.card.fields[1])
-            for position in field.positions(stem)
-        )
+        fields = *self.fields, self.card.fields[1]
+        return {
+            stem: word
+            for stem, word in typed.items()
+            if not all(
+                _is_form(field.tokens[position], field.text, {stem: word})
+                for field in fields
+                for position in field.positions(stem)
+            )
+        }
 
     def are_together(self, terms: Set[str], others: Set[str]) -> bool:
         """Return True if each of `others` stands beside one of `terms` in the title or the abstract."""
@@ -313,7 +310,9 @@ class PaperText:
         if typed:
             return self._find_surface_form(term, typed)
         if (form := self._surface_forms.get(term)) is None:
-            form = self._surface_forms[term] = self._find_surface_form(term, typed)
+            form = self._find_surface_form(term, typed)
+            if form:  # anyone can type any number of words that the paper lacks
+                self._surface_forms[term] = form
         return form
 
     @cached_property

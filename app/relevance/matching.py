@@ -321,7 +321,7 @@ class MatchIndex:
         query, phrases = self._query_without_phrases_in(text, query)
         words = self._query_words(query)
         # Whether a short form stands for a phrase depends on all typed words.
-        typed = words.typed if phrases else text.with_other_words(words.typed)
+        typed = words.typed if phrases else text.typed_words_that_matter(words.typed)
         present = phrases | {term for term in words.terms if text.surface_form(term, typed)}
         expansions = self._model.abbreviations.expansions
         implied = {stem for term in present for stem in expansions.get(term, ())}

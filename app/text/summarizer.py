@@ -140,7 +140,7 @@ def features(title: str, parts: Sequence[str]) -> list[tuple[float, ...]]:
 
 
 def _merits(title: str, parts: Sequence[str]) -> list[tuple[float, ...]]:
-    """Return the first four features of each sentence, which need little time."""
+    """Return the features of each sentence that are quick to compute: the first four of POINTS."""
     title_stems = frozenset(content_stems(title))
     last = max(1, len(parts) - 1)
     return [
@@ -155,7 +155,7 @@ def _merits(title: str, parts: Sequence[str]) -> list[tuple[float, ...]]:
 
 
 def _flaws(part: str, place: int) -> tuple[float, ...]:
-    """Return the other features of a sentence, which all have negative weights."""
+    """Return the remaining features of a sentence. All their weights are negative."""
     return (
         bool(_OTHERS.search(part)),
         bool(_LEANS.search(part)),

@@ -44,6 +44,15 @@ def test_first_form_of_an_abbreviation_is_quoted() -> None:
     assert TEXT.surface_form("tree") == ""
 
 
+def test_words_that_a_paper_lacks_are_not_cached() -> None:
+    """Otherwise, anyone could fill the memory with previews."""
+    text = PaperText(TEXT.paper, ABBREVIATIONS)
+    for number in range(100):
+        assert text.surface_form(f"word{number}") == ""
+        assert text.typed_words_that_matter({f"word{number}": "words"}) == {}
+    assert sum(len(cache) for cache in vars(text).values() if isinstance(cache, dict)) == 0
+
+
 def test_implied_words_are_quoted_where_written_out() -> None:
     """A short form is quoted for an implied word only if the paper does not write the word out."""
     paper = PaperView(1, "LLMs at work", "Large language models (LLMs) are used.")
