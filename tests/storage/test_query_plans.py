@@ -33,7 +33,9 @@ from app.storage.models import Delivery, Paper, Subscriber
 from app.subscribers import repository
 from app.types import MailKind
 from app.web.api import interests
+from app.web.api.auth import Caller
 from app.web.api.pagination import window_of
+from app.web.capacity import Capacity
 from tests.support import large_ledger
 
 NOW = large_ledger.LAST_HOUR + timedelta(minutes=5)
@@ -303,8 +305,9 @@ def test_hot_queries_on_a_large_ledger(big_ledger: Database, subtests: pytest.Su
 @pytest.mark.once
 def test_interests_are_counted_by_subscriber(app: Application) -> None:
     """SQLite has no statistics in production. It read all active subscribers for each interest."""
-    plans, reader = Plans(app.db), ApiKeyIdentity(1, "grafana", frozenset([Scope.READ]), None)
+    plans, key = Plans(app.db), ApiKeyIdentity(1, "grafana", frozenset([Scope.READ]), None)
     event.listen(app.db.engine, "before_cursor_execute", plans.explain)
-    interests.list_interests(app, reader, window_of(50, None))
+    caller = Caller(app, Capacity(app.settings), key, NOW)
+    interests.list_interests(caller, window_of(50, None))
     [(_, plan)] = plans.of
     assert "SEARCH subscriber USING INTEGER PRIMARY KEY" in plan
