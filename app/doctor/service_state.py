@@ -323,21 +323,20 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
 
 
 def _is_catching_up(session: Session, now: datetime, late: timedelta) -> bool:
-    """Return whether a process has just started, or late sources are being polled or retried.
+    """Return whether missed sources are being polled or retried, or a process has just started.
 
-    Return False if processes have had more than CATCH_UP to plan the digest that is `late`, for example
-    because each of them crashes and is restarted.
+    Ignore the start if a process has already had CATCH_UP to plan the digest, which is overdue by `late`: for
+    example, because each process crashes and is restarted.
     """
+    if any(not poll_schedule.is_due(source, now) for source in poll_schedule.missed_sources(session, now)):
+        return True
     workers = worker_registry.statuses(session)
-    time = max((worker.seen_at for worker in workers), default=now)  # by the database's clock
-    had_time = any(
-        worker.started_at <= time - CATCH_UP and worker.seen_at > time - late + LATE for worker in workers
-    )
-    if had_time or job_runs.has_run(session, planning.JOB, now - late + LATE, now - CATCH_UP):
-        return False
-    missed = poll_schedule.missed_sources(session, now)
-    is_polling = any(not poll_schedule.is_due(source, now) for source in missed)
-    return is_polling or not all(worker.lost for worker in workers)
+    database_now = max((worker.seen_at for worker in workers), default=now)
+    had_enough_time = any(
+        worker.started_at <= database_now - CATCH_UP and worker.seen_at > database_now - late + LATE
+        for worker in workers
+    ) or job_runs.has_run(session, planning.JOB, now - late + LATE, now - CATCH_UP)
+    return not had_enough_time and any(not worker.lost for worker in workers)
 
 
 def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:

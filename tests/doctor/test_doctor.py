@@ -252,9 +252,14 @@ def test_unmigrated_database(app: Application, now: datetime) -> None:
     assert "schedule" not in findings
 
 
-def test_late_digest_after_a_downtime(app: Application, now: datetime) -> None:
+@pytest.mark.parametrize("days_since_start", [None, 5], ids=["no worker", "a worker that was suspended"])
+def test_late_digest_after_a_downtime(app: Application, now: datetime, days_since_start: int | None) -> None:
     """It is an error unless a process has just started, or is polling the sources first."""
     with app.db.write() as session:
+        if days_since_start:
+            seen_at = datetime.now(UTC)
+            started_at = seen_at - timedelta(days=days_since_start)
+            session.add(WorkerRow(name="serve:1", started_at=started_at, seen_at=seen_at))
         source = factories.add_source(session, now)
         source.polled_at = source.next_poll_at = now - timedelta(days=3)
         reader = factories.add_subscriber(session, "alice@example.org", ["agents"], now)
@@ -264,13 +269,13 @@ def test_late_digest_after_a_downtime(app: Application, now: datetime) -> None:
         finding = check_database(app, now)["schedule"]
         return finding.level, finding.urgent
 
-    assert schedule_level() == (Level.ERROR, True), "nothing is running"
+    assert schedule_level() == (Level.ERROR, True), "the source is not polled yet"
     with app.db.write() as session:
         poll_schedule.begin(session.exec(select(Source)).one(), now)
     assert schedule_level() == (Level.WARNING, False), "the source is being polled"
     with app.db.write() as session:
         poll_schedule.record_success(session.exec(select(Source)).one(), now)
-    assert schedule_level() == (Level.ERROR, True)
+    assert schedule_level() == (Level.ERROR, True), "the source was polled"
 
 
 @pytest.mark.parametrize(
