@@ -30,7 +30,6 @@ from app.storage.models import DeliveryState as State
 AWAITS_APPROVAL = "it awaits approval"
 MOVED = "this database was moved"
 ALSO = "; also: "  # between the reasons for a pause
-RELAY_REFUSES = "the relay refuse"  # begins the reasons of `suspected_refusals` and `circuit_breaker`
 IMPORTED = "subscribers were imported, and their digests have not been checked yet"
 # The scope of a pause that holds only the first digests of subscribers who were added or imported.
 FIRST_DIGESTS = "first digests"
@@ -212,9 +211,6 @@ def unsent_editions(session: Session, editions: Collection[str]) -> set[str]:
 def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False) -> bool:
     """End a pause. Return False if there was none.
 
-    If refusals by the relay were a reason for the pause, the refused emails are due at once, because whoever
-    resumes has removed the cause. Their delays may have grown to hours with each refusal.
-
     Raise Conflict if the database was moved, because the new database sends the digests. With `force`,
     resume anyway.
     """
@@ -226,12 +222,6 @@ def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False
         )
     if row and edition == ALL_EDITIONS:
         suspected_refusals.reset(session, row.since)
-        if any(reason.startswith(RELAY_REFUSES) for reason in reasons(row)):
-            # After other failures, such as a temporary refusal (4xx), emails wait until their next attempt.
-            refused = update(Delivery).where(
-                col(Delivery.state) == State.DEFERRED, col(Delivery.smtp_code) >= 500
-            )
-            session.execute(refused.values(next_attempt_at=Delivery.due_at))
     count = execute_and_count(session, delete(SendingPause).where(col(SendingPause.edition) == edition))
     if edition == FIRST_DIGESTS:
         _release_first_digests(session)

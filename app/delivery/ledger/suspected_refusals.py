@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import func, update
+from sqlalchemy import exists, func, update
 from sqlmodel import Session, col, select
 
 from app.storage.inserts import insert_or_ignore
@@ -56,9 +56,11 @@ def pause_reason(session: Session) -> str:
 
 
 def reset(session: Session, paused_since: datetime) -> None:
-    """After a pause, count the emails again that were refused since the last accepted one.
+    """After a pause, retry the emails that were refused since the last accepted one, and count them again.
 
-    The earlier ones were refused while others were accepted, so their next refusal is their last.
+    They are due at once, because whoever resumes has removed the cause, and their delays may have grown to
+    hours. The earlier ones keep their delays: they were refused while others were accepted, so their next
+    refusal is their last.
     """
     accepted_at = select(func.max(Delivery.sent_at)).where(
         Delivery.state == State.SENT, col(Delivery.created_at) >= paused_since - LONGEST_WAIT
@@ -67,6 +69,12 @@ def reset(session: Session, paused_since: datetime) -> None:
     refused = update(Event).where(*_UNDECIDED)
     refused = refused.where(col(Event.at) > last_accepted) if last_accepted else refused
     session.execute(refused.values(key=None))
+    # Emails with a temporary reply (4xx) keep their delays as well.
+    next_is_last = exists().where(col(Event.delivery_id) == Delivery.id, *_UNDECIDED)
+    retried = update(Delivery).where(
+        col(Delivery.state) == State.DEFERRED, col(Delivery.smtp_code) >= 500, ~next_is_last
+    )
+    session.execute(retried.values(next_attempt_at=Delivery.due_at))
 
 
 def _accepted_since(session: Session, since: datetime) -> bool:

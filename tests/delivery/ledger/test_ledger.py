@@ -358,6 +358,40 @@ def test_refused_emails_are_due_when_sending_is_resumed(
     assert pipeline.send_now(app, at + timedelta(seconds=2)) == {}, "this was a temporary refusal"
 
 
+@pytest.mark.once
+def test_refused_email_is_due_after_every_pause(
+    app: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """Whoever paused sending to correct the cause may have given any reason."""
+    enqueue_mails(app, now, "alice")
+    mail_server.reply("rcpt", BLOCKED)
+    assert pipeline.send_now(app, now) == {"deferred": 1}
+    mail_server.clear_rules()
+    with app.db.write() as session:
+        ledger.pause(session, "maintenance", now)
+        assert ledger.resume(session)
+    assert pipeline.send_now(app, now + timedelta(seconds=1)) == {"sent": 1}
+
+
+def test_email_refused_before_others_were_accepted_is_not_due_after_a_pause(
+    app: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """Its next refusal is its last, so it keeps its delay."""
+    enqueue_mails(app, now, "alice")
+    mail_server.reply("rcpt", BLACKLISTED, to="alice@example.org")
+    assert pipeline.send_now(app, now) == {"deferred": 1}
+    enqueue_mails(app, now, "bob")
+    assert pipeline.send_now(app, now + timedelta(seconds=1)) == {"sent": 1}
+    enqueue_mails(app, now, "carol", "dave", "erin")
+    mail_server.reply("rcpt", BLOCKED)
+    assert pipeline.send_now(app, now + timedelta(seconds=2)) == {"deferred": 3}
+    with app.db.write() as session:
+        assert ledger.resume(session)
+    mail_server.clear_rules()
+    assert pipeline.send_now(app, now + timedelta(seconds=3)) == {"sent": 3}
+    assert pipeline.send_now(app, now + SOON) == {"sent": 1}
+
+
 def test_words_of_a_subscribers_domain_do_not_pause(
     app: Application, mail_server: MailServer, now: datetime
 ) -> None:
