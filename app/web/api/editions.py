@@ -103,13 +103,18 @@ class WaitingOut(BaseModel):
     )
 
 
-class Sending(Versioned):
+class Pauses(Versioned):
+    """The pauses of sending: the fields of `Sending` that its ETag covers."""
+
+    paused: bool
+    pauses: list[PauseOut]
+
+
+class Sending(Pauses):
     """The status of sending: pauses, reconciliation of recent editions, and unsent emails."""
 
     UNVERSIONED = frozenset({"reconciliation", "deliveries", "others"})
 
-    paused: bool
-    pauses: list[PauseOut]
     reconciliation: ReconciliationOut = Field(
         description="The reconciliation of the editions of yesterday, today and tomorrow (UTC)."
     )
@@ -316,13 +321,17 @@ def get_sending(caller: CanRead) -> Sending:
 
 
 def _read_sending(session: Session, now: datetime) -> Sending:
-    pauses = [_pause_out(pause) for pause in ledger.pauses(session)]
+    pauses = dict(_read_pauses(session))
     recent = _reconciliation_out(reconciliation.reconcile_recent(session, now))
     waiting = ledger.waiting_mails(session)
     mails = _states(ledger.totals(session))
     others = [WaitingOut(**group._asdict()) for group in waiting if group.kind is not MailKind.DIGEST]
-    all_paused = any(pause.edition == ledger.ALL_EDITIONS for pause in pauses)
-    return Sending(paused=all_paused, pauses=pauses, reconciliation=recent, deliveries=mails, others=others)
+    return Sending(**pauses, reconciliation=recent, deliveries=mails, others=others)
+
+
+def _read_pauses(session: Session) -> Pauses:
+    pauses = [_pause_out(pause) for pause in ledger.pauses(session)]
+    return Pauses(paused=any(pause.edition == ledger.ALL_EDITIONS for pause in pauses), pauses=pauses)
 
 
 @router.post("/sending/pause", status_code=204)
@@ -344,8 +353,7 @@ def resume_sending(caller: CanSend, if_match: IfMatch = None) -> None:
     """
     with caller.db.write() as session:
         ledger.lock_pause(session, ledger.ALL_EDITIONS)
-        if if_match is not None:
-            require_match(if_match, _read_sending(session, caller.now))
+        require_match(if_match, _read_pauses(session))
         end_pause(session, caller, ledger.ALL_EDITIONS)
 
 

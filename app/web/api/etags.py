@@ -7,7 +7,7 @@ representation is still the same. The caller compares the ETags in the transacti
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Annotated, Any, ClassVar
 
@@ -115,10 +115,16 @@ def install(api: FastAPI) -> None:
     api.add_middleware(EtagMiddleware)
 
 
+def _versioned_models(base: type[Versioned] = Versioned) -> Iterator[type[Versioned]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from _versioned_models(model)
+
+
 def describe(document: dict[str, Any]) -> None:
     """Add the headers and status 304 of operations that return ETags to an OpenAPI document."""
     etag = {"ETag": {"description": "The version of the representation.", "schema": {"type": "string"}}}
-    versioned = {f"#/components/schemas/{each.__name__}": each for each in Versioned.__subclasses__()}
+    versioned = {f"#/components/schemas/{model.__name__}": model for model in _versioned_models()}
     for operations in document["paths"].values():
         for method, operation in operations.items():
             response = operation["responses"].get("200", {})

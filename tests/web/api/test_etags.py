@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from sqlalchemy import event
 
 from app import main
 from app.application import Application
@@ -168,6 +169,16 @@ def test_only_the_pauses_that_were_read_are_ended(send: Send, app: Application, 
     assert send("POST", "/sending/resume", If_Match=new).status_code == 204
     assert send("POST", "/sending/resume", If_Match=new).status_code == 412
     assert send("POST", "/sending/resume", If_Match="*").status_code == 404
+
+
+def test_resuming_compares_only_the_pauses(send: Send, app: Application) -> None:
+    """All emails would be counted while the sender waits for the pause's row."""
+    send("POST", "/sending/pause", {"reason": "the relay is moved"})
+    version = send("GET", "/sending").headers["etag"]
+    statements: list[str] = []
+    event.listen(app.db.engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    assert send("POST", "/sending/resume", If_Match=version).status_code == 204
+    assert not [statement for statement in statements if "GROUP BY" in statement]
 
 
 def test_one_of_simultaneous_changes_wins(
