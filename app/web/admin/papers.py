@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Unpack
 
-from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi import APIRouter, Depends, Form, HTTPException, Request, Response
 from sqlmodel import col, select
 
 from app import subscribers
@@ -78,9 +78,16 @@ def show_paper(operator: Reader, paper_id: Id, done: str = "") -> Response:
 
 
 async def _typed_fields(request: Request) -> dict[str, str]:
-    """Return the typed values of the form that edits a paper, keyed by name."""
+    """Return the typed values of the form that edits a paper, keyed by name.
+
+    Raise HTTPException (422) if one of them is a file.
+    """
     form = await request.form()
-    return {name: replace_surrogates(str(form.get(name, ""))) for name in LABELS}
+    values = {name: form.get(name, "") for name in LABELS}
+    typed = {name: replace_surrogates(value) for name, value in values.items() if isinstance(value, str)}
+    if len(typed) < len(values):
+        raise HTTPException(422, "A field contains a file. Go back, and type the text instead.")
+    return typed
 
 
 @router.post(PATH + "/{paper_id}")

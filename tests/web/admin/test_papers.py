@@ -131,6 +131,15 @@ def test_edit_changes_only_what_was_changed(
     assert changes(app) == ["paper.edit", "paper.edit"]
 
 
+@pytest.mark.once
+def test_file_in_place_of_a_text(app: Application, sign_in: Callable[..., Desk], papers: list[int]) -> None:
+    desk = sign_in()
+    form, files = {"form_token": desk.form_token}, {"title": ("title.txt", b"Agents")}
+    assert desk.browser.post(f"/admin/papers/{papers[0]}", data=form, files=files).status_code == 422
+    with app.db.read() as session:
+        assert session.get_one(Paper, papers[0]).title == AGENTS
+
+
 def test_field_that_a_poll_changed_is_not_edited(
     app: Application, sign_in: Callable[..., Desk], papers: list[int]
 ) -> None:
