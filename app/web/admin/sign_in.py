@@ -368,11 +368,12 @@ def install(site: FastAPI) -> None:
 
 
 def _no_page(request: Request, error: Exception) -> Response:
-    """Return an error page. Below /admin, it has the menu if the operator is signed in.
+    """Return an error page. At /admin and below, it has the menu if the operator is signed in.
 
     If a request matches no route, `_operator` has not been called.
     """
-    if request.url.path.startswith(f"{HOME}/") and not hasattr(request.state, "operator"):
+    is_admin = f"{request.url.path}/".startswith(f"{HOME}/")
+    if is_admin and not hasattr(request.state, "operator"):
         with suppress(*errors.UNAVAILABLE):
             if opened := _find_session(request, now := clock.utcnow()):
                 _recognize(request, opened[0], now)

@@ -160,18 +160,19 @@ def test_link_on_another_site_leads_to_the_page(visitor: TestClient) -> None:
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    ("path", "status", "text"),
+    ("method", "path", "status", "text"),
     [
-        ("/admin/", 404, "Page not found"),
-        ("/admin/subscriber", 404, "Page not found"),
-        ("/admin/sending/pause", 405, "This can’t be done here"),
+        ("GET", "/admin/", 404, "Page not found"),
+        ("GET", "/admin/subscriber", 404, "Page not found"),
+        ("GET", "/admin/sending/pause", 405, "This can’t be done here"),
+        ("POST", "/admin", 405, "This can’t be done here"),
     ],
 )
 def test_address_without_a_page(
-    sign_in: Callable[..., Desk], visitor: TestClient, path: str, status: int, text: str
+    sign_in: Callable[..., Desk], visitor: TestClient, method: str, path: str, status: int, text: str
 ) -> None:
     """The error page has the menu for a signed-in operator only."""
-    own, public = sign_in(Scope.READ).get(path), visitor.get(path)
+    own, public = sign_in(Scope.READ).browser.request(method, path), visitor.request(method, path)
     assert [own.status_code, public.status_code] == [status, status]
     assert text in own.text
     assert text in public.text
