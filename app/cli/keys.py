@@ -45,8 +45,8 @@ def create(
     as_json: output.AsJson = False,
 ) -> None:
     """Create an API key. The key is shown once; only its hash is stored."""
-    with output.change() as (session, change):
-        row, key = api_keys.create(session, name, scope, change.now, expires or None)
+    with output.change() as change:
+        row, key = api_keys.create(change.session, name, scope, change.now, expires or None)
         change.record("key.create", row.name, scopes=" ".join(row.scopes))
     if as_json:
         document = {"name": row.name, "scopes": row.scopes, "key": key, "expires_at": row.expires_at}
@@ -77,8 +77,8 @@ def list_keys(as_json: output.AsJson = False) -> None:
 @keys.command()
 def revoke(name: Name) -> None:
     """Revoke an API key at once."""
-    with output.change() as (session, change):
-        api_keys.revoke(session, name, change.now)
+    with output.change() as change:
+        api_keys.revoke(change.session, name, change.now)
         change.record("key.revoke", name)
     output.out().print(f"The key “{output.escaped(name)}” is revoked.")
 
@@ -92,9 +92,9 @@ def rotate(
     ] = api_keys.OVERLAP // HOUR,
 ) -> None:
     """Replace an API key with one that has the same name and scopes. The new key is shown once."""
-    with output.change() as (session, change):
-        key_id = api_keys.active(session, name, change.now).id or 0
-        _, key = api_keys.rotate(session, key_id, change.now, hours * HOUR)
+    with output.change() as change:
+        key_id = api_keys.active(change.session, name, change.now).id or 0
+        _, key = api_keys.rotate(change.session, key_id, change.now, hours * HOUR)
         change.record("key.rotate", name)
     typer.echo(key)
     period = count_of(hours, "hour")

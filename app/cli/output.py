@@ -272,11 +272,11 @@ class OperatorChange:
 
 
 @contextmanager
-def change() -> Iterator[tuple[Session, OperatorChange]]:
+def change() -> Iterator[OperatorChange]:
     """Open the application and a transaction for one change by an operator."""
     now = clock.utcnow()
     with open_application(needs_secret=False) as app, app.db.write() as session:
-        yield session, OperatorChange(app, session, now)
+        yield OperatorChange(app, session, now)
 
 
 def require_database(url: str) -> None:

@@ -234,9 +234,9 @@ def split_paper(
 @contextmanager
 def _editor(reference: str) -> Iterator[tuple[Editor, int]]:
     """Open the application, and yield an editor and the paper's id."""
-    with output.change() as (session, change):
-        paper = operator_changes.find(session, reference)
-        yield Editor(session, output.ACTOR, change.now), merging.id_of(paper)
+    with output.change() as change:
+        paper = operator_changes.find(change.session, reference)
+        yield Editor(change.session, output.ACTOR, change.now), merging.id_of(paper)
 
 
 def _state(paper: Paper) -> str:

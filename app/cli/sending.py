@@ -194,11 +194,11 @@ def pause(reason: Reason, edition: Edition = ledger.ALL_EDITIONS) -> None:
     """Stop sending within about a second. Digests that become due are still composed, but not sent."""
     if not 3 <= len(reason.strip()) <= 500:
         raise InvalidInput("enter a reason of 3 to 500 characters", "reason")
-    with output.change() as (session, change):
+    with output.change() as change:
         if edition == ledger.ALL_EDITIONS:
-            ledger.pause(session, reason, change.now)
+            ledger.pause(change.session, reason, change.now)
         else:
-            ledger.pause_edition(session, edition, reason, change.now)
+            ledger.pause_edition(change.session, edition, reason, change.now)
         change.record(audit_log.SENDING_PAUSED, edition, reason=reason)
     others = " Confirmations and requested links also wait." if edition == ledger.ALL_EDITIONS else ""
     output.out().print(f"{_named(edition)} is paused.{others}")
@@ -207,8 +207,8 @@ def pause(reason: Reason, edition: Edition = ledger.ALL_EDITIONS) -> None:
 @sending.command()
 def hold(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
     """Hold an upcoming edition until an operator approves it with `paperboy sending resume --edition`."""
-    with output.change() as (session, change):
-        ledger.hold(session, edition, change.now)
+    with output.change() as change:
+        ledger.hold(change.session, edition, change.now)
         change.record("edition.hold", edition)
     output.out().print(f"{_named(edition)} will wait for approval.")
 
@@ -224,12 +224,12 @@ def resume(
     """Resume sending, or approve an edition. An edition that was paused separately remains paused."""
     if first_digests and edition != ledger.ALL_EDITIONS:
         raise InvalidInput("give either --edition or --first-digests, not both")
-    with output.change() as (session, change):
+    with output.change() as change:
         edition = ledger.FIRST_DIGESTS if first_digests else edition
-        reason = ledger.lock_pause(session, edition)
-        if not ledger.resume(session, edition, force=force):
+        reason = ledger.lock_pause(change.session, edition)
+        if not ledger.resume(change.session, edition, force=force):
             raise NotFound(f"{_named(edition).lower()} is not paused")
-        still_paused = ledger.is_paused(session)
+        still_paused = ledger.is_paused(change.session)
         change.record(audit_log.SENDING_RESUMED, edition)
     times = "A running service sends waiting emails within a minute, and deferred ones at their next attempt"
     times = "Its emails wait until all sending is resumed, too" if still_paused else times
@@ -240,12 +240,12 @@ def resume(
 @sending.command()
 def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
     """Cancel all unsent emails of an edition. Emails that are being sent right now may still arrive."""
-    with output.change() as (session, change):
-        if not any(ledger.digest_totals_by_edition(session, [edition])[edition].values()):
+    with output.change() as change:
+        if not any(ledger.digest_totals_by_edition(change.session, [edition])[edition].values()):
             raise NotFound(
                 ledger.describe_lack_of_digests(edition, change.app.settings.retention_days, change.now)
             )
-        ended = ledger.cancel(session, edition)
+        ended = ledger.cancel(change.session, edition)
         change.record("edition.cancel", edition, ended=ended)
     output.out().print(f"{count_of(ended, 'email')} of the edition {output.escaped(edition)} cancelled.")
 
@@ -262,13 +262,13 @@ def resend(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
     They have the same Message-ID and content as before.
     """
     _check_one_given(delivery, edition)
-    with output.change() as (session, change):
+    with output.change() as change:
         if delivery is None:
-            resent = ledger.resend_uncertain(session, edition, change.now)
+            resent = ledger.resend_uncertain(change.session, edition, change.now)
             change.record("edition.resend_uncertain", edition, resent=resent)
             output.out().print(f"Emails that the next run will send again: {resent}.")
             return
-        ledger.resend(session, delivery, change.now)
+        ledger.resend(change.session, delivery, change.now)
         change.record("delivery.resend", delivery)
     output.out().print(f"The next run will send delivery {delivery} again.")
 
@@ -280,12 +280,12 @@ def arrived(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
     The recorded emails are not sent again.
     """
     _check_one_given(delivery, edition)
-    with output.change() as (session, change):
+    with output.change() as change:
         if delivery is None:
-            count = ledger.confirm_uncertain(session, edition, change.now)
+            count = ledger.confirm_uncertain(change.session, edition, change.now)
             change.record("edition.confirm_uncertain", edition, confirmed=count)
         else:
-            ledger.confirm_arrival(session, delivery, change.now)
+            ledger.confirm_arrival(change.session, delivery, change.now)
             change.record("delivery.confirm_arrival", delivery)
             count = 1
     output.out().print(f"{count_of(count, 'email')} recorded as sent.")
@@ -294,8 +294,8 @@ def arrived(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
 @sending.command()
 def retry(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
     """Send the failed digests of an edition again, except to subscribers who have a later digest."""
-    with output.change() as (session, change):
-        retried = ledger.retry_failed(session, edition, change.now)
+    with output.change() as change:
+        retried = ledger.retry_failed(change.session, edition, change.now)
         change.record("edition.retry_failed", edition, retried=retried)
     output.out().print(f"Emails that the next run will send again: {retried}.")
 

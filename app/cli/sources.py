@@ -91,8 +91,8 @@ def add_source(
 ) -> None:
     """Add a source. It is first polled by the next `paperboy ingest` or scheduled run."""
     config = _config(url, category, query, {"set": only_set, "from": start, "until": until})
-    with output.change() as (session, change):
-        source = source_registry.add(session, name, SourceKind(kind), config, change.now)
+    with output.change() as change:
+        source = source_registry.add(change.session, name, SourceKind(kind), config, change.now)
         change.record("source.add", source.name, kind=source.kind)
         output.out().print(f"Added the source “{output.escaped(source.name)}”.")
         _warn_if_private(change.app.settings, url)
@@ -164,9 +164,9 @@ def edit_source(
     config = _config(url, category, query, {"set": only_set, "from": start, "until": until}) or None
     if not (new_name or config):
         raise InvalidInput("nothing to change: give at least one option")
-    with output.change() as (session, change):
-        source = source_registry.find(session, name)
-        source_registry.change(session, source, change.now, name=new_name, config=config)
+    with output.change() as change:
+        source = source_registry.find(change.session, name)
+        source_registry.change(change.session, source, change.now, name=new_name, config=config)
         change.record("source.change", source.name)
         output.out().print(f"Changed the source “{output.escaped(source.name)}”.")
         _warn_if_private(change.app.settings, url)
@@ -175,9 +175,9 @@ def edit_source(
 @sources.command("remove")
 def remove_source(name: SourceName) -> None:
     """Remove a source. Its papers and votes remain, and belong to the source again if you add it again."""
-    with output.change() as (session, change):
-        source = source_registry.find(session, name)
-        source_registry.remove(session, source, change.now)
+    with output.change() as change:
+        source = source_registry.find(change.session, name)
+        source_registry.remove(change.session, source, change.now)
         change.record("source.remove", source.name)
     output.out().print(f"Removed the source “{output.escaped(source.name)}”.")
 
@@ -185,9 +185,9 @@ def remove_source(name: SourceName) -> None:
 @sources.command("pause")
 def pause_source(name: SourceName) -> None:
     """Stop polling a source until it is resumed."""
-    with output.change() as (session, change):
-        source = source_registry.find(session, name)
-        source_registry.pause(session, source)
+    with output.change() as change:
+        source = source_registry.find(change.session, name)
+        source_registry.pause(change.session, source)
         change.record("source.pause", source.name)
     output.out().print(f"The source “{output.escaped(source.name)}” is paused.")
 
@@ -195,9 +195,9 @@ def pause_source(name: SourceName) -> None:
 @sources.command("resume")
 def resume_source(name: SourceName) -> None:
     """Resume polling a source from where it stopped."""
-    with output.change() as (session, change):
-        source = source_registry.find(session, name)
-        source_registry.resume(session, source, change.now)
+    with output.change() as change:
+        source = source_registry.find(change.session, name)
+        source_registry.resume(change.session, source, change.now)
         change.record("source.resume", source.name)
     output.out().print(f"The source “{output.escaped(source.name)}” is resumed.")
 

@@ -128,8 +128,9 @@ def pause(
 ) -> None:
     """Pause a subscriber's digests, until a day or until the subscriber resumes them."""
     end = datetime.combine(until, time(), UTC) if until else None
-    with output.change() as (session, change):
-        row = subscribers.pause(session, subscribers.find(session, subscriber).id or 0, end, change.now)
+    with output.change() as change:
+        subscriber_id = subscribers.find(change.session, subscriber).id or 0
+        row = subscribers.pause(change.session, subscriber_id, end, change.now)
         change.record("subscriber.pause", row.id)
     lasts = f"until {end:%Y-%m-%d}" if end else "until they resume"
     output.out().print(f"The digests of {output.escaped(row.email)} are paused {lasts}.")
@@ -138,8 +139,9 @@ def pause(
 @group.command()
 def resume(subscriber: SubscriberName) -> None:
     """End a subscriber's pause."""
-    with output.change() as (session, change):
-        row = subscribers.resume(session, subscribers.find(session, subscriber).id or 0, change.now)
+    with output.change() as change:
+        subscriber_id = subscribers.find(change.session, subscriber).id or 0
+        row = subscribers.resume(change.session, subscriber_id, change.now)
         change.record("subscriber.resume", row.id)
     due = output.format_time(row.next_due_at)
     output.out().print(f"{output.escaped(row.email)} is {row.state}. The next digest is due at {due}.")
@@ -148,8 +150,9 @@ def resume(subscriber: SubscriberName) -> None:
 @group.command()
 def unsubscribe(subscriber: SubscriberName) -> None:
     """Unsubscribe a subscriber. They can sign up again themselves."""
-    with output.change() as (session, change):
-        row = subscribers.unsubscribe(session, subscribers.find(session, subscriber).id or 0, change.now)
+    with output.change() as change:
+        subscriber_id = subscribers.find(change.session, subscriber).id or 0
+        row = subscribers.unsubscribe(change.session, subscriber_id, change.now)
         change.record("subscriber.unsubscribe", row.id)
     output.out().print(f"{output.escaped(row.email)} is unsubscribed.")
 
@@ -180,9 +183,9 @@ def erase(
 @group.command()
 def delete_feedback(subscriber: SubscriberName) -> None:
     """Delete a subscriber's feedback and the papers that they pasted."""
-    with output.change() as (session, change):
-        row = subscribers.find(session, subscriber)
-        subscribers.forget_feedback(session, row.id or 0)
+    with output.change() as change:
+        row = subscribers.find(change.session, subscriber)
+        subscribers.forget_feedback(change.session, row.id or 0)
         change.record("subscriber.delete_feedback", row.id)
     output.out().print(f"Deleted the feedback of {output.escaped(row.email)}.")
 

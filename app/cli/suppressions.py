@@ -58,8 +58,8 @@ def list_suppressions(
 def add(email: Address, reason: Reason) -> None:
     """Send no more mail to an address. If it is already suppressed, its first reason is kept."""
     email = subscribers.normalize_address(email)
-    with output.change() as (session, change):
-        suppression.suppress(session, email, reason, change.now)
+    with output.change() as change:
+        suppression.suppress(change.session, email, reason, change.now)
         change.record("suppression.add", suppression.address_hash(email), reason=reason)
     output.out().print(f"No mail will be sent to {output.escaped(email)}.")
 
@@ -68,8 +68,8 @@ def add(email: Address, reason: Reason) -> None:
 def lift(email: Address, reason: Reason) -> None:
     """Allow mail to an address again. A subscriber whose email bounced returns to their previous state."""
     email = subscribers.normalize_address(email)
-    with output.change() as (session, change):
-        if not subscribers.lift_suppression(session, email, change.now):
+    with output.change() as change:
+        if not subscribers.lift_suppression(change.session, email, change.now):
             raise NotFound("this address is not suppressed")
         change.record("suppression.lift", suppression.address_hash(email), reason=reason)
     output.out().print(f"Mail will be sent to {output.escaped(email)} again.")

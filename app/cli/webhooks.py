@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Annotated
 
 import typer
-from sqlmodel import Session, col, select
+from sqlmodel import col, select
 
 from app import clock
 from app import webhooks as sending
@@ -72,8 +71,8 @@ def rotate(number: Number) -> None:
 
     If you replace it again within that day, the last two old secrets sign for one more day.
     """
-    with _changing(number, "rotate") as (session, row, now):
-        webhook_endpoints.rotate(session, row, now)
+    with _changing(number, "rotate") as (change, row):
+        webhook_endpoints.rotate(change.session, row, change.now)
     _print_secret(row)
 
 
@@ -116,39 +115,39 @@ def messages(
 @webhooks.command()
 def enable(number: Number) -> None:
     """Enable a webhook again. `resend` sends the failed events again."""
-    with _changing(number, "enable") as (session, row, now):
-        webhook_endpoints.change(session, row, enabled=True, now=now)
+    with _changing(number, "enable") as (change, row):
+        webhook_endpoints.change(change.session, row, enabled=True, now=change.now)
     output.out().print(f"Webhook {number} is enabled.")
 
 
 @webhooks.command()
 def disable(number: Number) -> None:
     """Disable a webhook. Its waiting events fail."""
-    with _changing(number, "disable") as (session, row, now):
-        webhook_endpoints.change(session, row, enabled=False, now=now)
+    with _changing(number, "disable") as (change, row):
+        webhook_endpoints.change(change.session, row, enabled=False, now=change.now)
     output.out().print(f"Webhook {number} is disabled.")
 
 
 @webhooks.command()
 def resend(number: Number) -> None:
     """Send all failed events of a webhook again."""
-    with _changing(number, "resend") as (session, row, now):
-        count = webhook_outbox.resend_failed(session, row, now)
+    with _changing(number, "resend") as (change, row):
+        count = webhook_outbox.resend_failed(change.session, row, change.now)
     output.out().print(f"{count_of(count, 'event')} will be sent again.")
 
 
 @webhooks.command()
 def remove(number: Number) -> None:
     """Remove a webhook and its events."""
-    with _changing(number, "remove") as (session, row, _now):
-        webhook_endpoints.remove(session, row)
+    with _changing(number, "remove") as (change, row):
+        webhook_endpoints.remove(change.session, row)
     output.out().print(f"Webhook {number} is removed.")
 
 
 @contextmanager
-def _changing(number: int, change: str) -> Iterator[tuple[Session, WebhookEndpoint, datetime]]:
-    """Record a change of a webhook. Yield the session for the change, the webhook and the current time."""
-    with output.change() as (session, current):
-        row = webhook_endpoints.get_for_update(session, number)
-        current.record(f"webhook.{change}", row.id, url=webhook_endpoints.origin(row.url))
-        yield session, row, current.now
+def _changing(number: int, action: str) -> Iterator[tuple[output.OperatorChange, WebhookEndpoint]]:
+    """Record an action on a webhook. Yield the change and the webhook."""
+    with output.change() as change:
+        row = webhook_endpoints.get_for_update(change.session, number)
+        change.record(f"webhook.{action}", row.id, url=webhook_endpoints.origin(row.url))
+        yield change, row
