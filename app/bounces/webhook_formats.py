@@ -93,6 +93,7 @@ def _ses(payload: Any) -> Iterator[Notice]:
 
 
 def _ses_event(event: dict[str, Any]) -> Iterator[Notice]:
+    """Yield the notices of one SES event."""
     mail = _object(event, "mail")
     headers = _objects(mail.get("headers"))
     ids = (_text(header, "value") for header in headers if _text(header, "name").lower() == "message-id")

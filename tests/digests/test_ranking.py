@@ -149,6 +149,7 @@ def test_empty_pool_or_no_interests() -> None:
 
 
 def test_adding_interests_keeps_existing_rows() -> None:
+    """The matrix grows without changing earlier values."""
     matches = EvidenceMatrix([7, 3])
     for number in range(100):
         add_interest(matches, f"interest {number}", {3: number / 100})
