@@ -2,8 +2,7 @@
 
 "To address this, we propose X" becomes "We propose X". Two kinds of openings are removed: connectives
 ("However,"), and phrases before a comma that contain a demonstrative ("Motivated by these findings,"). If
-what remains would not be a sentence, nothing is removed. A purpose at the end, such as "to tackle this
-challenge", is removed in the same way.
+what remains would not be a sentence, nothing is removed.
 """
 
 from __future__ import annotations
@@ -79,19 +78,6 @@ _REFERS = re.compile(
     rf"|we (?:\w+ly )?\w+ (?:this|these|those|it)\b(?! (?:\w+ ){{0,2}}{_PAPER})|{_CONNECTIVES},",
     re.IGNORECASE,
 )
-# --- the end of a sentence that names what is proposed, before a purpose that only the previous one explains
-
-MIN_PROPOSAL = 5  # words before such an end: "We propose to address this gap" has no content without it
-_PROPOSAL = re.compile(
-    r"\bwe (?:\w+ )?(?:propose|introduce|present|develop|design|build|release)\b", re.IGNORECASE
-)
-_PURPOSE = re.compile(
-    r"(?<!designed),?(?: [–—-])? (?:as a first step )?(?:(?:\w+ly )?(?:designed|aimed|intended|proposed) )?"
-    r"(?:to|for|that) (?:\w+ly |tries to |aims to )?"
-    r"(?:address|tackl|overc[ao]m|solv|resolv|mitigat|alleviat|handl|fill|bridg|clos)\w*"
-    rf" (?:this|these|those|such) (?:\w+ ){{0,2}}{_NOUN}(?=\.?$)",
-    re.IGNORECASE,
-)
 
 
 def without_opening(sentence: str) -> str:
@@ -100,14 +86,6 @@ def without_opening(sentence: str) -> str:
     while (shorter := _without_first_opening(rest)) != rest:
         rest = shorter
     return sentence if rest == sentence else _capitalized(rest)
-
-
-def without_purpose(sentence: str) -> str:
-    """Return a sentence about what is proposed, without "to address this issue" and the like at its end."""
-    match = _PURPOSE.search(sentence) if _PROPOSAL.search(sentence) else None
-    if match is None or len(sentence[: match.start()].split()) < MIN_PROPOSAL:
-        return sentence
-    return sentence[: match.start()] + sentence[match.end() :]
 
 
 def refers_back(sentence: str) -> bool:

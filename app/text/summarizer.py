@@ -107,11 +107,11 @@ def _most_informative(title: str, parts: Sequence[str]) -> int:
 
 
 def extract(parts: Sequence[str], best: int) -> str:
-    """Return the sentence at index `best` without its opening, and without a purpose that refers back.
+    """Return the sentence at index `best` without its opening.
 
     Join a brief sentence with the next one. Shorten a sentence that is longer than LIMIT.
     """
-    sentence = sentence_openings.without_purpose(sentence_openings.without_opening(parts[best]))
+    sentence = sentence_openings.without_opening(parts[best])
     following = parts[best + 1 : best + 2]
     together = " ".join([sentence, *following])
     if len(sentence) < BRIEF and len(together) <= LIMIT and not any(map(_WHERE_TO_FIND_IT.search, following)):

@@ -99,42 +99,10 @@ def test_the_rest_is_the_end_of_the_sentence(words: list[str]) -> None:
     assert alone or not sentence
 
 
-@pytest.mark.parametrize(
-    "unit", ["and ", "so, ", "this, ", "to this, ", "a", "more a", "in this a ", "to solve this "]
-)
+@pytest.mark.parametrize("unit", ["and ", "so, ", "this, ", "to this, ", "a", "more a", "in this a "])
 def test_hostile_sentence_is_fast(unit: str) -> None:
     """The longest accepted abstract, of patterns that are slow to match, takes under 2 seconds."""
     began = time.process_time()
     sentence = (unit * 20_000)[:20_000]
     sentence_openings.refers_back(sentence_openings.without_opening(sentence))
-    sentence_openings.without_purpose(f"we propose {sentence}")
     assert time.process_time() - began < 2
-
-
-@pytest.mark.parametrize(
-    ("sentence", "rest"),
-    [
-        (
-            "We propose Bookmark, a reader of pages, to address this issue.",
-            "We propose Bookmark, a reader of pages.",
-        ),
-        (
-            "Here we present a reader of pages designed to tackle these challenges.",
-            "Here we present a reader of pages.",
-        ),
-        (
-            "We introduce a reader of long pages that overcomes such limitations",
-            "We introduce a reader of long pages",
-        ),
-        (
-            "We build a reader - a fast one - that tries to solve this problem.",
-            "We build a reader - a fast one.",
-        ),
-        ("We propose to address this gap.", ""),
-        ("Readers of long pages are needed to address this gap.", ""),
-        ("We present a reader of pages to address the gap between pages.", ""),
-    ],
-)
-def test_purpose_that_refers_back_is_removed(sentence: str, rest: str) -> None:
-    """Only from a sentence that says what is proposed, and if enough remains."""
-    assert sentence_openings.without_purpose(sentence) == (rest or sentence)
