@@ -79,31 +79,50 @@ _GAPS = (
     (re.compile(f"[{_BEFORE}{_AFTER}]|(?<= ) +"), ""),
 )
 
-# Names of signs that lost their backslash. "14 times" and "sim2real" are words.
-_SIGN_NAMES = r"\dtimes|times \d|(?:sim|approx|pm) ?\d|leq|geq|cdot|rightarrow"
-_ODD = re.compile(rf"[\^_{{}}~`]|--|''|\*\w|\]\(|{_SIGN_NAMES}")
+# Names of operators that lost their backslash.
+_OPERATORS = {"leq": "≤", "geq": "≥", "cdot": "·", "rightarrow": "→"}
+_ODD = re.compile(r"[\^_{}~`]|--|''|\*[^\s*]|\]\(|\d(?:times|pm\d)|sim ?\d|approx\d|[lg]eq|cdot|rightarrow")
 _SUSPICIOUS = re.compile(rf"[\\$]|{_ODD.pattern}")
-# Markdown: [a label](https://example.org), or an address as its own label.
-_MARKDOWN_LINK = re.compile(r"\[([^\[\]]{1,200})\]\((https?://[^\s()]++)\)")
+# Markdown: [a label](https://example.org), perhaps between stars, or an address as its own label. Images stay
+# as they are, and so do numbers of references.
+_MARKDOWN_LINK = re.compile(r"(?<![\w!)\]*])(\*{0,2})\[(?!\d+\])([^\[\]]{1,200})\]\((https?://[^\s()]++)\)\1")
 # The label is optional, so that a URL without one matches as a whole and is not searched again.
 _LABELLED = re.compile(r"(https?://[^\s{}]++)(?:\{[^{}]*\})?")
 _ADDRESS = re.compile(r"(https?://[^\s{}]+)")
 # For each pattern: a string that occurs in every text that the pattern matches, and the replacement.
 _LEFTOVERS: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     ("{", re.compile(r"([\^_])\{([^{}]*)\}"), lambda match: _script(match[1], match[2])),
-    ("{", re.compile(r"(?:\{(?:bf|it|em|tt|sc) |\b(?:text(?:bf|it|tt|sc)|emph)\{)([^{}]*)\}"), r"\1"),
-    ("^circ", re.compile(r"\^circ"), "°"),
-    ("times", re.compile(r"(?<=[\d°])times(?: (?=\d)|(?![a-z]))|(?<=\d )times(?= \d)"), "×"),
-    ("sim", re.compile(r"(?<![A-Za-z])sim ?(?=\d)(?!2[a-z]{3})"), "∼"),
-    ("approx", re.compile(r"(?<![A-Za-z])approx(?=\d)"), "≈"),
-    ("pm", re.compile(r"(?<=\d)pm(?=\d)"), "±"),
-    ("leq", re.compile(r"(?<![A-Za-z])leq(?![A-Za-z])"), "≤"),
-    ("geq", re.compile(r"(?<![A-Za-z])geq(?![A-Za-z])"), "≥"),
-    ("cdot", re.compile(r"(?<![A-Za-z])cdot(?![A-Za-z])"), "·"),
-    ("rightarrow", re.compile(r"(?<![A-Za-z])rightarrow(?![A-Za-z])"), "→"),
-    # Emphasis: *a word*, **bold**, and the letters of a short form in bold, as in "**C**hinese".
-    ("**", re.compile(r"(?<!\w)\*\*(?=\w)([^*]{1,100}?)(?<=[\w.%)])\*\*|\*\*([A-Za-z]+)\*\*"), r"\1\2"),
-    ("*", re.compile(r"(?<![\w*])\*(?=\w)([^*]{1,100}?)(?<=[\w.%)])\*(?![\w*])"), r"\1"),
+    ("{", re.compile(r"(?:\{bf (?=[A-Z])|\b(?:text(?:bf|it|tt|sc)|emph)\{)([^{}]*)\}"), r"\1"),
+    ("^circ", re.compile(r"\^circ(?:(?=times)|(?![a-z]))"), "°"),
+    # Names of signs are converted only where they are not words: not in "14 times", "in sim 10 tasks succeed"
+    # and "sim2real". "Sim10k" is a data set.
+    (
+        "sim",
+        re.compile(
+            r"(?<![^\W\d])(?<![^\W\d]\d)(?<!-)sim(?!10[kK]\b)(?=\d[\d.,]*(?:\d|%|times|[kKMB]\b))"
+            r"|(?<=\d)(?<![^\W\d]\d)sim ?(?=\d)(?!2[A-Za-z])"
+        ),
+        "∼",
+    ),
+    ("times", re.compile(r"(?<=[\d°])times(?![a-z])"), "×"),
+    ("approx", re.compile(r"(?<![^\W\d])approx(?=\d)"), "≈"),
+    ("pm", re.compile(r"(?<=\d)pm(?=\d+\.\d)"), "±"),
+    (
+        "",
+        re.compile(r"(?<![^\W\d])(?:[lg]eq(?= ?\d)|(?:cdot|rightarrow)(?![^\W\d]))"),
+        lambda match: _OPERATORS[match[0]],
+    ),
+    # Markdown: **bold**, the letters of a short form in bold, as in "**C**hinese", and one *word*. Stars
+    # around several words may mean something else: "rm *log and tmp*".
+    (
+        "**",
+        re.compile(
+            r"(?<![\w)\]*])\*\*(?:(?=[^\s*])((?:[^*.;!?]|[.;!?](?! )){1,100}?)(?<!\s)\*\*(?![\w*])"
+            r"|([A-Za-z]+)\*\*(?=[a-z]))"
+        ),
+        r"\1\2",
+    ),
+    ("*", re.compile(r"(?<![^\s(“‘\"'\[—–])\*([^\W\d_][\w-]*)\*(?![\w*])"), r"\1"),
     (
         "^",
         re.compile(r"(?<=[\w)\]|])(\^)([-−+]?\d+|\*)(?![\d*]|\.\d)"),
@@ -136,12 +155,17 @@ def latex_to_unicode(text: str) -> str:
     if "\\" in text or not _ODD.search(text):
         return text
     # Clean up the remains of macros that lost their backslash and of Markdown, except in URLs.
-    text = _MARKDOWN_LINK.sub(lambda link: link[2] if link[1] == link[2] else f"{link[1]} ({link[2]})", text)
+    text = _MARKDOWN_LINK.sub(_labelled_address, text)
     parts = _ADDRESS.split(_LABELLED.sub(r"\1", text if "{" in text else text.replace("}", "")))
     for needle, pattern, by in _LEFTOVERS:
         if needle in text:
             parts[::2] = [pattern.sub(by, part) for part in parts[::2]]
     return "".join(parts)
+
+
+def _labelled_address(link: re.Match[str]) -> str:
+    label, address = link[2], link[3]
+    return address if label.rstrip("/") == address.rstrip("/") else f"{label} ({address})"
 
 
 def _convert_math(text: str) -> str:
