@@ -340,10 +340,11 @@ def test_held_back_papers_are_in_the_next_digest(
     first, *_ = digests = [titles(app, row) for row in deliveries_sent]
     assert first == (["Pigeons that Remember", "Pigeons that Plan"] if waits else ["Pigeons that Plan"])
     assert [title for digest in digests for title in digest].count("Pigeons that Plan") == 1
-    reason = "1 paper matched, fewer than the minimum of 2, and was kept for the next digest"
+    reason = "only 1 paper matched, fewer than the minimum of 2; it counts for the following digest"
     note = f"There was no digest on Friday, 20 November: {reason}."
     small = (
-        "1 paper matched, fewer than your minimum of 2, but the paper would be too old for the next digest."
+        "This digest has fewer matching papers than your minimum of 2, because the only one would be too old "
+        "for the next digest."
     )
     assert factories.load_digest(app, deliveries_sent[0]).note == (note if waits else small)
 

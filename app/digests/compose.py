@@ -32,7 +32,9 @@ def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = Non
         if request.interests and request.when_empty is EmptyDigestPolicy.SKIP:
             return Skip(skip_reasons.nothing_matched(edition, ranked, considered), considered)
         return _trending_digest(edition, ranked, considered)
-    if request.interests and too_few_papers.must_wait(ranked, selected):
+    is_small = too_few_papers.is_small(ranked, selected)
+    expiring = too_few_papers.count_expiring(ranked, selected) if is_small else 0
+    if is_small and not expiring:
         return Skip(skip_reasons.too_few_papers(len(selected), request), considered)
     by_interest: dict[str, list[SelectedPaper]] = {interest.text: [] for interest in request.interests}
     by_interest[BY_PROFILE.text] = []
@@ -56,7 +58,7 @@ def compose(edition: str, ranked: Ranked, selected_ahead: Selection | None = Non
         sections.append(Section("", items, "" if request.interests else section_headings.TRENDING))
     note = notes.join(
         notes.skipped_editions_note(request),
-        notes.small_digest_note(request, len(selected)),
+        notes.small_digest_note(request, len(selected), expiring) if is_small else "",
         notes.invalid_interests_note(request),
     )
     return Digest(edition, tuple(sections), note, considered)

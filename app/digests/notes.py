@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import date
 
 from app.digests.ranking import RankingRequest
-from app.text.in_words import count_of
 
 NOTHING_MATCHED = "Nothing new matched your interests, so here is what is trending."
 
@@ -22,13 +21,14 @@ def skipped_editions_note(request: RankingRequest) -> str:
     return f"There was no digest {when}: {reason.rstrip('.')}."  # earlier versions stored a full stop
 
 
-def small_digest_note(request: RankingRequest, count: int) -> str:
-    """Return a note on why a digest of `count` papers was sent if that is below the minimum, otherwise ""."""
-    if not request.interests or count >= request.min_papers:
-        return ""
-    papers = "the paper" if count == 1 else "some"
+def small_digest_note(request: RankingRequest, count: int, expiring: int) -> str:
+    """Return a note on why a digest is sent with `count` matching papers, fewer than the minimum.
+
+    `expiring` is the number of these papers that will be too old for the next digest.
+    """
+    papers = "the only one" if count == 1 else "they" if expiring == count else f"{expiring} of them"
     return (
-        f"{count_of(count, 'paper')} matched, fewer than your minimum of {request.min_papers}, but {papers} "
+        f"This digest has fewer matching papers than your minimum of {request.min_papers}, because {papers} "
         "would be too old for the next digest."
     )
 

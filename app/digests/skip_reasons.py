@@ -17,11 +17,10 @@ MAX_NAMED_SOURCES = 4
 def too_few_papers(count: int, request: RankingRequest) -> str:
     """Return the reason for holding back a digest that is smaller than the subscriber's minimum.
 
-    It is in the past tense, because the next digest repeats it.
+    It is true both in a preview and when the digest after the skipped one repeats it.
     """
-    verb = "was" if count == 1 else "were"
-    minimum = f"fewer than the minimum of {request.min_papers}"
-    return f"{count_of(count, 'paper')} matched, {minimum}, and {verb} kept for the next digest"
+    matched = f"only {count_of(count, 'paper')} matched, fewer than the minimum of {request.min_papers}"
+    return f"{matched}; {'it counts' if count == 1 else 'they count'} for the following digest"
 
 
 def nothing_matched(edition: str, ranked: Ranked, considered: int) -> str:

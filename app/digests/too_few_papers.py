@@ -8,12 +8,12 @@ from app.digests.ranking import Ranked
 from app.digests.selection import SelectedPaper
 
 
-def must_wait(ranked: Ranked, selected: Sequence[SelectedPaper]) -> bool:
-    """Return True if a digest must wait because it has fewer papers than the subscriber's minimum.
+def is_small(ranked: Ranked, selected: Sequence[SelectedPaper]) -> bool:
+    """Return True if fewer papers match a subscriber's interests than the subscriber's minimum."""
+    return bool(ranked.request.interests) and len(selected) < ranked.request.min_papers
 
-    A small digest is sent anyway if one of its papers will be too old for the next digest.
-    """
-    request, today = ranked.request, ranked.pool.today
-    if len(selected) >= request.min_papers:
-        return False
-    return all((each.paper.last_listed_on or today) >= request.expires_on for each in selected)
+
+def count_expiring(ranked: Ranked, selected: Sequence[SelectedPaper]) -> int:
+    """Return how many papers will be too old for the next digest, so that a small digest is sent anyway."""
+    today, expires_on = ranked.pool.today, ranked.request.expires_on
+    return sum((each.paper.last_listed_on or today) < expires_on for each in selected)

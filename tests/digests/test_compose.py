@@ -160,22 +160,31 @@ def test_every_interest_keeps_its_best_paper() -> None:
 
 def test_digest_below_the_minimum_is_held_back() -> None:
     """The reason gives the number of papers."""
-    on = build_pool({"agents": {1: 0.9, 2: 0.9}})
-    assert (
-        skip_of(RankingRequest((AGENTS,), min_papers=3), on)
-        == "2 papers matched, fewer than the minimum of 3, and were kept for the next digest"
-    )
+    too_few = "fewer than the minimum of 3"
+    for scores, reason in (
+        ({1: 0.9, 2: 0.9}, f"only 2 papers matched, {too_few}; they count for the following digest"),
+        ({1: 0.9}, f"only 1 paper matched, {too_few}; it counts for the following digest"),
+    ):
+        assert skip_of(RankingRequest((AGENTS,), min_papers=3), build_pool({"agents": scores})) == reason
 
 
 def test_digest_below_the_minimum_is_sent_before_papers_expire() -> None:
-    """Papers that would leave the window tomorrow are sent today, with a note that says so."""
-    reader = RankingRequest((AGENTS,), min_papers=3, expires_on=TODAY - timedelta(days=5))
-    on = build_pool({"agents": {1: 0.9}}, listed={1: TODAY - timedelta(days=6)})
-    digest, matched = composed_digest(reader, on), "1 paper matched, fewer than your minimum of 3"
-    assert paper_ids(digest) == {"agents": [1]}
-    assert digest.note == f"{matched}, but the paper would be too old for the next digest."
-    on = build_pool({"agents": {1: 0.9, 2: 0.9}}, listed={1: TODAY - timedelta(days=6)})
-    assert composed_digest(reader, on).note.endswith(", but some would be too old for the next digest.")
+    """Papers that would leave the window tomorrow are sent today, with a note that counts them."""
+    reader = RankingRequest((AGENTS,), min_papers=4, expires_on=TODAY - timedelta(days=5))
+    for papers, expiring, subject in (
+        (1, 1, "the only one"),
+        (2, 2, "they"),
+        (2, 1, "1 of them"),
+        (3, 2, "2 of them"),
+    ):
+        listed = dict.fromkeys(range(1, expiring + 1), TODAY - timedelta(days=6))
+        on = build_pool({"agents": dict.fromkeys(range(1, papers + 1), 0.9)}, listed=listed)
+        digest = composed_digest(reader, on)
+        assert len(paper_ids(digest)["agents"]) == papers
+        assert digest.note == (
+            "This digest has fewer matching papers than your minimum of 4, "
+            f"because {subject} would be too old for the next digest."
+        )
 
 
 @pytest.mark.parametrize(
@@ -291,7 +300,7 @@ def test_weight_does_not_change_the_section_of_a_paper() -> None:
 def test_trending_papers_do_not_count_towards_the_minimum() -> None:
     """Without matches the digest is skipped."""
     on = build_pool({"agents": {1: 0.5}}, trends=dict.fromkeys(range(1, 9), 0.9))
-    assert "1 paper matched, fewer than the minimum of 2" in skip_of(
+    assert "only 1 paper matched, fewer than the minimum of 2" in skip_of(
         RankingRequest((AGENTS,), min_papers=2, max_trending=3), on
     )
     assert "none of 9" in skip_of(RankingRequest((VIDEO,), max_trending=3), on)

@@ -290,9 +290,9 @@ def test_paper_waiting_for_the_minimum(app: Application, papers: dict[str, int])
     """It was picked, but the digest waits for more papers."""
     update_alice(app, min_papers=5)
     verdict = explain(app, papers[TITLES[0]]).verdict
-    assert (
-        verdict
-        == "Not sent yet: 2 papers matched, fewer than the minimum of 5, and were kept for the next digest."
+    assert verdict == (
+        "Not sent yet: only 2 papers matched, fewer than the minimum of 5; "
+        "they count for the following digest."
     )
 
 

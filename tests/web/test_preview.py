@@ -421,8 +421,8 @@ def test_preview_on_the_preferences_page(
     assert "Today’s digest would have 1 of 5 recent papers." in few
     waits = client.post(path, data={**typed, "min_papers": "3"}, headers=SCRIPT).text
     assert (
-        "No digest today: 2 papers matched, fewer than the minimum of 3, and were kept for the next digest"
-        in waits
+        "No digest today: only 2 papers matched, fewer than the minimum of 3; they count for the following "
+        "digest." in waits
     )
     muted = {**typed, "muted": "author:nobody\nthink", "max_trending": "1"}
     assert "Language Agents that" not in client.post(path, data=muted, headers=SCRIPT).text
