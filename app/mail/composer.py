@@ -231,7 +231,7 @@ class Composer:
         preview = {name: card.preview_title for name, card in zip(_PREVIEW_TITLES, in_preview, strict=False)}
         if not preview:
             preview["preview_reason"] = self._fragments.preview_reason(
-                cards[0].title, cards[0].reason, len(cards)
+                cards[0].reason, cards[0].title if len(cards) > 1 else ""
             )
         in_text = {
             **tokens,

@@ -207,9 +207,9 @@ class Fragments:
         return Subject(text, named, message.subject(text).encode(), _encode_html(text))
 
     @staticmethod
-    def preview_reason(title: str, reason: str, count: int) -> bytes:
-        """Encode the reason in the preview of a digest whose subject names all `count` papers."""
-        return _encode_html(subject_and_preview.preview_reason(title, reason, count))
+    def preview_reason(reason: str, title: str) -> bytes:
+        """Encode the reason in the preview of a digest whose subject names all papers."""
+        return _encode_html(subject_and_preview.preview_reason(reason, title))
 
     @staticmethod
     def intro(count: int, considered: int, trending: int) -> Line:

@@ -165,7 +165,7 @@ class Renderer:
             request.edition,
             subject=subject.text,
             preview_titles=[preview_title(item.title) for item in in_preview(items, subject.named)],
-            preview_reason=preview_reason(items[0].title, items[0].reason, len(items)),
+            preview_reason=preview_reason(items[0].reason, items[0].title if len(items) > 1 else ""),
             intro=count_of_recent(len(items), digest.considered, trending),
             note=note_fragment(digest.note),
             updates=self.updates(digest.updates),

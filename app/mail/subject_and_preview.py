@@ -15,6 +15,7 @@ from app.text.shortening import short_title, shorten
 SUBJECT_CHARS = 70  # desktop mail clients show about this many
 PREVIEW_TITLES = 2  # number of titles in the preview, after those in the subject
 PREVIEW_TITLE_CHARS, PREVIEW_REASON_CHARS = 70, 120
+_INNER_QUOTES = str.maketrans('“”„"', "‘’‚'")  # within quotes
 
 T = TypeVar("T")
 
@@ -60,7 +61,11 @@ def preview_title(title: str) -> str:
     return shorten(title, PREVIEW_TITLE_CHARS)
 
 
-def preview_reason(title: str, reason: str, count: int) -> str:
-    """Return the preview text if the subject names all `count` papers: why the first one was sent."""
-    name = f" “{short_title(title)}”" if count > 1 else ""
-    return f"Why{name}: {shorten(reason, PREVIEW_REASON_CHARS)}" if reason else ""
+def preview_reason(reason: str, title: str = "") -> str:
+    """Return the preview text if the subject names all papers: why the first one was sent.
+
+    `title` is the first paper's title if the digest has others.
+    """
+    name = short_title(title).translate(_INNER_QUOTES)
+    subject = f"Why “{name}”{ltr_mark_after(name)}" if name else "Why"
+    return f"{subject}: {shorten(reason, PREVIEW_REASON_CHARS)}" if reason else ""

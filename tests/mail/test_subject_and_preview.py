@@ -77,9 +77,22 @@ def test_subject_is_not_cut_after_a_function_word(words: list[str]) -> None:
 def test_the_preview_says_why_the_first_paper_was_sent() -> None:
     """If the subject names two papers, it says which of them the reason is for."""
     reason = "“game” in the title"
-    assert subject_and_preview.preview_reason("Agon: A Game", reason, 1) == f"Why: {reason}"
-    assert subject_and_preview.preview_reason("Agon: A Game", reason, 2) == f"Why “Agon”: {reason}"
-    assert subject_and_preview.preview_reason("Agon: A Game", "", 1) == ""
+    assert subject_and_preview.preview_reason(reason) == f"Why: {reason}"
+    assert subject_and_preview.preview_reason(reason, "Agon: A Game") == f"Why “Agon”: {reason}"
+    assert subject_and_preview.preview_reason("", "Agon: A Game") == ""
+
+
+@pytest.mark.parametrize(
+    ("title", "preview"),
+    [
+        ("“Attention” Is All: A Game", "Why “‘Attention’ Is All”: new"),
+        ('Is "Attention" All', "Why “Is 'Attention' All”: new"),
+        (f"{HEBREW}: A Game", f"Why “{HEBREW}”\u200e: new"),
+    ],
+)
+def test_the_preview_quotes_any_title(title: str, preview: str) -> None:
+    """Quotes are not doubled, and the reason stays after a right-to-left title."""
+    assert subject_and_preview.preview_reason("new", title) == preview
 
 
 @pytest.mark.parametrize(
