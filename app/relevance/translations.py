@@ -53,7 +53,8 @@ class _LatinTerms:
         """
         words = self._content_words(text)
         count, translated = self._translate(words, is_english)
-        if count:  # Beside a foreign term, "KI" and "IA" are foreign, although English papers contain them.
+        if count:
+            # Beside a translated term, look up words in capitals too: English papers contain "KI" and "IA".
             count, translated = self._translate(words, lambda word: not word.isupper() and is_english(word))
         return (count if 2 * count >= len(words) else 0), translated
 
