@@ -30,6 +30,7 @@ from app.relevance.match_index_cache import IndexCache
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import GENERAL_STEMS, FilterField
 from app.relevance.suggestions import InterestHint
+from app.text.tokenizer import content_stems
 from app.types import CardReason, Interest, PaperView
 
 MAX_CACHED_MUTED = 5_000  # muted texts, shared by all subscribers who mute them; four bytes per paper
@@ -153,6 +154,9 @@ class InterestMatcher:
         filters, has_no_field = self._index.filters, self.absent_fields_note(text)
         hint = suggestions.hint_from_text(text, read, filters.categories)
         query = query_language.parse(read or text)
+        with_exclusion = hint.with_exclusion
+        if with_exclusion and not self._is_useful_exclusion(with_exclusion):
+            hint = replace(hint, with_exclusion="")
         matched = len(self.papers_above_floor(text))
         if not matched and (better := self._with_filters(text)):
             return replace(hint, with_filters=better)
@@ -166,9 +170,14 @@ class InterestMatcher:
         if hint.with_exclusion or hint.with_filters or has_no_field or matched or not query.terms:
             return hint
         # A word is not missing if it names an organisation by itself, or is corrected by itself.
-        missing = tuple(word for word in self.missing_words(text) if self.missing_words(word))
-        shorter = self._best_shorter_interest(query.text)
-        near = [] if shorter else self._topics.nearest(query.text)
+        missing = tuple(
+            word
+            for word in self.missing_words(text)
+            if self.missing_words(word) and {*content_stems(word)} - GENERAL_STEMS
+        )
+        shorter = self._best_shorter_interest(query.text) if not with_exclusion else ""
+        positive = query_rewriting.without_exclusions(with_exclusion or query.text)
+        near = [] if shorter else self._topics.nearest(positive)
         return replace(
             hint,
             missing_words=missing if self._papers else (),  # in an empty archive, every word is missing
@@ -177,6 +186,10 @@ class InterestMatcher:
             topics=tuple(near or ([] if shorter else self._topics.commonest())),
             topics_are_near=bool(near),
         )
+
+    def _is_useful_exclusion(self, text: str) -> bool:
+        """Return True if an interest matches papers and its exclusion matches others."""
+        return self._has_papers(text) and bool(self.evidence.rows[text].excluded)
 
     def _with_filters(self, text: str) -> str:
         """Return an interest with the value of its filter completed or split, or "" if that has no papers."""

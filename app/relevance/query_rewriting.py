@@ -18,13 +18,17 @@ from app.relevance.query_language import (
     parse_typed,
     split_into_parts,
 )
-from app.text.tokenizer import WORD, stem_all, without_stopwords
+from app.text.tokenizer import WORD, content_stems, stem_all, without_stopwords
 
 _LIST_SEPARATORS = (";", "•", "▪", " · ", " / ", " | ", ",")  # the first one in a text separates its parts
 _NEGATIONS = frozenset(("NOT", "-"))
-_NEGATIVE_WORDS = frozenset(("not", "without", "except", "excluding"))
-_BEFORE_EXCLUDED = frozenset(("any", "for", "the", "using", "with"))  # "except for the …", "without using …"
-MAX_EXCLUDED_WORDS = 2  # after a negative word; more are probably a clause: "without access to any labels"
+# Not "without": it usually belongs to the subject, as in "learning without forgetting".
+_NEGATION_IN_WORDS = re.compile(
+    r"(?:^| )(?:(?:and |but )?(?:not|except|excluding)|but no|other than)(?!\S) ?(?:(?:any|for|the) )*",
+    re.IGNORECASE,
+)
+MAX_EXCLUDED_WORDS = 2  # after a negation in words; more are probably a clause: "not used for labels"
+_ANYTHING = frozenset(stem_all("anything everything papers articles research work"))  # not a subject
 _CONJUNCTIONS = {"and", "but"}
 _SYNTAX = re.compile(rf'"|(?:^|\s)-\S|\b{FILTER_PATTERN}', re.IGNORECASE)  # more than plain words
 _DESCRIPTIONS = {
@@ -96,7 +100,7 @@ def split_suggestion(text: str) -> tuple[str, ...]:
     if len(pieces) == 1 and not _SYNTAX.search(text):
         pieces = text.split(next((each for each in _LIST_SEPARATORS if each in text), ","))
     parts = [*dict.fromkeys(piece.strip() for piece in pieces if WORD.search(piece))]
-    if any(part.startswith("-") or part.split()[0] in _NEGATIONS for part in parts[1:]):
+    if any(part[0] == "-" or _NEGATION_IN_WORDS.match(part) for part in parts[1:]):
         return ()  # an exclusion belongs to the part before it
     return tuple(parts) if len(parts) > 1 and all(map(_is_valid, parts)) else ()
 
@@ -123,11 +127,12 @@ def exclusion_suggestion(text: str) -> str:
 
     In other search engines, AND, OR and NOT are operators. Here, they are words like any other, because they
     may be meant as such: “quantum NOT gates”. Texts with brackets or OR have no obvious equivalent. The words
-    after a dash may be the subtitle of a paper. A word such as "without" is a negation if the text ends after
-    it with one or two plain words.
+    after a dash may be the subtitle of a paper. A word such as "not" is a negation if the text ends after it
+    with one or two plain words.
     """
-    typed = [part.source for part in split_into_parts(normalize(text))]
-    parts = [*_with_operator(typed)]
+    text = normalize(text)
+    typed = [part.source for part in split_into_parts(text)]
+    parts = [part.source for part in split_into_parts(_negation_as_operator(text))]
     if "OR" in parts or "(" in text:
         return ""
     written = list[str]()
@@ -149,24 +154,31 @@ def exclusion_suggestion(text: str) -> str:
         return ""
 
 
-def _with_operator(parts: list[str]) -> list[str]:
-    """Return parts with a negative word near their end as NOT: "agents not robots" as "agents NOT robots".
+def without_exclusions(text: str) -> str:
+    """Return a normalised text without its exclusions."""
+    return " ".join(part.source for part in split_into_parts(text) if not part.minus)
+
+
+def _negation_as_operator(text: str) -> str:
+    """Return a text with a negation in words near its end as NOT: "agents not robots" as "agents NOT robots".
 
     "not" after a word such as "is", "do" or "or" belongs to that word.
     """
-    place = next((place for place, part in enumerate(parts) if part.lower() in _NEGATIVE_WORDS), 0)
-    before = stem_all(parts[place - 1]) if place else []
-    is_verbal = not without_stopwords(before) or not GENERAL_STEMS.isdisjoint(before)
-    excluded = [*itertools.dropwhile(lambda part: part.lower() in _BEFORE_EXCLUDED, parts[place + 1 :])]
-    stems = stem_all(" ".join(excluded))
+    if not (match := _NEGATION_IN_WORDS.search(text, 1)):
+        return text
+    before, excluded = text[: match.start()], text[match.end() :]
+    has_subject = {*content_stems(before)} - GENERAL_STEMS - _ANYTHING
+    is_verbal = not {*content_stems(before.rpartition(" ")[2])} - GENERAL_STEMS
+    stems = stem_all(excluded)
     is_plain = without_stopwords(stems) == stems and GENERAL_STEMS.isdisjoint(stems)
     if (
-        not (place and is_plain and 0 < len(excluded) <= MAX_EXCLUDED_WORDS)
-        or (is_verbal and parts[place - 1].lower() not in _CONJUNCTIONS)
-        or _SYNTAX.search(" ".join(excluded))
+        not has_subject
+        or is_verbal
+        or not (is_plain and 0 < len(excluded.split()) <= MAX_EXCLUDED_WORDS)
+        or _SYNTAX.search(excluded)
     ):
-        return parts
-    return [*parts[:place], "NOT", *excluded]
+        return text
+    return f"{before} NOT {excluded}"
 
 
 def _negated_parts(parts: Sequence[str]) -> list[str]:

@@ -48,7 +48,7 @@ class InterestHint:
     interest: str
     did_you_mean: str = ""  # the corrected or translated interest; both are searched for
     parts: tuple[str, ...] = ()  # the separate interests, if the text looks like several
-    with_exclusion: str = ""  # the interest with NOT or a separate dash written as an exclusion
+    with_exclusion: str = ""  # the interest with its negation (NOT, a dash, "not") written as an exclusion
     by_author: str = ""  # a query with the filter `author:`, if the interest names an author
     with_filters: str = ""  # the interest with its filters corrected: unknown categories, missing quotes
     missing_words: tuple[str, ...] = ()  # words that no recent paper contains, if nothing matches

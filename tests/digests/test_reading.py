@@ -128,6 +128,22 @@ def test_shorter_interest_is_suggested_only_if_it_matches(builder: DigestBuilder
     assert (strict.missing_words, strict.shorter) == (("SWE-9",), "")
 
 
+def test_exclusion_is_suggested_only_if_it_excludes_papers_and_leaves_others(builder: DigestBuilder) -> None:
+    """Otherwise, the hint says why nothing matches. It never suggests what is to be excluded."""
+    hint = builder.interests.hint
+    assert hint("language models not agents") == InterestHint(
+        "language models not agents", with_exclusion="language models -agents"
+    )
+    absent = hint("beekeeping not zebras")
+    assert (absent.with_exclusion, absent.missing_words) == ("", ("beekeeping", "zebras"))
+    only = hint("graphs not protein")
+    assert (only.with_exclusion, only.shorter) == ("", "")
+    for text in ("beekeeping not vision", "beekeeping NOT vision", "beekeeping -vision"):
+        excluding = hint(text)
+        assert (excluding.missing_words, excluding.shorter) == (("beekeeping",), "")
+        assert not excluding.topics_are_near
+
+
 @pytest.mark.parametrize(
     ("text", "query"),
     [

@@ -42,7 +42,8 @@ class HintOut(BaseModel):
     )
     parts: list[str] = Field(description="The separate interests, if this one looks like several.")
     with_exclusion: str = Field(
-        description="The interest with `NOT` or a separate dash written as an exclusion.",
+        description="The interest with its negation (`NOT`, a separate dash, or a word such as “not”) "
+        "written as an exclusion.",
         examples=["robots -driving"],
     )
     by_author: str = Field(
