@@ -204,23 +204,27 @@ class InterestMatcher:
         return author if has_papers else ""
 
     def _best_shorter_interest(self, text: str) -> str:
-        """Return the part of an interest with the most words that matches papers, as read, or "".
+        """Return the part of an interest with the most terms that matches papers, as read, or "".
 
-        On ties, prefer rarer words. A part must have at least half of the interest's information, as the sum
-        of its words' idf: "discovery" says less than half of "drug discovery".
+        On ties, prefer rarer terms. A single term must have at least half of the idf of the subject.
         """
-        information = self._information(text)
-        parts = (
-            part for part in suggestions.shorter_interests(text) if 2 * self._information(part) >= information
-        )
+        parts = suggestions.subject_parts(text)  # the first one is the subject
+        terms = {part: len(query_language.parse(part).terms) for part in parts}
         best = max(
-            (part for part in parts if self._has_papers(part) and not self.missing_words(part)),
-            key=lambda part: (len(query_language.parse(part).terms), self._information(part)),
+            (
+                part
+                for part in parts
+                if (terms[part] > 1 or 2 * self._idf_sum(part) >= self._idf_sum(parts[0]))
+                and self._has_papers(part)
+                and not self.missing_words(part)
+            ),
+            key=lambda part: (terms[part], self._idf_sum(part)),
             default="",
         )
         return (best and self.read_as(best)) or best
 
-    def _information(self, text: str) -> float:
+    def _idf_sum(self, text: str) -> float:
+        """Return the sum of the idf of an interest's specific words."""
         terms = (term for term in query_language.parse(text).terms if term not in GENERAL_STEMS)
         return sum(map(self._model.statistics.idf, terms))
 

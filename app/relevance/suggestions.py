@@ -30,6 +30,9 @@ SHARED_LETTERS = 5  # at the beginning of words that are probably related, such 
 MAX_WORDS_TO_SHORTEN = 6
 MAX_VALUE_WORDS = 4  # words after an unquoted value of a filter that may belong to it
 
+_QUESTION_WORDS = frozenset(("can", "do", "does", "how", "what", "why"))
+_QUESTION_VERBS = frozenset(stem_all("work make learn"))  # "how does … work?", "what makes …?"
+_PUNCTUATION = ",;:?!"
 _INNER_CAPITAL = re.compile(r"[^\W\d_](?=.*[A-Z])(?=.*[a-z])\w*[A-Z]")
 _UNQUOTED_FILTER = re.compile(rf"(?<!\S)({'|'.join(FilterField)}):\s*([^\s\"]+)", re.IGNORECASE)
 # As in `query_words.as_typed`, signs may end a name: "C++".
@@ -208,27 +211,40 @@ def whole_names(text: str, words: Sequence[str]) -> list[str]:
     return [*dict.fromkeys(names.get(word, word) for word in words)]
 
 
-def shorter_interests(text: str) -> list[str]:
-    """Return the parts of a text of plain words that may be interests by themselves, longest first.
+def subject_parts(text: str) -> list[str]:
+    """Return the subject of a text of plain words, and its parts that may be interests by themselves.
 
-    A part is a run of the text's words. It neither begins nor ends with a word that says nothing about the
-    subject, such as "how" or "does". Return [] for texts with other syntax, or more than MAX_WORDS_TO_SHORTEN
-    words that describe a subject.
+    The longest part comes first. The subject begins and ends with a word that describes it: not with "papers
+    on" or "how does", nor with the verb of a question. Its words form groups, between punctuation marks and
+    words such as "of". A part consists of whole groups, or of several terms of one group. A single word of a
+    group such as "dark matter" would have another meaning.
+
+    Return [] for texts with NOT or other syntax, or if more than MAX_WORDS_TO_SHORTEN words describe the
+    subject.
     """
     text = query_language.normalize(text)
-    if query_rewriting.plain_runs(text) != [(0, len(text))]:
-        return []
     words = query_language.without_request(text).split()
-    typed = [word.strip(",;:?!") for word in words if word not in query_language.OPERATORS]
-    places = [place for place, word in enumerate(typed) if {*content_stems(word)} - GENERAL_STEMS]
+    if query_rewriting.plain_runs(text) != [(0, len(text))] or "NOT" in words:
+        return []
+    words = [word for word in words if word not in query_language.OPERATORS]
+    is_question = words and words[0].lower() in _QUESTION_WORDS
+    ignored = GENERAL_STEMS | _QUESTION_VERBS if is_question else GENERAL_STEMS
+    places = [place for place, word in enumerate(words) if {*content_stems(word)} - ignored]
     if len(places) > MAX_WORDS_TO_SHORTEN:
         return []
-    runs = (
-        " ".join(typed[places[start] : places[start + size - 1] + 1])
-        for size in range(len(places), 0, -1)
-        for start in range(len(places) - size + 1)
-    )
-    return [run for run in dict.fromkeys(runs) if run.split() != typed]
+    typed = [word.strip(_PUNCTUATION) for word in words]
+    groups = {0, len(places)}  # the places at which a group begins, and the end
+    for number, (place, following) in enumerate(itertools.pairwise(places), 1):
+        if following > place + 1 or words[place][-1] in _PUNCTUATION:
+            groups.add(number)
+    parts = list[str]()
+    for size in range(len(places), 0, -1):
+        for start in range(len(places) - size + 1):
+            part = " ".join(typed[places[start] : places[start + size - 1] + 1])
+            is_in_one_group = groups.isdisjoint(range(start + 1, start + size))
+            if groups >= {start, start + size} or (is_in_one_group and len(content_stems(part)) > 1):
+                parts.append(part)
+    return [*dict.fromkeys(parts)]
 
 
 class TopicIndex:

@@ -117,13 +117,17 @@ def test_hints(builder: DigestBuilder, text: str, hint: InterestHint) -> None:
 
 
 def test_shorter_interest_is_suggested_only_if_it_matches(builder: DigestBuilder) -> None:
-    """The longest part comes first, then the rarest. It says at least half of what the interest says."""
+    """The longest part comes first, then the rarest. A single word says at least half of the interest."""
     hint = builder.interests.hint('"protein" beekeeping')
     assert hint.shorter == ""
     assert builder.interests.hint("beekeeping honey").shorter == ""
     assert builder.interests.hint("SWE-9 protein graphs").shorter == "protein graphs"
     assert builder.interests.hint("what do graphs, as a language?").shorter == "graphs"  # the rarer word
     assert builder.interests.hint("beekeeping language").shorter == ""
+    assert builder.interests.hint("language for beekeeping").shorter == ""
+    assert builder.interests.hint("robot orchard").shorter == ""  # part of a compound
+    assert builder.interests.hint("language agents for beekeeping").shorter == "language agents"
+    assert builder.interests.hint("what makes graphs work?").shorter == "graphs"
     strict = builder.interests.hint("SWE-9 graphs")  # the name is required, and no paper has it
     assert (strict.missing_words, strict.shorter) == (("SWE-9",), "")
 

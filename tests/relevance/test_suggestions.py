@@ -131,30 +131,36 @@ def test_missing_words_are_named_with_what_they_are_joined_to() -> None:
     assert suggestions.whole_names(text, words) == names
 
 
-def test_shorter_interests_are_runs_of_words() -> None:
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("graph of proteins", ["graph of proteins", "graph", "proteins"]),
+        ("dark matter", ["dark matter"]),
+        ("spiking neural networks", ["spiking neural networks", "spiking neural", "neural networks"]),
+        ("self-driving cars", ["self-driving cars", "self-driving"]),
+        ("explainable AI for doctors", ["explainable AI for doctors", "explainable AI", "doctors"]),
+        (
+            "protein; graphs, 3D",
+            ["protein graphs 3D", "protein graphs", "graphs 3D", "protein", "graphs", "3D"],
+        ),
+        ("how do graphs of proteins fold?", ["graphs of proteins fold", "proteins fold", "graphs"]),
+        ("what does attention do?", ["attention"]),
+        ("how does attention work?", ["attention"]),
+        ("what makes RL work?", ["RL"]),
+        ("why do agents learn from pixels?", ["agents learn from pixels", "agents", "pixels"]),
+        ("attention work", ["attention work"]),  # not a question
+        ("recent papers on graphs and video", ["graphs and video", "graphs", "video"]),
+        ("graphs AND video", ["graphs video"]),
+        ("protein", ["protein"]),
+        ("how do you do?", []),
+        ('protein "graph"', []),
+        ("NOT gates", []),
+        ("three four five six seven eight nine", []),
+    ],
+)
+def test_parts_of_a_subject_are_whole_groups_or_several_words_of_one(text: str, parts: list[str]) -> None:
     """They keep what is between these words, but not the words of a question around them."""
-    assert suggestions.shorter_interests("graph of proteins") == ["graph", "proteins"]
-    assert suggestions.shorter_interests("a b c d e")[-1] == "e"
-    assert suggestions.shorter_interests("protein; graphs, 3D") == [
-        "protein graphs",
-        "graphs 3D",
-        "protein",
-        "graphs",
-        "3D",
-    ]
-    assert suggestions.shorter_interests("how do graphs of proteins fold?") == [
-        "graphs of proteins fold",
-        "graphs of proteins",
-        "proteins fold",
-        "graphs",
-        "proteins",
-        "fold",
-    ]
-    assert suggestions.shorter_interests("what does attention do?") == ["attention"]
-    assert suggestions.shorter_interests("recent papers on graphs and video") == ["graphs", "video"]
-    assert suggestions.shorter_interests("protein") == []
-    assert suggestions.shorter_interests('protein "graph"') == []
-    assert suggestions.shorter_interests("three four five six seven eight nine") == []
+    assert suggestions.subject_parts(text) == parts
 
 
 TITLES = [
