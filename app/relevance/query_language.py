@@ -68,9 +68,11 @@ _HYPHENATED = re.compile(r"[^\W_][^\W_.]*(?:\.[^\W_]+)*(?:-[^\W_.]+(?:\.[^\W_]+)
 _NAME_MARK = re.compile(r"[^\W\d_][A-Z]|\d")
 _VALUE_PUNCTUATION = " ,;.()[]*"  # ignored around the value of a filter
 # Words around a subject that do not describe it: "recent papers on …", "anything about …", "… methods".
+# "from" and "by" need a name after them: "research by design" is a subject.
 _REQUEST_BEFORE = re.compile(
-    r"^(?:(?:any|more|new|recent|latest)\s+)?(?:(?:papers?|work|articles?|studies|research|news)\s+(?:on|about|from|by)"
-    r"|(?:anything|everything|more)\s+(?:on|about|from))\s+(?=\S)",
+    r"^(?:(?:(?:any|more|new|recent|latest)\s+)?(?:papers?|work|articles?|studies|research|news)"
+    r"\s+(?:on|about|(?-i:(?:from|by)(?=\s+[A-Z])))"
+    r"|(?:anything|everything|more)\s+(?:on|about))\s+(?=\S)",
     re.IGNORECASE,
 )
 _REQUEST_AFTER = re.compile(r"(?<=\S)\s+(?:papers?|methods?|techniques?|approaches)$", re.IGNORECASE)
