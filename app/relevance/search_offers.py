@@ -47,7 +47,7 @@ def author_query(query: Query, total: int) -> str:
 
     A single word that papers contain is not treated as a name.
     """
-    has_name = any(len(word) > 1 for word in WORD.findall(query.text))  # "C++" is no one's name
+    has_name = any(len(word) > 1 for word in WORD.findall(query.text))  # "C++" is not a name
     is_plain = query_rewriting.plain_runs(query.text) == [(0, len(query.text))]
     words = len(query.text.split())
     if not is_plain or not has_name or words > MAX_NAME_WORDS or (total and words == 1):

@@ -37,7 +37,7 @@ _INNER_CAPITAL = re.compile(r"[^\W\d_](?=.*[A-Z])(?=.*[a-z])\w*[A-Z]")
 _UNQUOTED_FILTER = re.compile(rf"(?<!\S)({'|'.join(FilterField)}):\s*([^\s\"]+)", re.IGNORECASE)
 # As in `query_words.as_typed`, signs may end a name: "C++".
 _NAME_PART = re.compile(r"[^\W_]+[+#]*")
-_NAME = re.compile(rf"{_NAME_PART.pattern}(?:(?:-|(?<=\d)\.(?=\d)){_NAME_PART.pattern})*")
+_NAME = re.compile(rf"{_NAME_PART.pattern}(?:(?:[-.]|['’](?![sS]\b)){_NAME_PART.pattern})*")
 _CONTENT_BREAK = re.compile(r"[^\w\s'’-]|(?<!\w)['’]|['’](?!\w)")  # any mark but those within words
 
 
@@ -202,7 +202,7 @@ class InterestReader:
 def whole_names(text: str, words: Sequence[str]) -> list[str]:
     """Return words of a text as parts of their names: "X-ray" for "ray", and "Phi-3.5" for "Phi".
 
-    Numbers with a decimal point and words joined by hyphens are parts of a name.
+    Words and numbers joined by hyphens, points or apostrophes are parts of a name, except the s of "women's".
     """
     names: dict[str, str] = {}
     for match in _NAME.finditer(text):

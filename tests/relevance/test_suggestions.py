@@ -129,6 +129,10 @@ def test_missing_words_are_named_with_what_they_are_joined_to() -> None:
     words = ["ray", "SNE", "Phi", "3", "Wan2", "C++", "shelf", "LLMs"]
     names = ["X-ray", "t-SNE", "Phi-3.5", "Wan2.1", "C++", "off-the-shelf", "LLMs"]
     assert suggestions.whole_names(text, words) == names
+    text = "Node.js, cs.RO. l'abeille l’hiver bees' women's 'honey'"
+    words = ["js", "cs", "RO", "l", "abeille", "hiver", "bees", "women", "honey"]
+    names = ["Node.js", "cs.RO", "l'abeille", "l’hiver", "bees", "women", "honey"]
+    assert suggestions.whole_names(text, words) == names
 
 
 @pytest.mark.parametrize(
