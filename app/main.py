@@ -64,8 +64,8 @@ def create_app(app: Application, *, is_public: bool = False) -> FastAPI:
     If `is_public` is true, a form that requests an email is processed after a random delay, so that response
     times do not reveal to strangers which addresses are known.
     """
-    from app.web import site  # a global import would double the start-up time of other commands
-
+    with interpreter.importing():
+        from app.web import site  # a global import would double the start-up time of other commands
     return site.create(app, _lifespan, is_public=is_public)
 
 

@@ -64,7 +64,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Leave modules and tests, which stay to the end, out of all garbage collections."""
+    """Exclude modules and tests, which stay to the end, from all garbage collections."""
     with interpreter.importing():
         return (yield)
 

@@ -55,7 +55,7 @@ def migrate(url: str, revision: str = "head") -> None:
 
     Raise SchemaError if the revision is unknown, or if the database belongs to a newer release.
     """
-    # Few commands migrate, and importing Alembic would take a tenth of the start of each.
+    # Imported here, because few commands migrate and the import takes a tenth of a command's start-up time.
     from alembic import command
     from alembic.config import Config
 

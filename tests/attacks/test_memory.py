@@ -35,9 +35,10 @@ GROWTH = 300  # objects: a leak of five objects per email would exceed it
 
 @pytest.fixture(autouse=True)
 def all_objects() -> Iterator[None]:
-    """Let these tests count all objects, also those that `tests/conftest.py` leaves out of collections."""
+    """Let these tests count all objects, including those that `conftest.py` excludes from collections."""
     gc.unfreeze()
     yield
+    gc.collect()  # frozen garbage would stay
     gc.freeze()
 
 

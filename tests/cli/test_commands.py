@@ -2112,7 +2112,7 @@ def test_console_script(start_process: Callable[..., subprocess.Popen[str]]) -> 
 
 @pytest.mark.once
 def test_commands_do_not_load_the_web_application() -> None:
-    """Only `serve` needs it. Each command would take half as long again to start. Alembic takes a tenth."""
+    """Only `serve` needs it. Commands would take half as long again to start. Alembic would add a tenth."""
     code = """
 import sys
 import app.cli.commands
