@@ -232,7 +232,7 @@ def subject_parts(text: str) -> list[str]:
     places = [place for place, word in enumerate(words) if {*content_stems(word)} - ignored]
     if len(places) > MAX_WORDS_TO_SHORTEN:
         return []
-    typed = [word.strip(_PUNCTUATION) for word in words]
+    typed = [word.rstrip(_PUNCTUATION) for word in words]  # not at the left: ":-a" is not an exclusion
     groups = {0, len(places)}  # the places at which a group begins, and the end
     for number, (place, following) in enumerate(itertools.pairwise(places), 1):
         if following > place + 1 or words[place][-1] in _PUNCTUATION:

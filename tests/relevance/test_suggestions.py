@@ -156,6 +156,7 @@ def test_missing_words_are_named_with_what_they_are_joined_to() -> None:
         ("recent papers on graphs and video", ["graphs and video", "graphs", "video"]),
         ("graphs AND video", ["graphs video"]),
         ("protein", ["protein"]),
+        (":-graphs of ;title:video", [":-graphs of ;title:video", ":-graphs", ";title:video"]),
         ("how do you do?", []),
         ('protein "graph"', []),
         ("NOT gates", []),
