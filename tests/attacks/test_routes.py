@@ -115,7 +115,7 @@ def test_signed_links_with_foreign_tokens(
         if purpose is not Purpose.UNSUBSCRIBE:
             tokens["revoked"] = app.signer.token(purpose, alice, now, epoch=7, argument=1)
         for name, token in tokens.items():
-            at = path.format(token=token, paper=1, link="like")
+            at = path.format(token=token, paper=1, choice="like")
             answer = visitor.request(method, at, follow_redirects=False)
             expected = (410,) if name in ("old", "revoked") else (403, 404, 410) if "of" in name else (403,)
             assert answer.status_code in expected, (method, path, name, answer.status_code)
@@ -141,7 +141,7 @@ def test_signed_links_of_another_reader(
             with app.db.read() as session:
                 epoch = subscribers.get(session, readers[BOB]).link_epoch
             token = app.signer.token(purpose, readers[BOB], now, epoch=epoch, argument=argument)
-            at = path.format(token=token, paper=1, link="like")
+            at = path.format(token=token, paper=1, choice="like")
             answer = visitor.request(method, at, follow_redirects=False)
             assert answer.status_code < 500, (method, path, answer.text)
             assert ALICE not in answer.text, (method, path)
