@@ -17,11 +17,11 @@ import numpy as np
 from app.relevance.bm25 import Matrix
 from app.relevance.model import TermStatistics
 from app.relevance.phrase_index import PhraseIndex, TextIndex
-from app.relevance.query_language import FilterField, Query
+from app.relevance.query_language import FilterField, Query, has_one_content_word
 from app.text.abbreviations import TERM, Abbreviations
 from app.text.characters import fold_accents
 from app.text.names import forms_of_name, words_of_organization
-from app.text.tokenizer import WORD, without_stopwords
+from app.text.tokenizer import WORD
 from app.text.word_forms import stem
 from app.types import PaperView
 
@@ -116,7 +116,7 @@ class Filters:
         """Return a mask of the papers that contain this phrase, as typed or in its short or long form."""
         as_written, as_folded = self._texts
         # Without "on", "on-policy" would match any policy.
-        if len(without_stopwords(map(stem, phrase))) == 1 < len(phrase):
+        if has_one_content_word([*map(stem, phrase)]):
             return as_written.containing(phrase)
         terms = self._abbreviations.terms(" ".join(phrase))
         implying = self._abbreviations.implied_by.get(" ".join(terms), ())

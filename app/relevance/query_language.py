@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -280,16 +280,23 @@ def require_well_formed(part: TextPart, form_field: str, verb: str) -> None:
 def _is_like_a_name(text: str) -> bool:
     """Return True for words joined by hyphens if one has a digit or an inner capital and none is a stop word.
 
-    "SWE-bench" and "GPT-5" look like names, "Long-Context" and "text-to-3D" do not. A word joined to
-    itself or to function words is like a name: "on-policy" is not any policy, and "end-to-end" is no end.
+    "SWE-bench" and "GPT-5" look like names, "Long-Context" and "text-to-3D" do not. Also return True if only
+    one distinct content word is left, as in "on-policy" and "end-to-end": alone, that word means something
+    else. The stop words of "computer-use" and "tool-use" are not function words, so these are no names.
     """
     name = text.strip(_VALUE_PUNCTUATION)
     if not _HYPHENATED.fullmatch(name):
         return False
     stems = stem_all(name)
     content = without_stopwords(stems)
-    others = {*name.lower().split("-")} - FUNCTION_WORDS
-    return len(others) == len({*content}) == 1 or (content == stems and bool(_NAME_MARK.search(name)))
+    if len({*name.lower().split("-")} - FUNCTION_WORDS) == 1 and has_one_content_word(stems):
+        return True
+    return content == stems and bool(_NAME_MARK.search(name))
+
+
+def has_one_content_word(stems: Sequence[str]) -> bool:
+    """Return True for two or more stems with one distinct content word: "on-policy", "end-to-end"."""
+    return len({*without_stopwords(stems)}) == 1 < len(stems)
 
 
 def filter_names(conjunction: str) -> str:

@@ -25,7 +25,7 @@ from app.relevance import typed_organizations
 from app.relevance.bm25 import Document, Matrix
 from app.relevance.filters import belongs_together
 from app.relevance.model import RelevanceModel
-from app.relevance.query_language import FilterField, FilterValues, Query
+from app.relevance.query_language import FilterField, FilterValues, Query, has_one_content_word
 from app.text.abbreviations import TERM
 from app.text.characters import fold_accents
 from app.text.names import forms_of_name, words_of_organization
@@ -272,7 +272,7 @@ class QueryBuilder:
         texts, abbreviations = [self._containing(phrase)], self.model.abbreviations
         stems = [*map(stem, phrase)]
         # Without "on", "on-policy" would match any policy.
-        if not len(without_stopwords(stems)) == 1 < len(phrase):
+        if not has_one_content_word(stems):
             terms = abbreviations.fold(without_stopwords(stems))
             folded = self._phrase("text", terms)
             # A paper may contain the long form of a word instead, so a short form is found by its stem alone.

@@ -144,6 +144,25 @@ def test_hyphenated_name_must_occur_as_a_whole(interest: str, passing: list[bool
 
 
 @pytest.mark.parametrize(
+    ("interest", "title", "is_passing"),
+    [
+        ("video-to-video", "Videos. On Video", False),
+        ("video-to-video", "Editing Videos to Video", True),
+        ("agent-to-agent", "Agents, Agents", False),
+        ("token-by-token", "Tokens of Tokens", False),
+        ("day-to-day", "Day-to-day Tasks", True),
+    ],
+)
+def test_compound_with_one_content_word_must_occur_as_a_whole(
+    interest: str, title: str, is_passing: bool
+) -> None:
+    """Its other words tell it apart from papers that only contain the content word."""
+    assert Filters([PaperView(1, title)], ABBREVIATIONS).passing_mask(parse(interest)).tolist() == [
+        is_passing
+    ]
+
+
+@pytest.mark.parametrize(
     ("interest", "excluded"),
     [
         ("decoding -LLM", True),  # the title has the long form
