@@ -115,9 +115,9 @@ class Filters:
     def _mentioning(self, phrase: Sequence[str]) -> Matrix:
         """Return a mask of the papers that contain this phrase, as typed or in its short or long form."""
         as_written, as_folded = self._texts
-        # Without "on", "on-policy" would match any policy.
+        # Without "on", "on-policy" would match any policy. Papers may write "on-line" as one word.
         if has_one_content_word([*map(stem, phrase)]):
-            return as_written.containing(phrase)
+            return np.asarray(as_written.containing(phrase) | as_written.containing(["".join(phrase)]))
         terms = self._abbreviations.terms(" ".join(phrase))
         implying = self._abbreviations.implied_by.get(" ".join(terms), ())
         return np.asarray(

@@ -349,11 +349,13 @@ class MatchIndex:
             return query, set()
         typed = self._query_words(query).typed
         required = (*query.phrases, *self.filters.required_names(query))
-        stems = {phrase: " ".join(stem_all(" ".join(phrase))) for phrase in required}
+        stems = {phrase: stem_all(" ".join(phrase)) for phrase in required}
+        as_typed = {phrase: " ".join(own) for phrase, own in stems.items() if without_stopwords(own)}
         contained = {
-            phrase: own
-            for phrase, own in stems.items()
-            if without_stopwords(own.split(" ")) and text.contains_phrase(own, typed)
+            phrase: spelling
+            for spellings in (query.joined_names, as_typed)
+            for phrase, spelling in spellings.items()
+            if text.contains_phrase(spelling, typed)
         }
         return query_words.without_phrases(query, contained), {*contained.values()}
 

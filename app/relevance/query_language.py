@@ -120,6 +120,12 @@ class Query:
         return tuple(tuple(without_stopwords(run)) for run in (self.words, *phrases))
 
     @property
+    def joined_names(self) -> dict[tuple[str, ...], str]:
+        """Map names with one content word to the stem if written as one word: ("on", "line") to "onlin"."""
+        names = (name for name in self.names if has_one_content_word([*map(stem, name)]))
+        return {name: stem("".join(name)) for name in names}
+
+    @property
     def has_filters(self) -> bool:
         """Return True if the query has requirements or exclusions that apply regardless of the score."""
         return any((self.names, self.phrases, self.required, self.excluded_phrases, self.excluded))

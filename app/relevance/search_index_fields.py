@@ -271,8 +271,10 @@ class QueryBuilder:
         """Return a query for papers that contain this phrase, as typed or in its short or long form."""
         texts, abbreviations = [self._containing(phrase)], self.model.abbreviations
         stems = [*map(stem, phrase)]
-        # Without "on", "on-policy" would match any policy.
-        if not has_one_content_word(stems):
+        # Without "on", "on-policy" would match any policy. Papers may write "on-line" as one word.
+        if has_one_content_word(stems):
+            texts.append(self._containing(["".join(phrase)]))
+        else:
             terms = abbreviations.fold(without_stopwords(stems))
             folded = self._phrase("text", terms)
             # A paper may contain the long form of a word instead, so a short form is found by its stem alone.

@@ -151,6 +151,9 @@ def test_hyphenated_name_must_occur_as_a_whole(interest: str, passing: list[bool
         ("agent-to-agent", "Agents, Agents", False),
         ("token-by-token", "Tokens of Tokens", False),
         ("day-to-day", "Day-to-day Tasks", True),
+        ("on-line learning", "Online Learning", True),
+        ("in-painting", "Inpaints Pictures", True),
+        ("in-painting", "Paintings in Museums", False),
     ],
 )
 def test_compound_with_one_content_word_must_occur_as_a_whole(

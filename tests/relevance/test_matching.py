@@ -239,6 +239,7 @@ PHRASE_PAPERS = [
     ),
     PaperView(3, "A Study of LLM Safety", "Large language models, and language models in general, are safe."),
     PaperView(4, "Language Models and Safety", "Language (models) as policies."),
+    PaperView(5, "Online Learning", "We study learning on many devices."),
 ]
 
 
@@ -251,6 +252,7 @@ PHRASE_PAPERS = [
         ('"in-context learning"', 2, "“in-context learning” in the abstract", []),
         ("GPT-5", 2, "“GPT-5” in the abstract", []),
         ("on-policy", 1, "“On-policy” in the abstract", []),
+        ("on-line learning", 5, "“Online Learning” in the title", ["Online Learning"]),  # as one word
         ("in-context learning", 2, "“Learning in Context” in the title", ["Learning in Context"]),
         ('"language models"', 3, "“LLM” in the title", ["LLM"]),  # a short form of the phrase
         (

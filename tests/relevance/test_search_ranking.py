@@ -31,7 +31,7 @@ DAY = date(2026, 11, 20)
 PAPERS = [
     replace(
         paper,
-        title=paper.title + (" on SWE-bench", "")[paper.id % 2],
+        title=paper.title + (" on SWE-bench", ", Online")[paper.id % 2],
         authors=(("Lovelace, Ada", "Alan M. Turing"), ("Grace Hopper",), ("José García-Ruiz",))[paper.id % 3],
         categories=(("cs.CL",), ("math.PR", "cs.LG"), ("math",), ())[paper.id % 4],
         organization_names=(("NVIDIA", "nvidia-lab"), (), ("AI at Météo",), ("Together",))[paper.id % 4],
@@ -68,6 +68,9 @@ QUERIES = [
     "org:Meteo-Lab",
     "swe-bench SWE-bench",
     "SWE-bench graph -graph-networks",
+    "robot-to-robot -graph-by-graph",
+    "robot on-line",
+    "graph -on-line",
     "Nvidia",
     "Meteo",
     "together",
@@ -128,6 +131,14 @@ def test_search_matches_like_an_interest(
         assert in_memory.get(number, 0) == pytest.approx(MIN_RELEVANCE, abs=0.02)
     strengths = [index.details(query, number).strength for number in ranked.ids if number in expected]
     assert all(later <= earlier + 0.02 for earlier, later in itertools.pairwise(strengths))
+
+
+def test_compound_written_as_one_word_is_a_candidate(
+    both: tuple[CandidateRanker, IndexReader, MatchIndex],
+) -> None:
+    """Papers with "online" match "on-line" by meaning, though they lack the word "line"."""
+    ranked = both[0].search(query_language.parse("on-line"), ListingFilter(), MAX_RESULTS, 0.0)
+    assert {*ranked.ids} == {paper.id for paper in PAPERS if "Online" in paper.title}
 
 
 @pytest.mark.parametrize(("text", "searches"), [("machine translation", 1), ('"machine translation"', 0)])
