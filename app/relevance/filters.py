@@ -155,7 +155,7 @@ class Filters:
             [WORD.findall(fold_accents(text)) for text in (paper.title, paper.abstract)]
             for paper in self._papers
         ]
-        fold, redefined = self._abbreviations.fold_words, self._abbreviations.redefined
+        fold, redefined = self._abbreviations.fold_words, self._abbreviations.redefined_short_forms
         own_meanings = [redefined(paper.title, paper.abstract) for paper in self._papers]
         return TextIndex(texts), TextIndex(
             [fold(words, own) for words in both] for both, own in zip(texts, own_meanings, strict=True)

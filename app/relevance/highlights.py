@@ -78,7 +78,7 @@ class PaperText:
     @cached_property
     def redefined(self) -> frozenset[str]:
         """Return the short forms to which the paper gives another meaning."""
-        return self.abbreviations.redefined(self.paper.title, self.paper.abstract)
+        return self.abbreviations.redefined_short_forms(self.paper.title, self.paper.abstract)
 
     def matching_authors(self, names: Sequence[str]) -> list[str]:
         """Return the authors whose names contain one of `names` as whole words.

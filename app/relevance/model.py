@@ -121,7 +121,7 @@ class RelevanceModel:
         compounds, apart = abbreviations.find_compounds(unfolded)
         shorts = abbreviations.learn((abstract for _, abstract in papers), compounds)
         folding = Abbreviations(compounds, shorts, apart)
-        redefined = [folding.redefined(title, abstract) for title, abstract in papers]
+        redefined = [folding.redefined_short_forms(title, abstract) for title, abstract in papers]
         documents = [
             (folding.fold(title, own), folding.fold(abstract, own))
             for (title, abstract), own in zip(unfolded, redefined, strict=True)
@@ -153,7 +153,7 @@ class RelevanceModel:
 
     def document(self, title: str, abstract: str) -> Document:
         """Return the terms of a paper, with long forms folded into short forms."""
-        redefined = self.abbreviations.redefined(title, abstract)
+        redefined = self.abbreviations.redefined_short_forms(title, abstract)
         return self.abbreviations.terms(title, redefined), self.abbreviations.terms(abstract, redefined)
 
     def names_subject(self, title: str) -> bool:

@@ -124,7 +124,7 @@ class IndexWriter:
         views = [indexed.paper.view for indexed in papers]
         written = [(stem_all(view.title), stem_all(view.abstract)) for view in views]
         fold = model.abbreviations.fold
-        redefined = [model.abbreviations.redefined(view.title, view.abstract) for view in views]
+        redefined = [model.abbreviations.redefined_short_forms(view.title, view.abstract) for view in views]
         folded = [
             (fold(without_stopwords(title), own), fold(without_stopwords(abstract), own))
             for (title, abstract), own in zip(written, redefined, strict=True)

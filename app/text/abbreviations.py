@@ -26,6 +26,7 @@ MIN_AGREEMENT = 0.75
 TERM = "*"  # marks a term that stands for several words; no word contains it
 _OTHER = "≠"  # marks a short form to which its paper gives another meaning; no word contains it
 _SAME_BEGINNING = 3  # letters with which "vision" and "visual" begin, so that both may be in one long form
+_LONG_SHORT_FORM = 4  # letters; such a short form seldom has two meanings that share half of their words
 
 _SHORT = re.compile(r"\(([A-Za-z0-9][A-Za-z0-9-]{1,11})\)")
 _CLAUSE = re.compile(r"[.;:!?,]\s|[()]")
@@ -197,7 +198,7 @@ class Abbreviations:
             long_forms[short].append(run)
         return dict(long_forms)
 
-    def redefined(self, title: str, abstract: str) -> frozenset[str]:
+    def redefined_short_forms(self, title: str, abstract: str) -> frozenset[str]:
         """Return the short forms that a paper defines, but only with another meaning.
 
         In a paper that contains "flow matching (FM)", "FM" does not mean "foundation model".
@@ -209,10 +210,12 @@ class Abbreviations:
                 if others or short_stem not in self._long_forms:
                     continue
                 long_stems = content_stems(long)
-                written = long_stems, self.fold(long_stems)
+                spellings = long_stems, self.fold(long_stems)
+                share = 0.5 if len(short_stem) >= _LONG_SHORT_FORM else 1.0
                 means_the_same[short_stem] = means_the_same.get(short_stem, False) or any(
-                    own == [short_stem] or any(_are_similar(own, run) for run in self._long_forms[short_stem])
-                    for own in written
+                    own == [short_stem]
+                    or any(_are_similar(own, run, share) for run in self._long_forms[short_stem])
+                    for own in spellings
                 )
         return frozenset(short for short, is_same in means_the_same.items() if not is_same)
 
@@ -254,7 +257,7 @@ class Abbreviations:
 
         The short forms in `redefined` become words that no interest contains.
         """
-        folded = _marked(text, redefined)
+        folded = _mark_redefined(text, redefined)
         for table, starts in self._passes:
             if spans := _spans(folded, starts):
                 folded = _replace_spans(folded, spans, [table[tuple(folded[a:b])] for a, b in spans])
@@ -305,7 +308,7 @@ class Abbreviations:
         `redefined` is the same as for `fold`.
         """
         content = [position for position, stem in enumerate(tokens.stems) if stem not in STOP_STEMS]
-        stems = _marked([*map(tokens.stems.__getitem__, content)], redefined)
+        stems = _mark_redefined([*map(tokens.stems.__getitem__, content)], redefined)
         starts, ends = ([*map(column.__getitem__, content)] for column in (tokens.starts, tokens.ends))
         for table, runs in self._passes:
             if spans := _spans(stems, runs):
@@ -319,22 +322,36 @@ class Abbreviations:
         return self.fold(content_stems(text), redefined)
 
 
-def _marked(stems: Sequence[str], redefined: Set[str]) -> list[str]:
+def _mark_redefined(stems: Sequence[str], redefined: Set[str]) -> list[str]:
     return [f"{_OTHER}{stem}" if stem in redefined else stem for stem in stems] if redefined else [*stems]
 
 
-def _are_similar(one: Sequence[str], other: Sequence[str]) -> bool:
+def _are_similar(one: Sequence[str], other: Sequence[str], share: float) -> bool:
     """Return True if two long forms may mean the same: "visual language model" and "vision-language model".
 
-    Each word of the shorter one must have a similar word in the other one, in the same order. The beginning
-    of one word may be inside the other, because the first word may be cut off: "modal LLM" for "multi-modal
-    LLM".
+    This share of the words of the shorter one must have a similar word in the other one, in the same order.
+    Repeated words count once.
     """
-    shorter, longer = sorted((one, other), key=len)
-    rest = iter(longer)
-    return all(
-        any(word[:_SAME_BEGINNING] in own or own[:_SAME_BEGINNING] in word for own in rest)
-        for word in shorter
+    shorter, longer = sorted((list(dict.fromkeys(words)) for words in (one, other)), key=len)
+    similar, start = 0, 0
+    for word in shorter:
+        place = next((at for at in range(start, len(longer)) if _is_similar_word(word, longer[at])), None)
+        if place is not None:
+            similar, start = similar + 1, place + 1
+    return similar >= share * len(shorter)
+
+
+def _is_similar_word(one: str, other: str) -> bool:
+    """Return True if a word may replace another one in a long form: "visual", or "AR" for "autoregressive".
+
+    The beginning of one word may be inside the other, because the first word may be cut off: "modal LLM" for
+    "multi-modal LLM".
+    """
+    short, long = sorted((one, other), key=len)
+    return (
+        one[:_SAME_BEGINNING] in other
+        or other[:_SAME_BEGINNING] in one
+        or (len(short) == 2 and 2 in _letter_counts(long, short))
     )
 
 

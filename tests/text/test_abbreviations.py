@@ -238,7 +238,34 @@ def test_merged_terms_keep_their_positions(text: str) -> None:
 )
 def test_short_form_with_another_meaning(abstract: str, redefined: set[str]) -> None:
     """A paper may give a short form another meaning, but similar long forms are the same one."""
-    assert LEARNED.redefined("", abstract) == redefined
+    assert LEARNED.redefined_short_forms("", abstract) == redefined
+
+
+@pytest.mark.parametrize(
+    ("definition", "is_redefined"),
+    [
+        ("language language models (LLM)", False),
+        ("lazy learning machines (LLM)", True),
+        ("rotary position encoding (RoPE)", False),
+        ("random objects and plain examples (RoPE)", True),
+        ("generalized reward policy optimization (GRPO)", False),
+        ("graph rewiring by partial observation (GRPO)", True),
+        ("visual AR (VAR)", False),
+        ("value at risk (VAR)", True),
+        ("semi-supervised learning (SSL)", True),
+        ("sweet spot learning (SSL)", True),
+    ],
+)
+def test_variants_of_a_long_form(definition: str, is_redefined: bool) -> None:
+    """Typing errors, inner short forms, and other words in half of a long short form are the same meaning."""
+    known = abbreviations_of(
+        *["We use large language models (LLMs)."] * 3,
+        *["A rotary position embedding (RoPE) rotates."] * 3,
+        *["Group relative policy optimization (GRPO) learns."] * 3,
+        *["Visual autoregressive (VAR) models draw."] * 3,
+        *["Self-supervised learning (SSL) helps."] * 3,
+    )
+    assert bool(known.redefined_short_forms("", f"We study {definition}.")) == is_redefined
 
 
 @pytest.mark.parametrize("interest", ["reinforcement learning", "RL"])
