@@ -17,7 +17,7 @@ import numpy as np
 from app.relevance.bm25 import Matrix
 from app.relevance.model import TermStatistics
 from app.relevance.phrase_index import PhraseIndex, TextIndex
-from app.relevance.query_language import FilterField, Query, has_one_content_word
+from app.relevance.query_language import FilterField, Query, has_one_content_word, name_as_typed
 from app.text.abbreviations import TERM, Abbreviations
 from app.text.characters import fold_accents
 from app.text.names import forms_of_name, words_of_organization
@@ -100,7 +100,8 @@ class Filters:
         for phrase in dict.fromkeys(query.phrases):
             yield "it does not contain a phrase in quotes", ~self._texts[0].containing(phrase)
         for name in self.required_names(query):
-            yield "it does not contain a hyphenated name as a whole", ~self._mentioning(name)
+            typed = name_as_typed(query, name)
+            yield f"it does not contain “{typed}” as a whole", ~self._mentioning(name)
         for field, values in query.required.items():
             if field in _ABSENT:
                 attribute, reason = _ABSENT[field]
@@ -108,7 +109,7 @@ class Filters:
             yield _OTHERS[field], ~self._having(field, values)
 
     def required_names(self, query: Query) -> list[Sequence[str]]:
-        """Return the hyphenated names of a query that must occur as a whole."""
+        """Return the names of a query, words joined by hyphens, that must occur as a whole."""
         names = dict.fromkeys(query.names)
         return [name for name in names if belongs_together(name, self._abbreviations, self._statistics)]
 

@@ -305,6 +305,12 @@ def has_one_content_word(stems: Sequence[str]) -> bool:
     return len({*without_stopwords(stems)}) == 1 < len(stems)
 
 
+def name_as_typed(query: Query, name: Sequence[str]) -> str:
+    """Return one of `query.names` as it is typed: "SWE-bench" for ("swe", "bench")."""
+    parts = (part for part in split_into_parts(query.text) if part.bare)
+    return next(part.typed_value for part in parts if (*WORD.findall(fold_accents(part.text)),) == name)
+
+
 def filter_names(conjunction: str) -> str:
     """Return the names of all filters, such as "author:, org: or cat:"."""
     return list_texts([f"{name}:" for name in FilterField], conjunction)

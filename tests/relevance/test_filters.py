@@ -70,6 +70,9 @@ FILTERS = Filters([OTHER, PAPER], ABBREVIATIONS)
             "it does not contain a phrase in quotes",
         ),  # the title ends, the abstract begins
         ('"jose"', ""),
+        ("decoding on-policy", "it does not contain “on-policy” as a whole"),
+        ("decoding (Qwen2.5-VL)", "it does not contain “Qwen2.5-VL” as a whole"),
+        ("decoding -GPT-5 org:GPT-5 GPT-5,", "it does not contain “GPT-5” as a whole"),
     ],
 )
 def test_rejection_reasons(interest: str, reason: str) -> None:
