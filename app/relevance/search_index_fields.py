@@ -33,7 +33,7 @@ from app.text.tokenizer import STOP_STEMS, WORD, without_stopwords
 from app.text.word_forms import americanize, forms_pattern, stem
 
 INDEX_FORMAT = 5  # increase this when a field is added or removed, or a field or a record changes its meaning
-MAX_PHRASES = 10  # phrases, exclusions and hyphenated names in a search; each may take a tenth of a second
+MAX_PHRASES = 10  # phrases, exclusions and hyphenated words in a search; each may take a tenth of a second
 # Words of a phrase whose forms are checked. The stems of a longer phrase are distinctive enough.
 MAX_CHECKED_FORMS = 6
 CLOSE_STEMS = 16  # stems that represent the meaning of a query
@@ -171,7 +171,7 @@ class QueryBuilder:
         phrases = *query.phrases, *query.names, *query.excluded_phrases
         if len(phrases) > MAX_PHRASES:
             raise InvalidInterest(
-                f"A search can have at most {MAX_PHRASES} phrases, exclusions and hyphenated names.", "q"
+                f"A search can have at most {MAX_PHRASES} phrases, exclusions and hyphenated words.", "q"
             )
         musts = [*self._requirements(query), *self._listings(only)]
         excluded_phrases = map(self._mentioning, dict.fromkeys(query.excluded_phrases))

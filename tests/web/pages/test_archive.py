@@ -581,7 +581,7 @@ def test_search_with_too_many_phrases(client: TestClient) -> None:
     """The form says so."""
     answer = client.get("/search", params={"q": " ".join(f'"of {word}"' for word in "abcdefghijk")})
     assert answer.status_code == 422
-    assert "A search can have at most 10 phrases, exclusions and hyphenated names." in answer.text
+    assert "A search can have at most 10 phrases, exclusions and hyphenated words." in answer.text
 
 
 def test_search_in_an_empty_archive(client: TestClient) -> None:
