@@ -35,8 +35,8 @@ def interest_reason(
     """Return why a paper matches an interest: highlights, close words, and the filters it passed.
 
     Return two reasons: the full one, and one for a card that marks all highlights except those in `unmarked`.
-    If the paper lacks some words of the interest, name them and its related words. Only a paper without
-    any word of the interest is said to have a similar topic, unless `close_words` is None.
+    If the paper lacks some words of the interest, name these words and related words of the paper. Without
+    highlights and related words, say “a similar topic”, unless `close_words` is None.
     """
     parts = []
     if missing:
