@@ -6,6 +6,7 @@ a changed query is checked again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import event, func, text
 from sqlmodel import Session, col, select
 
 from app import bounces, subscribers
@@ -28,7 +29,7 @@ from app.digests import planning, reconciliation
 from app.papers import canonical_rows, llm_summaries, picture_fetching, updated_papers
 from app.settings import UncertainPolicy
 from app.storage.api_keys import ApiKeyIdentity, Scope
-from app.storage.database import Database
+from app.storage.database import Database, in_array
 from app.storage.models import Delivery, Paper, Subscriber
 from app.subscribers import repository
 from app.types import MailKind
@@ -46,6 +47,8 @@ NEWEST = range(
 )
 BATCH = range(1, 251)
 RESEND = UncertainPolicy.RESEND
+# PostgreSQL finds the maximum of some rows by reading a whole index from its end until a row is one of them.
+_FILTERED_INDEX = re.compile(r"Scan Backward .*(\n *Index Cond: \(\w+ IS NOT NULL\))?\n *Filter: ")
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +82,9 @@ class Plans:
         return [
             f"{statement}\n{plan}"
             for statement, plan in self.of
-            if any(map(self._reads_all, plan.splitlines())) or (not sorts and self._sorts(plan))
+            if any(map(self._reads_all, plan.splitlines()))
+            or _FILTERED_INDEX.search(plan)
+            or (not sorts and self._sorts(plan))
         ]
 
     def _reads_all(self, step: str) -> bool:
@@ -280,6 +285,10 @@ def check_scans_and_sorts_are_detected(big_ledger: Database) -> None:
         session.exec(select(Subscriber.id).where(col(Subscriber.id) < 5).order_by(Subscriber.zone)).all()
         assert len(plans.problems()) == 2
         assert len(plans.problems(sorts=True)) == 1
+        if plans.postgres:
+            newest = select(func.max(Delivery.created_at)).where(in_array(session, col(Delivery.id), BATCH))
+            session.exec(newest).one()
+            assert len(plans.problems(sorts=True)) == 2
 
 
 CHECKS: dict[str, Callable[[Database], None]] = {

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Delete, delete, func, select, update
+from sqlalchemy import ColumnElement, Delete, delete, select, update
 from sqlmodel import Session, col
 
 from app.delivery.ledger.signatures import NOT_AHEAD
@@ -28,10 +28,7 @@ def prune_deliveries(session: Session, before: datetime) -> Counter[str]:
     Store the day of the newest one (see `retained_since`). Return the number of deleted rows by kind. Call
     this until nothing is deleted.
     """
-    created_at = col(Delivery.created_at)
-    ids = _oldest_ids(session, created_at, col(Delivery.id), before)
-    deleted = select(func.max(created_at)).where(in_array(session, col(Delivery.id), ids))
-    newest = session.execute(deleted).scalar()
+    ids, newest = _oldest(session, col(Delivery.created_at), col(Delivery.id), before)
     if newest and newest.date() > (_last_deleted(session) or date.min):
         locks.complete(session, LAST_DELETED, newest.date().isoformat(), newest)
     events = _delete(session, delete(Event).where(in_array(session, col(Event.delivery_id), ids)))
@@ -59,7 +56,7 @@ def prune_events(session: Session, before: datetime, is_kept: ColumnElement[bool
 
     Return the number of deleted rows by kind. Call this until nothing is deleted.
     """
-    ids = _oldest_ids(session, col(Event.at), col(Event.id), before, ~is_kept)
+    ids, _ = _oldest(session, col(Event.at), col(Event.id), before, ~is_kept)
     return Counter(events=_delete(session, delete(Event).where(in_array(session, col(Event.id), ids))))
 
 
@@ -97,11 +94,13 @@ def drop_sender_data(session: Session, first_id: int, sent_before: datetime) -> 
     return count, rows[-1][0] + 1 if len(rows) == BATCH_SIZE else 0
 
 
-def _oldest_ids(
+def _oldest(
     session: Session, at: Any, id_column: Any, before: datetime, *conditions: ColumnElement[bool]
-) -> Sequence[int]:
-    ids = select(id_column).where(at < before, *conditions).order_by(at).limit(BATCH_SIZE)
-    return session.execute(ids).scalars().all()
+) -> tuple[Sequence[int], datetime | None]:
+    """Return the ids of a batch of the oldest rows before `before`, and the time of the newest of them."""
+    oldest = select(id_column, at).where(at < before, *conditions).order_by(at).limit(BATCH_SIZE)
+    rows = session.execute(oldest).all()
+    return [row[0] for row in rows], rows[-1][1] if rows else None
 
 
 def _delete(session: Session, statement: Delete) -> int:
