@@ -29,7 +29,8 @@ _URL_SUFFIX = re.compile(r"(?:[./](?:full|abstract|e?pdf|html?|full-?text|meta))
 _NEXT_PARAMETER = re.compile(r"&[a-z_]+=.*")  # follows a DOI that is a parameter of a URL
 # bioRxiv and medRxiv append the version to the DOI in addresses. All versions of a preprint have one DOI.
 _PREPRINT_VERSION = re.compile(r"(10\.(?:1101|64898)/[\d.]*\d)v\d.*")
-ARXIV_CATEGORY = re.compile(r"[a-z]+(-[a-z]+)*(\.[A-Za-z]{2}(-[a-z]+)?)?")  # stat.ML, hep-th, cs.CL
+_WORDS = "[a-z]+(?:-[a-z]+)*"
+ARXIV_CATEGORY = re.compile(rf"{_WORDS}(?:\.(?:[A-Za-z]{{2}}|{_WORDS}))?")  # stat.ML, hep-th, physics.bio-ph
 _ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.IGNORECASE)
 
 

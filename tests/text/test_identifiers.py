@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.relevance.arxiv_categories import CATEGORIES
 from app.text import identifiers
 
 
@@ -104,3 +105,10 @@ def test_doi_with_a_page_has_an_end(value: str) -> None:
 def test_arxiv_id(value: str, arxiv_id: str) -> None:
     """It begins with a year and a month, or with the name of an archive. It has five digits since 2015."""
     assert identifiers.arxiv_id(value)[0] == arxiv_id
+
+
+def test_arxiv_category() -> None:
+    """Not all have two letters after the dot, for example physics.optics and cond-mat.dis-nn."""
+    assert [name for name in CATEGORIES if not identifiers.ARXIV_CATEGORY.fullmatch(name)] == []
+    wrong = ["cs.CL stat.ML", "cs.CL,", "cs.", "cs.cl.", "Computer Vision", "cs.COMP", "physics.-ph", ""]
+    assert [name for name in wrong if identifiers.ARXIV_CATEGORY.fullmatch(name)] == []
