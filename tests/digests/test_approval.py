@@ -92,6 +92,23 @@ def test_approval_covers_a_digest_that_is_composed_again(
         assert [pause.edition for pause in ledger.pauses(session)] == ["2026-11-21"]
 
 
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_approval_outlives_the_erasure_of_a_subscriber(
+    is_sent: bool, service: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """Alice's digest was the only one that had been composed. Bob is not due before she is erased."""
+    pipeline.plan(service, now)
+    with service.db.write() as session:
+        ledger.resume(session, "2026-11-20")
+    if is_sent:
+        pipeline.plan_and_send(service, now + HOUR)
+    with service.db.write() as session:
+        subscribers.erase(session, 1, now + HOUR)
+    pipeline.plan_and_send(service, now + 2 * HOUR)
+    pipeline.plan_and_send(service, now + 3 * HOUR)
+    assert recipients(mail_server) == (["alice", "bob"] if is_sent else ["bob"])
+
+
 def test_approval_of_a_requested_first_digest_covers_nothing_else(
     service: Application, mail_server: MailServer, now: datetime
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import date, datetime, timedelta
 
 import structlog
-from sqlalchemy import event, exists, update
+from sqlalchemy import event, exists, or_, update
 from sqlmodel import Session, col, delete, select
 
 from app.delivery.ledger import suspected_refusals
@@ -20,7 +20,6 @@ from app.storage.inserts import insert_or_ignore
 from app.storage.models import (
     AuditEntry,
     Delivery,
-    DigestContent,
     Event,
     SendingPause,
     WebhookEvent,
@@ -139,10 +138,10 @@ def hold_new(session: Session, editions: Collection[str], now: datetime) -> None
     """Pause the editions that have had no scheduled digests yet, until an operator resumes (approves) them.
 
     `editions` must be those to which digests are being added, because nobody can approve an edition in which
-    everyone was skipped. Skips in the ledger do not count. Requested first digests do not count either,
-    because whoever approves them has not seen the scheduled ones. Withdrawn digests count, because an
-    approval also covers the digests that replace them. Call this in the transaction that adds the digests,
-    before adding them.
+    everyone was skipped. Skips in the ledger do not count, but the digests of erased subscribers do. Requested
+    first digests do not count, because whoever approves them has not seen the scheduled ones. Withdrawn
+    digests count, because an approval also covers the digests that replace them. Call this in the transaction
+    that adds the digests, before adding them.
     """
     for edition in sorted(set(editions)):
         is_requested = exists().where(
@@ -153,8 +152,9 @@ def hold_new(session: Session, editions: Collection[str], now: datetime) -> None
         )
         # A sorted range, because PostgreSQL reads the whole table for the first row of a large edition.
         in_edition = col(Delivery.edition).between(edition, edition)
-        has_content = exists().where(col(DigestContent.delivery_id) == Delivery.id)
-        scheduled = select(Delivery.id).where(in_edition, has_content, ~is_requested)
+        # Skips in planning have no time to give up. The content of digests of erased subscribers is deleted.
+        has_digest = or_(col(Delivery.state) != State.SKIPPED, col(Delivery.give_up_at).is_not(None))
+        scheduled = select(Delivery.id).where(in_edition, has_digest, ~is_requested)
         scheduled = scheduled.order_by(Delivery.edition)
         withdrawn = select(Event.id).where(
             Event.kind == "digest_withdrawn", Event.at > now - COMPOSED_WITHIN, Event.detail == edition
