@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from sqlalchemy import or_
 from sqlmodel import Session
 
 from app import subscribers
@@ -21,8 +22,10 @@ SENDER_DATA_SINCE = timedelta(days=3)  # the data of older emails was deleted on
 def prune(app: Application, now: datetime) -> Counter[str]:
     """Delete rows whose retention period has passed. Return the number of deleted rows by kind.
 
-    The event of a pause is kept until the pause ends, so that the pause is not forgotten if mail bounces. No
-    paper is sent twice as a result, because papers as old as a deleted delivery are never sent.
+    The event of a pause is kept until the pause ends, so that the pause is not forgotten if mail bounces. The
+    event of an added subscriber is kept until their first digest, which welcomes them. Events are deleted
+    before deliveries, so that nobody is welcomed twice. No paper is sent twice either, because papers as old
+    as a deleted delivery are never sent.
 
     Sign-ups, deliveries and events are deleted in batches, so that other transactions do not wait long. If
     the service stops, return between two transactions; the next nightly run continues.
@@ -52,9 +55,9 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             admin_sessions.prune(session, now - timedelta(hours=app.settings.admin_session_hours))
             idempotency_keys.prune(session, now)
         uploads.delete_expired(uploads.folder(app.settings.journal_dir), now)
-        _repeat(app, run, lambda session: ledger.prune_deliveries(session, old))
-        is_kept = subscribers.is_current_pause()
+        is_kept = or_(subscribers.is_current_pause(), ledger.is_awaiting_first_digest())
         _repeat(app, run, lambda session: ledger.prune_events(session, old, is_kept))
+        _repeat(app, run, lambda session: ledger.prune_deliveries(session, old))
         run.counts["signatures"] = _drop_sender_data(app, now)
     return run.counts
 

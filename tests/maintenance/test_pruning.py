@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 
 import pytest
+from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, select
 
 from app import bounces, maintenance, subscribers
@@ -77,8 +78,12 @@ def test_raised_retention_cannot_repeat_papers(app: Application) -> None:
         assert [ledger.paper_ids(digest) for digest in digests.values()] == [[paper]]
 
 
-def test_subscriber_is_welcomed_once(app: Application) -> None:
-    """Also if the first digest has been deleted. The next one is not held as a first digest either."""
+@pytest.mark.parametrize("waits_days", [0, 500])
+def test_subscriber_is_welcomed_once(waits_days: int, app: Application) -> None:
+    """Also if the first digest has been deleted. The next one is not held as a first digest either.
+
+    Bob's first digest welcomes him even if he had to wait longer than the retention.
+    """
     preferences = subscribers.Preferences(interests=(Interest("language agents"),))
     with app.db.write() as session:
         bob = subscribers.add(session, "bob@example.org", preferences, NOW - timedelta(hours=2))
@@ -93,15 +98,32 @@ def test_subscriber_is_welcomed_once(app: Application) -> None:
             digests = select(Delivery).where(Delivery.subscriber_id == bob)
             return [factories.load_digest(app, row).note for row in session.exec(digests).all()]
 
-    (welcome,) = add_paper_and_plan("Language Agents that Welcome", NOW)
+    first = NOW + timedelta(days=waits_days)
+    maintenance.prune(app, first)
+    (welcome,) = add_paper_and_plan("Language Agents that Welcome", first)
     assert welcome.startswith("Welcome")
-    later = NOW + timedelta(days=app.settings.retention_days, minutes=1)
+    later = first + timedelta(days=app.settings.retention_days, minutes=1)
     assert maintenance.prune(app, later)["deliveries"] == 2
     with app.db.write() as session:
         ledger.pause(session, ledger.IMPORTED, later, ledger.FIRST_DIGESTS)
     assert add_paper_and_plan("Language Agents that Remember", later) == [""]
     with app.db.read() as session:
         assert ledger.count_held(session) == 0
+
+
+def test_event_of_a_subscriber_who_left_is_deleted(app: Application) -> None:
+    """Bob and Carol were added and never got a digest. Carol has unsubscribed."""
+    later = NOW + timedelta(days=app.settings.retention_days, minutes=1)
+    with app.db.write() as session:
+        for name in ("bob", "carol"):
+            preferences = subscribers.Preferences(interests=(Interest("knitting"),))
+            number = subscribers.add(session, f"{name}@example.org", preferences, NOW)
+        subscribers.unsubscribe(session, number, NOW)
+    maintenance.prune(app, later)
+    with app.db.read() as session:
+        assert [(each.subscriber_id, each.kind) for each in session.exec(select(Event))] == [
+            (number - 1, "added")
+        ]
 
 
 def test_pruning_deletes_later_bounces_of_a_delivery(app: Application) -> None:
@@ -156,18 +178,19 @@ def test_pruning_uses_short_transactions(app: Application, monkeypatch: pytest.M
         skips = [ledger.Entry(reader, f"{at:%Y-%m-%d}", at, Skip("quiet")) for at in days]
         ledger.add_entries(session, skips, days[0])
         session.add_all(Event(at=at, kind="changed", subscriber_id=reader) for at in days)
-    prune_batch = ledger.prune_deliveries
+    prune_batch = ledger.prune_events
 
-    def prune_and_stop(session: Session, before: datetime) -> Counter[str]:
+    def prune_and_stop(session: Session, before: datetime, is_kept: ColumnElement[bool]) -> Counter[str]:
         app.stopping.set()
-        return prune_batch(session, before)
+        return prune_batch(session, before, is_kept)
 
     with monkeypatch.context() as stopping:
-        stopping.setattr(ledger, "prune_deliveries", prune_and_stop)
-        assert maintenance.prune(app, NOW)["deliveries"] == 2
+        stopping.setattr(ledger, "prune_events", prune_and_stop)
+        pruned = maintenance.prune(app, NOW)
+        assert (pruned["events"], pruned["deliveries"]) == (2, 0)
     app.stopping.clear()
     pruned = maintenance.prune(app, NOW)
-    assert (pruned["deliveries"], pruned["events"]) == (3, 5)
+    assert (pruned["events"], pruned["deliveries"]) == (3, 5)
 
 
 def test_last_backups_are_kept(app: Application) -> None:

@@ -64,6 +64,7 @@ from app.delivery.ledger.entries import (
     add_entries,
     awaiting_first_digest,
     enqueue,
+    is_awaiting_first_digest,
     last_due_times,
     paper_ids_promised,
     promised_content,

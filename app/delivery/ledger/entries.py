@@ -20,7 +20,7 @@ from app.delivery.ledger.snapshots import ItemEncoder, paper_updates, store
 from app.storage import compressed_json
 from app.storage.database import in_array, skew
 from app.storage.inserts import insert_many, insert_many_or_ignore
-from app.storage.models import Delivery, DigestContent, Event
+from app.storage.models import Delivery, DigestContent, Event, Subscriber, SubscriberState
 from app.storage.models import DeliveryState as State
 from app.types import Digest, MailKind, PaperUpdate, Skip, SkippedEdition, UpdateKind
 
@@ -143,20 +143,29 @@ def withdraw(session: Session, subscriber_id: int, now: datetime) -> list[str]:
 
 
 def awaiting_first_digest(session: Session, subscriber_ids: Collection[int]) -> set[int]:
-    """Return the subscribers in `subscriber_ids` who were added or imported, and not sent a digest.
+    """Return the subscribers in `subscriber_ids` who were added and have not been sent a digest."""
+    of_subscribers = in_array(session, col(Event.subscriber_id), subscriber_ids)
+    added_subscribers = select(Event.subscriber_id).where(of_subscribers, is_awaiting_first_digest())
+    return {number for number in session.exec(added_subscribers) if number is not None}
 
-    A digest that will be sent counts as sent, unless it is held. Leave out subscribers who were added before
-    the retention period, because their first digests may have been deleted, with the event “added”.
+
+def is_awaiting_first_digest() -> ColumnElement[bool]:
+    """Return the condition that an event added or imported a subscriber who has not been sent a digest.
+
+    A digest that will be sent counts as sent, unless it is held. Keep such an event, however old it is, until
+    the subscriber leaves. Delete it before the first digest; otherwise, the subscriber is welcomed again.
     """
+    has_left = exists().where(
+        col(Subscriber.id) == Event.subscriber_id,
+        col(Subscriber.state).in_((SubscriberState.UNSUBSCRIBED, SubscriberState.ERASED)),
+    )
     has_digest = exists().where(
         col(Delivery.subscriber_id) == Event.subscriber_id,
         col(Delivery.kind) == MailKind.DIGEST,
         col(Delivery.state).not_in(UNDELIVERED),
         ~is_held(),
     )
-    of_subscribers = in_array(session, col(Event.subscriber_id), subscriber_ids)
-    added = select(Event.subscriber_id).where(of_subscribers, Event.kind == "added", ~has_digest)
-    return {number for number in session.exec(added) if number is not None}
+    return (col(Event.kind) == "added") & ~has_left & ~has_digest
 
 
 def skipped_since_last_digest(
