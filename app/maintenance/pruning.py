@@ -57,7 +57,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
         uploads.delete_expired(uploads.folder(app.settings.journal_dir), now)
         is_kept = or_(subscribers.is_current_pause(), ledger.is_awaiting_first_digest())
         _repeat(app, run, lambda session: ledger.prune_events(session, old, is_kept))
-        _repeat(app, run, lambda session: ledger.prune_deliveries(session, old))
+        _repeat(app, run, lambda session: ledger.prune_deliveries(session, old, now))
         run.counts["signatures"] = _drop_sender_data(app, now)
     return run.counts
 

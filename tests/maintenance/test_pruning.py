@@ -78,6 +78,17 @@ def test_raised_retention_cannot_repeat_papers(app: Application) -> None:
         assert [ledger.paper_ids(digest) for digest in digests.values()] == [[paper]]
 
 
+def test_pruning_by_a_wrong_clock_stops_no_digests(app: Application) -> None:
+    """The clock was three years ahead when editions were planned, and more when they were deleted."""
+    wrong = NOW + timedelta(days=3 * 365)
+    assert plan(app, wrong) == {"skipped": 1}
+    later = wrong + timedelta(days=app.settings.retention_days, minutes=1)
+    assert maintenance.prune(app, later)["deliveries"] == 1
+    with app.db.write() as session:
+        session.get_one(Subscriber, 1).next_due_at = NOW
+    assert plan(app, NOW) == {"planned": 1}
+
+
 @pytest.mark.parametrize("waits_days", [0, 500])
 def test_subscriber_is_welcomed_once(waits_days: int, app: Application) -> None:
     """Also if the first digest has been deleted. The next one is not held as a first digest either.

@@ -157,7 +157,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "forsake": lambda s: recovery.expire_leases(s, LATER, [], RESEND),
     "anything to do": lambda s: ledger.has_work(s, NOW, Path("nowhere")),
     "nothing to do": lambda s: ledger.has_work(s, NOW - timedelta(days=30), Path("nowhere")),
-    "prune emails": lambda s: ledger.prune_deliveries(s, large_ledger.LAST_HOUR - timedelta(days=8)),
+    "prune emails": lambda s: ledger.prune_deliveries(s, large_ledger.LAST_HOUR - timedelta(days=8), NOW),
     "prune events": lambda s: ledger.prune_events(
         s, NOW, or_(subscribers.is_current_pause(), ledger.is_awaiting_first_digest())
     ),

@@ -22,15 +22,15 @@ BATCH_SIZE = 5_000  # rows per transaction, so that senders do not wait long for
 LAST_DELETED = "prune deliveries"  # the lock that stores the day of the newest deleted delivery
 
 
-def prune_deliveries(session: Session, before: datetime) -> Counter[str]:
+def prune_deliveries(session: Session, before: datetime, now: datetime) -> Counter[str]:
     """Delete a batch of the deliveries created before `before`, with their contents and events.
 
     Store the day of the newest one (see `retained_since`). Return the number of deleted rows by kind. Call
     this until nothing is deleted.
     """
-    ids, newest = _oldest(session, col(Delivery.created_at), col(Delivery.id), before)
-    if newest and newest.date() > (_last_deleted(session) or date.min):
-        locks.complete(session, LAST_DELETED, newest.date().isoformat(), newest)
+    ids, newest_deletion = _oldest(session, col(Delivery.created_at), col(Delivery.id), before)
+    if newest_deletion and newest_deletion.date() > (_last_deleted(session, now) or date.min):
+        locks.complete(session, LAST_DELETED, newest_deletion.date().isoformat(), now)
     events = _delete(session, delete(Event).where(in_array(session, col(Event.delivery_id), ids)))
     mails = _delete(session, delete(Delivery).where(in_array(session, col(Delivery.id), ids)))
     return Counter(events=events, deliveries=mails)
@@ -39,16 +39,20 @@ def prune_deliveries(session: Session, before: datetime) -> Counter[str]:
 def retained_since(session: Session, now: datetime, retention_days: int) -> date:
     """Return the day after which all deliveries are stored.
 
-    If the retention period was shorter before, this is later than the current period alone would make it.
+    If the retention period was raised, this is the day of the newest deleted delivery.
     """
     day = now.date() - timedelta(days=retention_days)
-    return max(day, _last_deleted(session) or day)
+    return max(day, _last_deleted(session, now) or day)
 
 
-def _last_deleted(session: Session) -> date | None:
-    """Return the UTC day of the newest delivery that was deleted, or None if none was."""
+def _last_deleted(session: Session, now: datetime) -> date | None:
+    """Return the UTC day of the newest delivery that was deleted, or None if none was.
+
+    Return None as well if this day is in the future, because the clock was wrong when it was stored.
+    Otherwise, all papers would count as too old until then.
+    """
     day = locks.last_completed(session, LAST_DELETED)
-    return date.fromisoformat(day) if day else None
+    return date.fromisoformat(day) if day and day <= now.date().isoformat() else None
 
 
 def prune_events(session: Session, before: datetime, is_kept: ColumnElement[bool]) -> Counter[str]:
