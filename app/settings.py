@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from base64 import b64decode
+from contextlib import suppress
 from datetime import date
 from enum import StrEnum
 from ipaddress import ip_network
-from itertools import permutations
 from os.path import realpath
 from pathlib import Path
 from typing import Annotated, cast
@@ -271,7 +271,9 @@ class Settings(BaseSettings):
     @classmethod
     def _named_folder(cls, value: str) -> str:
         if not value.strip():
-            raise ValueError("must name a folder: without the setting, it is a folder in var/")
+            raise ValueError(
+                "must not be empty: name a folder, or remove the setting to use the default in var/"
+            )
         return value
 
     @field_validator("arxiv_categories")
@@ -365,22 +367,30 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _refuse_shared_folders(self) -> Settings:
-        """Refuse a folder that holds other files, at any depth, if Paperboy deletes or moves files in it."""
+    def _refuse_shared_bounce_folder(self) -> Settings:
+        """Raise ValueError if the bounce folder is, or directly contains, another path of the settings.
+
+        The bounce job deletes or moves the files in it or in `new`, but not those in other subfolders.
+        """
+        if not self.bounce_folder:
+            return self
         url = make_url(self.database_url)
-        paths = [("the current folder", str(Path.cwd()))]
-        paths += [("PAPERBOY_DKIM_KEYS", key.partition(":")[2]) for key in self.dkim_keys]
+        files = [("PAPERBOY_DKIM_KEYS", key.partition(":")[2]) for key in self.dkim_keys]
         if url.get_backend_name() == "sqlite":
-            paths.append(("PAPERBOY_DATABASE_URL", url.database or ""))
-        for name in ("search_dir", "bounce_folder", "journal_dir", "templates_dir"):
-            paths.append((f"PAPERBOY_{name.upper()}", getattr(self, name)))
-        resolved = [(name, path, Path(realpath(path))) for name, path in paths if path]
-        for (owner, _, folder), (name, path, other) in permutations(resolved, 2):
-            if owner in ("PAPERBOY_SEARCH_DIR", "PAPERBOY_BOUNCE_FOLDER") and other.is_relative_to(folder):
-                raise ValueError(
-                    f"{owner} must not be or contain {path} ({name}), because Paperboy deletes or moves the "
-                    "files in it: name a folder that is used for nothing else"
-                )
+            files.append(("PAPERBOY_DATABASE_URL", (url.database or "").removeprefix("file:")))
+        names = "search_dir", "journal_dir", "templates_dir"
+        folders = [(f"PAPERBOY_{name.upper()}", getattr(self, name)) for name in names]
+        with suppress(FileNotFoundError):  # the current folder was removed
+            emptied = {Path(realpath(each)) for each in (self.bounce_folder, f"{self.bounce_folder}/new")}
+            shared = [("the current folder", ".", Path(realpath(".")))]
+            shared += [(name, path, Path(realpath(path)).parent) for name, path in files if path]
+            shared += [(name, path, Path(realpath(path))) for name, path in folders if path]
+            for name, path, folder in shared:
+                if folder in emptied:
+                    raise ValueError(
+                        f"PAPERBOY_BOUNCE_FOLDER must not be or contain {path} ({name}), because Paperboy "
+                        "deletes or moves the files in it: name a folder that is used for nothing else"
+                    )
         return self
 
     @model_validator(mode="after")
