@@ -124,7 +124,7 @@ class DigestBuilder:
         self._all = {
             paper.id: paper
             for paper in _candidates(session, since, today, now)
-            # Deliveries before `retained_since` may have been deleted, so older papers may have been sent.
+            # Deliveries up to `retained_since` may have been deleted, so older papers may have been sent.
             if (paper.first_listed_on or today) > self.retained_since
         }
         # If there are no candidates: the newest listing day, or None if the archive is empty.

@@ -240,8 +240,8 @@ def _ineligible_reason(
     if days[-1] < since:
         return f"it was last listed on {days[-1]}, and the subscriber's digests look back to {since}"
     return (
-        f"it was first listed on {days[0]}, and it may have been sent then: deliveries before "
-        f"{builder.retained_since} are deleted"
+        f"it was first listed on {days[0]}, and it may have been sent then: deliveries up "
+        f"to {builder.retained_since} may have been deleted"
     )
 
 

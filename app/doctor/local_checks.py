@@ -28,7 +28,7 @@ def service_checks(
 
 
 def settings_checks(settings: Settings, db: Database, now: datetime) -> dict[str, Check]:
-    """Return the checks of the settings, including whether sources have them and bounces are processed."""
+    """Return the checks of the settings, the arXiv categories and bounce processing."""
     return {
         "settings": lambda: configuration.check(settings),
         "categories": lambda: service_state.check_categories(db, settings),

@@ -246,7 +246,10 @@ def check_categories(db: Database, settings: Settings) -> Iterator[Finding]:
         with db.read() as session:
             for source in source_registry.all_sources(session):
                 if source.kind is SourceKind.ARXIV_FEED and source.config.get("categories") == [*defaults]:
-                    message = f"it applies only to a new database: “{source.name}” has the default categories"
+                    message = (
+                        f"it has no effect, because the source “{source.name}” was created with the default "
+                        "categories"
+                    )
                     options = "".join(f" --category {category}" for category in categories)
                     name = shlex.quote(source.name)
                     fix = f"run `paperboy sources edit {name}{options}`" if options else "remove the source"

@@ -3,7 +3,7 @@
 Each version is a separate folder. Its name begins with the format and the model that it belongs to, and ends
 with a random id, so that readers notice when a version was rebuilt. A file names the version in use. Readers
 hold a lock on their version. Other versions are removed once no reader holds them. Folders with another name
-or with other files are not versions and are left alone: the setting may name a folder that holds them.
+or with other files are not versions and are left alone, because other programs may use the folder, too.
 """
 
 from __future__ import annotations

@@ -123,7 +123,8 @@ def state_before_bounces(session: Session, subscriber: Subscriber) -> Subscriber
 def is_current_pause() -> ColumnElement[bool]:
     """Return the condition that an event began a pause that has not ended, even if mail has bounced since.
 
-    Such an event must be kept, however old it is, because only it tells the state before bounces.
+    Such an event must be kept, however old it is, because the state before bounces cannot be derived without
+    it.
     """
     later = aliased(Event)
     is_over = exists().where(

@@ -496,8 +496,8 @@ def test_paper_that_may_have_been_sent_long_ago(app: Application, papers: dict[s
             )
         )
     assert explain(app, papers[TITLES[0]]).verdict == (
-        f"Not sent: it was first listed on {first_day}, and it may have been sent then: deliveries before "
-        f"{first_day} are deleted."
+        f"Not sent: it was first listed on {first_day}, and it may have been sent then: deliveries up to "
+        f"{first_day} may have been deleted."
     )
 
 

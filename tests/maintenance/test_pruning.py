@@ -152,7 +152,10 @@ def test_pruning_deletes_later_bounces_of_a_delivery(app: Application) -> None:
 
 
 def test_pause_is_remembered_until_it_ends(app: Application) -> None:
-    """Alice's mail bounces after her pause's retention, and the bounce passes its own. Bob has resumed."""
+    """Alice's mail bounces when the event of her pause is older than the retention.
+
+    Her suppression is lifted when that of the bounce is, too. Bob has resumed.
+    """
     retention_period = timedelta(days=app.settings.retention_days, minutes=1)
     with app.db.write() as session:
         bob = factories.add_subscriber(session, "bob@example.org", [], NOW)

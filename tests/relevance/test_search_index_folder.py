@@ -68,7 +68,7 @@ def test_version_is_removed_after_its_last_reader(tmp_path: Path) -> None:
 
 
 def test_other_folders_are_not_removed(tmp_path: Path) -> None:
-    """The setting may name a folder with other files, such as backups. Versions of old formats are."""
+    """Remove versions of old formats, but no other folders."""
     random_id = "0123456789abcdef"
     others = [tmp_path / "backups", tmp_path / f"1.1-bundled.{random_id}", tmp_path / "1.1-bundled"]
     for other in others:
