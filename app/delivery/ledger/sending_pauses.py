@@ -138,10 +138,10 @@ def hold_new(session: Session, editions: Collection[str], now: datetime) -> None
     """Pause the editions that have had no scheduled digests yet, until an operator resumes (approves) them.
 
     `editions` must be those to which digests are being added, because nobody can approve an edition in which
-    everyone was skipped. Skips in the ledger do not count, but the digests of erased subscribers do. Requested
-    first digests do not count, because whoever approves them has not seen the scheduled ones. Withdrawn
-    digests count, because an approval also covers the digests that replace them. Call this in the transaction
-    that adds the digests, before adding them.
+    everyone was skipped. Skips in the ledger do not count, but the digests of erased subscribers do.
+    Requested first digests do not count, because whoever approves them has not seen the scheduled ones.
+    Withdrawn digests count, because an approval also covers the digests that replace them. Call this in the
+    transaction that adds the digests, before adding them.
     """
     for edition in sorted(set(editions)):
         is_requested = exists().where(
