@@ -159,13 +159,15 @@ def _select_group(
 
     Update `is_selected` and `similarity`.
     """
+    if not scores.size:  # nobody has a relevant paper
+        return
     highest = scores.max(1, initial=-np.inf)
     weighted = scores / np.where(highest > 0, highest, 1)[:, None] * (1 - DIVERSITY)
     rows = np.arange(len(columns))
     while True:
         has_room = is_selected[rows].sum(1) < room[rows]
         values = weighted[rows] - DIVERSITY * similarity[rows]
-        next_best = values.argmax(1) if values.size else np.zeros(0, np.intp)
+        next_best = values.argmax(1)
         is_open = has_room & (values[np.arange(len(rows)), next_best] > -np.inf)
         rows, next_best = rows[is_open], next_best[is_open]
         if not len(rows):

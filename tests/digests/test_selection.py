@@ -59,3 +59,11 @@ def test_subscribers_together_get_the_papers_of_each_alone(seed: int) -> None:
         assert together.selected == alone.selected
         assert together.first_choices == alone.first_choices
         assert together.outcomes == alone.outcomes
+
+
+def test_several_subscribers_without_relevant_papers() -> None:
+    """For example, on a day on which no source lists new papers."""
+    pool = build_pool(np.random.default_rng(0), papers=8)
+    all_sent = RankingRequest((Interest("agents"),), already_sent=frozenset(range(1, 9)))
+    selections = selection.select_for_all(ranking.rank(pool, [all_sent] * 3))
+    assert [each.selected for each in selections] == [[], [], []]
