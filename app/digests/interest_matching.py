@@ -229,7 +229,7 @@ class InterestMatcher:
         return sum(map(self._model.statistics.idf, terms))
 
     def _has_papers(self, text: str) -> bool:
-        """Return True if an interest matches papers. A text that is no valid interest matches none."""
+        """Return True if an interest matches papers. A text that is not a valid interest matches none."""
         return not self.match([Interest(text)]) and bool(self.papers_above_floor(text))
 
     @cached_property

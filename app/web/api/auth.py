@@ -1,4 +1,7 @@
-"""API key authentication and common parameters. A route's caller `CanRead`, `CanWrite` or `CanSend`."""
+"""API key authentication and common parameters.
+
+A route that takes a caller of the type `CanRead`, `CanWrite` or `CanSend` requires a key with that scope.
+"""
 
 from __future__ import annotations
 
