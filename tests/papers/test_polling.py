@@ -295,7 +295,7 @@ def test_missed_days_are_backfilled(live: Application, upstreams: FakeUpstreams,
     pipeline.refresh(live, now + timedelta(days=10))
     assert upstreams.requested_days()[0] == "2026-11-19"
     assert upstreams.requested_days()[-1] == "2026-11-30"
-    # arXiv: Mon 23 to Fri 27 without Thanksgiving; the feed has today's list.
+    # arXiv: Mon 23 to Thu 26, since nothing is announced on Thanksgiving evening; the feed has today's list.
     assert len(upstreams.requests_to("export.arxiv.org")) == 4
     assert get_source(live, SourceKind.ARXIV_FEED).watermark == date(2026, 11, 29)
     assert get_source(live, SourceKind.HUGGINGFACE).watermark == date(2026, 11, 28)

@@ -10,16 +10,23 @@ from zoneinfo import ZoneInfo
 
 from app.types import SourceKind
 
-SATURDAY = 5
+MONDAY, THURSDAY, FRIDAY, SATURDAY = 0, 3, 4, 5
 _EASTERN = ZoneInfo("America/New_York")
 ARXIV_CUTOFF = time(14, 0)  # submissions up to this time are in that evening's announcement
-# Days without an arXiv announcement. arXiv publishes its calendar a year ahead: add each new year here.
-ARXIV_HOLIDAYS = {
-    date(2026, 11, 26): "Thanksgiving",
-    date(2026, 12, 25): "Christmas",
-    date(2026, 12, 29): "the winter break",
-    date(2026, 12, 31): "New Year's Eve",
+# arXiv has no deadline, and therefore no announcement in the evening, on seven holidays of the United States
+# and on a few other days that it publishes each year (https://info.arxiv.org/help/availability.html).
+_FIXED_HOLIDAYS = {
+    (1, 1): "New Year's Day",
+    (6, 19): "Juneteenth",
+    (7, 4): "Independence Day",
+    (12, 25): "Christmas",
 }
+_MOVING_HOLIDAYS = {  # by month, weekday and its number in the month
+    (1, MONDAY, 3): "Martin Luther King Day",
+    (9, MONDAY, 1): "Labor Day",
+    (11, THURSDAY, 4): "Thanksgiving",
+}
+_OTHER_HOLIDAYS = {date(2026, 12, 29): "the winter break", date(2026, 12, 31): "New Year's Eve"}
 
 
 def no_papers_reason(kind: SourceKind, day: date) -> str:
@@ -30,9 +37,23 @@ def no_papers_reason(kind: SourceKind, day: date) -> str:
     if kind in (SourceKind.ARXIV, SourceKind.ARXIV_FEED, SourceKind.ARXIV_OAI):
         if weekend:
             return f"arXiv announces no papers on a {day:%A}"
-        if day in ARXIV_HOLIDAYS:
-            return f"arXiv announces no papers on {day.day} {day:%B}: {ARXIV_HOLIDAYS[day]}"
+        if holiday := _holiday(_last_weekday_before(day)):
+            return f"arXiv announces no papers on {day.day} {day:%B} because of {holiday}"
     return ""
+
+
+def _holiday(day: date) -> str:
+    """Return the name of the holiday that arXiv observes on a weekday, or "" if there is none.
+
+    A holiday on a Saturday is observed on the Friday before it, and one on a Sunday on the Monday after it.
+    """
+    if day in _OTHER_HOLIDAYS:
+        return _OTHER_HOLIDAYS[day]
+    weekend = timedelta(days={MONDAY: -1, FRIDAY: 1}.get(day.weekday(), 0))
+    for each in (day, day + weekend):
+        if name := _FIXED_HOLIDAYS.get((each.month, each.day)):
+            return name
+    return _MOVING_HOLIDAYS.get((day.month, day.weekday(), (day.day + 6) // 7), "")
 
 
 def announces(day: date) -> bool:
@@ -55,7 +76,11 @@ def submission_window(day: date) -> tuple[datetime, datetime]:
 
 def _cutoff(day: date) -> datetime:
     """Return the deadline for the announcement of `day`: 14:00 in New York on the last weekday before it."""
-    closing = day - timedelta(days=1)
-    while closing.weekday() >= SATURDAY:
-        closing -= timedelta(days=1)
-    return datetime.combine(closing, ARXIV_CUTOFF, _EASTERN).astimezone(UTC)
+    return datetime.combine(_last_weekday_before(day), ARXIV_CUTOFF, _EASTERN).astimezone(UTC)
+
+
+def _last_weekday_before(day: date) -> date:
+    day -= timedelta(days=1)
+    while day.weekday() >= SATURDAY:
+        day -= timedelta(days=1)
+    return day

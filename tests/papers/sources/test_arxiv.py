@@ -160,7 +160,7 @@ def test_control_characters() -> None:
         (date(2026, 11, 16), datetime(2026, 11, 12, 19, tzinfo=UTC), datetime(2026, 11, 13, 19, tzinfo=UTC)),
         (date(2026, 11, 17), datetime(2026, 11, 13, 19, tzinfo=UTC), datetime(2026, 11, 16, 19, tzinfo=UTC)),
         # After Thanksgiving: two days' papers.
-        (date(2026, 11, 27), datetime(2026, 11, 24, 19, tzinfo=UTC), datetime(2026, 11, 26, 19, tzinfo=UTC)),
+        (date(2026, 11, 30), datetime(2026, 11, 25, 19, tzinfo=UTC), datetime(2026, 11, 27, 19, tzinfo=UTC)),
     ],
 )
 def test_submission_window_of_an_announcement(day: date, since: datetime, until: datetime) -> None:
