@@ -56,7 +56,7 @@ def test_holidays_that_arxiv_does_not_observe(day: date) -> None:
 
 
 def test_winter_break() -> None:
-    """arXiv announces nothing on the evenings of 29 and 31 December 2026, and has no deadline on Christmas."""
+    """arXiv announces nothing on the evenings of 29 and 31 December 2026, nor on holidays."""
     days = [date(2026, 12, 21) + timedelta(days=n) for n in range(21)]
     weekdays = [day for day in days if day.weekday() < calendar.SATURDAY]
     assert [day.day for day in weekdays if not calendar.announces(day)] == [28, 30, 1, 4]
