@@ -4,7 +4,7 @@
 
 The service's own jobs run at the times at which readers in four time zones are due, and at night. The papers
 come from a simulated Hugging Face, and a feed lists every tenth again, up to 70 days later. Each day, people
-sign up (a third does not confirm), like, mute, pause, unsubscribe and are erased, and an email bounces.
+sign up (one does not confirm), like, mute, pause, unsubscribe and are erased, and an email bounces.
 A visitor searches the archive. A backup is written every seventh day and deleted after 30. In between, the
 relay fails for a day and the sources for a week, the process restarts, and a backup is restored. The run
 begins on 1 September 2027, so that it crosses daylight saving changes, New Year and 29 February.
@@ -69,6 +69,7 @@ STAGES = {
     "refresh": "ingest", "plan": "plan", "sign_ahead": "plan", "send": "send", "answer_requests": "send",
     "train": "nightly", "recheck": "nightly", "prune": "nightly",
 }  # fmt: skip
+ORDER = {name: number for number, name in enumerate(STAGES)}  # the service runs them all every minute
 # Tables without a retention period: the archive, and rows that stay as long as their reader.
 KEPT = ("paper", "listing", "vote_count", "merge", "subscriber", "suppression", "feedback", "audit_entry")
 
@@ -138,7 +139,7 @@ class Year:
             if minute == day + NOON:
                 self.meter.measure("web", self._visit)
                 self._act(minute)
-            self._run_jobs(minute, is_night=minute == day + NIGHT)
+            self._run_jobs(minute, day)
         with self.app.db.read() as session:
             self.checks.check_day(session, day + DAY - MINUTE, len(self.received), self.app.snapshots)
         self.received.clear()
@@ -166,10 +167,11 @@ class Year:
                 minutes |= {at for at in (due - 9 * MINUTE, due) if day <= at < day + DAY}
         return sorted(minutes)
 
-    def _run_jobs(self, now: datetime, *, is_night: bool) -> None:
-        """Run the jobs, polling first, and the nightly ones at night."""
-        for job in sorted(schedule.JOBS, key=lambda job: job.name != "refresh"):
-            if is_night or not job.once_a_day:
+    def _run_jobs(self, now: datetime, day: datetime) -> None:
+        """Run the jobs: the nightly ones at night only, and those without a stage at noon, too."""
+        for job in sorted(schedule.JOBS, key=lambda job: ORDER.get(job.name, len(ORDER))):
+            is_rare = job.once_a_day or (job.name not in STAGES and now != day + NOON)
+            if now == day + NIGHT or not is_rare:
                 try:
                     self.meter.measure(
                         STAGES.get(job.name, "other"), partial(schedule.run, self.app, job, now)
@@ -186,10 +188,16 @@ class Year:
             self.client.get(path).raise_for_status()
 
     def _act(self, now: datetime) -> None:
-        """Let people sign up, readers change or end their subscriptions, and an email bounce."""
-        for _ in range(1 + max(1, self.readers // 100)):
-            self._sign_up(now)
+        """Let people sign up, readers change or end their subscriptions, and an email bounce.
+
+        As many confirm as have left since yesterday.
+        """
         is_active = Subscriber.state == SubscriberState.ACTIVE
+        with self.app.db.read() as session:
+            stay = col(Subscriber.state).in_([SubscriberState.ACTIVE, SubscriberState.PAUSED])
+            missing = self.readers - session.exec(select(func.count()).where(stay)).one()
+        for number in range(missing + 1):
+            self._sign_up(now, confirms=number < missing)
         with self.app.db.write() as session:
             active = session.exec(select(Subscriber.id).where(is_active)).all()
             papers = session.exec(select(Paper.id).order_by(col(Paper.id).desc()).limit(4)).all()
@@ -204,11 +212,11 @@ class Year:
                 subscribers.erase(session, erased, now)
         if self.received:
             bounced = self.draw.choice(self.received)
-            notice = mails.dsn(bounced.sender, bounced.recipient)
+            status = "5.1.1" if now.day % 5 == 0 else "4.2.2"
+            notice = mails.dsn(bounced.sender, bounced.recipient, status)
             (self.folder / "bounces" / f"{now:%Y%m%d}.eml").write_bytes(notice)
 
-    def _sign_up(self, now: datetime) -> None:
-        """Sign up the next person. Every third does not confirm."""
+    def _sign_up(self, now: datetime, *, confirms: bool) -> None:
         self.signed_up += 1
         form = SignUp(f"late.{self.signed_up}@example.org", self._preferences(self.signed_up))
         with self.app.db.write() as session:
@@ -216,7 +224,7 @@ class Year:
         pipeline.answer_requests(self.app, now, [request])
         with self.app.db.write() as session:
             row = session.get_one(FormSubmission, request)
-            if row.subscriber_id and self.signed_up % 3:
+            if row.subscriber_id and confirms:
                 subscribers.confirm(session, row.subscriber_id, "192.0.2.1", now, row.delivery_id)
 
     def _back_up(self, now: datetime) -> Path:
@@ -260,7 +268,7 @@ class Year:
             sizes = table_bytes(session)
         figures |= {f"{name} CPU s": round(cpu / MONTH, 3) for name, cpu in self.meter.seconds.items()}
         self.meter.seconds.clear()
-        figures["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        figures["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 // 10**6
         figures["resident MB"] = round(memory_growth.megabytes(os.getpid()))
         kb = {name: folder_bytes(self.folder / name) for name in ("journal", "search", "bounces", "backups")}
         file = Path(make_url(self.url).database or "")
@@ -304,6 +312,7 @@ def run(kind: str, days: int, readers: int, papers: int) -> dict[str, Any]:
                 year.live(number, days)
                 if number % MONTH == MONTH - 1:
                     year.record_month(number)
+                    print(number + 1, "days:", year.months[-1]["figures"], file=sys.stderr, flush=True)
             year.app.db.dispose()
     return year.result()
 

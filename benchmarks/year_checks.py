@@ -51,8 +51,8 @@ class Checks:
         self, session: Session, now: datetime, received: int, snapshots: ledger.SnapshotStore
     ) -> None:
         """Check the day that ends at `now`. `received` is the number of emails to readers at the relay."""
-        of_day = col(Delivery.sent_at) > now - DAY
-        sent = session.exec(select(Delivery, Subscriber).join(Subscriber).where(of_day)).all()
+        of_day = (col(Delivery.sent_at) > now - DAY, col(Delivery.sent_at) <= now)
+        sent = session.exec(select(Delivery, Subscriber).join(Subscriber).where(*of_day)).all()
         runs = session.exec(select(JobRun).where(JobRun.started_at > now - DAY)).all()
         counted = sum(run.counts.get("sent", 0) for run in runs)
         counts = f"sent: {len(sent)} in the ledger, {counted} in the runs, {received} at the relay"
