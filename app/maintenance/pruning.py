@@ -25,7 +25,8 @@ def prune(app: Application, now: datetime) -> Counter[str]:
     The event of a pause is kept until the pause ends, so that the pause is not forgotten if mail bounces. The
     event of an added subscriber is kept until their first digest, which welcomes them. Events are deleted
     before deliveries, so that nobody is welcomed twice. No paper is sent twice either, because papers as old
-    as a deleted delivery are never sent.
+    as a deleted delivery are never sent. Rows of unconfirmed sign-ups are deleted after their emails and
+    events.
 
     Sign-ups, deliveries and events are deleted in batches, so that other transactions do not wait long. If
     the service stops, return between two transactions; the next nightly run continues.
@@ -58,6 +59,8 @@ def prune(app: Application, now: datetime) -> Counter[str]:
         is_kept = or_(subscribers.is_current_pause(), ledger.is_awaiting_first_digest())
         _repeat(app, run, lambda session: ledger.prune_events(session, old, is_kept))
         _repeat(app, run, lambda session: ledger.prune_deliveries(session, old, now))
+        delete = subscribers.delete_ended_sign_ups
+        _repeat(app, run, lambda session: Counter(sign_ups=delete(session)))
         run.counts["signatures"] = _drop_sender_data(app, now)
     return run.counts
 

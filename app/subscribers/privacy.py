@@ -8,14 +8,15 @@ from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from pydantic_core import to_jsonable_python
-from sqlalchemy import exists, update
+from sqlalchemy import exists, func, update
 from sqlmodel import Session, SQLModel, col, delete, or_, select
 
 from app.delivery import ledger, suppression
 from app.errors import AddressSuppressed, Conflict
 from app.links import LIFETIMES, Purpose
 from app.storage import audit_log
-from app.storage.models import AddressChange, Delivery, DigestContent, Event, Subscriber
+from app.storage.database import execute_and_count
+from app.storage.models import AddressChange, Delivery, DigestContent, Event, FormSubmission, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import feedback, form_submissions
 from app.subscribers.event_log import LINKS_REPLACED, record_event
@@ -32,6 +33,7 @@ from app.subscribers.repository import (
 )
 from app.types import MailKind
 
+DELETION_BATCH = 1_000  # rows that one transaction deletes
 _Row = TypeVar("_Row", Delivery, Event)
 
 
@@ -114,7 +116,10 @@ def erase(session: Session, subscriber_id: int, now: datetime, *, suppress: bool
 
 
 def anonymize(session: Session, subscriber: Subscriber, now: datetime) -> None:
-    """Remove all personal data from a subscriber's rows. The rows themselves are kept for statistics."""
+    """Remove all personal data from a subscriber's rows.
+
+    The rows themselves are kept for statistics, except those of sign-ups (see `delete_ended_sign_ups`).
+    """
     identity = subscriber.id or 0
     audit_log.erase_details(session, identity, suppression.address_hash(subscriber.email))
     suppression.forget_reason(session, subscriber.email)
@@ -139,6 +144,22 @@ def anonymize(session: Session, subscriber: Subscriber, now: datetime) -> None:
         )
     )
     session.add(subscriber)
+
+
+def delete_ended_sign_ups(session: Session) -> int:
+    """Delete a batch of erased rows that nobody ever confirmed, once no email, event or form refers to them.
+
+    Keep the newest row, because SQLite would give its id to the next subscriber. Return the number of deleted
+    rows; call this again until it is 0.
+    """
+    newest = select(func.max(Subscriber.id)).scalar_subquery()
+    ended = select(col(Subscriber.id)).where(
+        Subscriber.state == State.ERASED, col(Subscriber.confirmed_at).is_(None), col(Subscriber.id) < newest
+    )
+    for table in (Delivery, Event, FormSubmission):
+        ended = ended.where(~exists().where(col(table.subscriber_id) == Subscriber.id))
+    batch = ended.order_by(col(Subscriber.id)).limit(DELETION_BATCH)
+    return execute_and_count(session, delete(Subscriber).where(col(Subscriber.id).in_(batch)))
 
 
 def anonymize_new_address(session: Session, subscriber_id: int, now: datetime) -> None:

@@ -18,6 +18,7 @@ from app.delivery.ledger import retention
 from app.digests import planning
 from app.storage import job_runs
 from app.storage.models import Delivery, Event, JobRun, Subscriber, SubscriberState
+from app.subscribers import privacy
 from app.types import Interest, Skip
 from tests.conftest import NOW
 from tests.support import factories
@@ -120,6 +121,26 @@ def test_subscriber_is_welcomed_once(waits_days: int, app: Application) -> None:
     assert add_paper_and_plan("Language Agents that Remember", later) == [""]
     with app.db.read() as session:
         assert ledger.count_held(session) == 0
+
+
+def test_unconfirmed_sign_ups_leave_no_rows(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the newest row is kept, so that its id is not reused. Subscribers who were erased are counted."""
+    monkeypatch.setattr(privacy, "DELETION_BATCH", 2)
+    preferences = subscribers.Preferences(interests=(Interest("language agents"),))
+    with app.db.write() as session:
+        bob = subscribers.add(session, "bob@example.org", preferences, NOW)
+        subscribers.erase(session, bob, NOW)
+        for number in range(6):
+            form = subscribers.SignUp(f"bot{number}@example.org", preferences)
+            factories.sign_up(session, form, "192.0.2.1", NOW)
+        newest = session.exec(select(Subscriber.id).order_by(col(Subscriber.id).desc())).first()
+    ended = NOW + timedelta(days=app.settings.unconfirmed_days, minutes=1)
+    counts = maintenance.prune(app, ended)
+    assert (counts["unconfirmed"], counts["sign_ups"]) == (6, 0)
+    later = ended + timedelta(days=app.settings.retention_days, minutes=1)
+    assert maintenance.prune(app, later)["sign_ups"] == 5
+    with app.db.read() as session:
+        assert session.exec(select(Subscriber.id).order_by(col(Subscriber.id))).all() == [1, bob, newest]
 
 
 def test_event_of_a_subscriber_who_left_is_deleted(app: Application) -> None:
