@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import stamina
 import structlog
 from fastapi.testclient import TestClient
 from sqlalchemy import text
@@ -67,7 +68,7 @@ RETENTION = {"retention_days": 60, "run_retention_days": 14, "unconfirmed_days":
 BACKUPS_KEPT, BACKUP_EVERY = 30, 7  # days
 STAGES = {
     "refresh": "ingest", "plan": "plan", "sign_ahead": "plan", "send": "send", "answer_requests": "send",
-    "train": "nightly", "recheck": "nightly", "prune": "nightly",
+    "train": "train", "recheck": "recheck", "prune": "prune",
 }  # fmt: skip
 ORDER = {name: number for number, name in enumerate(STAGES)}  # the service runs them all every minute
 # Tables without a retention period: the archive, and rows that stay as long as their reader.
@@ -303,7 +304,8 @@ def folder_bytes(path: Path) -> int:
 
 def run(kind: str, days: int, readers: int, papers: int) -> dict[str, Any]:
     structlog.configure(processors=[endtoend._drop])
-    with tempfile.TemporaryDirectory() as name, MailServer() as relay:
+    no_waits = stamina.set_testing(True, attempts=2)  # between attempts to reach a source
+    with no_waits, tempfile.TemporaryDirectory() as name, MailServer() as relay:
         folder = Path(name)
         folder.chmod(0o755)  # the database's server may run as another user
         with scale.run_database(kind, folder) as (url, server):
