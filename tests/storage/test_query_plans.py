@@ -322,3 +322,13 @@ def test_interests_are_counted_by_subscriber(app: Application) -> None:
     interests.list_interests(caller, window_of(50, None))
     [(_, plan)] = plans.of
     assert "SEARCH subscriber USING INTEGER PRIMARY KEY" in plan
+
+
+@pytest.mark.once  # PostgreSQL scans tables that are nearly empty
+def test_whether_to_train_a_model_is_read_from_indexes(app: Application) -> None:
+    """The question is asked after each poll. The texts of a large archive take gigabytes."""
+    with explain_session(app.db) as (session, plans):
+        assert not app.models.needs_training(session)
+    steps = [step for _, plan in plans.of for step in plan.splitlines() if " paper" in step]
+    assert steps
+    assert all("COVERING INDEX" in step for step in steps)
