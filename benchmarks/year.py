@@ -72,7 +72,7 @@ STAGES = {
 }  # fmt: skip
 ORDER = {name: number for number, name in enumerate(STAGES)}  # the service runs them all every minute
 # Tables without a retention period: the archive, and rows that stay as long as their reader.
-KEPT = ("paper", "listing", "vote_count", "merge", "subscriber", "suppression", "feedback", "audit_entry")
+KEPT = ("paper", "listing", "vote_count", "merge", "subscriber", "interest", "feedback", "suppression")
 
 
 class Year:
