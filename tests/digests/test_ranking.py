@@ -136,7 +136,8 @@ def test_a_perfect_match_has_finite_evidence() -> None:
     on = build_pool({1: 1.0, 2: 0.99}, {1: 1.0})
     result = rank_for(on, RankingRequest(INTERESTS[:2], profile={1: -0.99, 2: 1.0}))
     assert result.papers == [2, 1]
-    assert np.isfinite(result.evidence).all()
+    assert np.isfinite(result.scores).all()
+    assert all(0 <= result.score_breakdown(paper).relevance <= 1 for paper in on.papers.values())
 
 
 def test_empty_pool_or_no_interests() -> None:
