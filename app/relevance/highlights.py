@@ -152,22 +152,17 @@ class PaperText:
         marked = in_title.union(*(run.stems for run in abstract))
         return word_runs.spans(title), word_runs.spans(abstract), marked
 
-    def typed_words_that_matter(self, typed: Typed) -> Typed:
-        """Return the typed words that distinguish words of this paper.
+    def has_other_form(self, stem: str, word: str) -> bool:
+        """Return True if the paper or its card has a word with this stem that is not a form of `word`.
 
-        These are the ones with whose stem the paper or its card has a word that is not a form of them. They
-        are rare. All other typed words leave highlights and marks unchanged.
+        This is rare. All other typed words leave highlights and marks unchanged.
         """
-        fields = *self.fields, self.card.fields[1]
-        return {
-            stem: word
-            for stem, word in typed.items()
-            if not all(
-                _is_form(field.tokens[position], field.text, {stem: word})
-                for field in fields
-                for position in field.positions(stem)
-            )
-        }
+        typed = {stem: word}
+        return not all(
+            _is_form(field.tokens[position], field.text, typed)
+            for field in (*self.fields, self.card.fields[1])
+            for position in field.positions(stem)
+        )
 
     def are_together(self, terms: Set[str], others: Set[str]) -> bool:
         """Return True if each of `others` stands beside one of `terms` in the title or the abstract."""

@@ -41,6 +41,7 @@ MAX_GAINS = 20  # words of a paper that may be named in place of missing ones: t
 # The size of the cache, which holds about 10,000 interests, and the usual size of an interest's reasons.
 MAX_CACHED_BYTES, USUAL_REASONS_BYTES = 120_000_000, 5_000
 BATCH_SIZE = 500  # interests matched at once, to limit memory
+_UNKNOWN = 2  # neither False nor True
 MAX_CACHED_QUERY_WORDS, MAX_CACHED_EXCERPTS = 2_000, 10_000
 
 
@@ -175,6 +176,10 @@ class MatchIndex:
         )
         self._idf = lru_cache(MAX_CACHED_QUERY_WORDS)(model.statistics.idf)
         self._excerpts = lru_cache(MAX_CACHED_EXCERPTS)(self._new_excerpts)
+        # The results of `PaperText.has_other_form` for a typed word, by row. Readers type the same words.
+        self._has_other_form = lru_cache(MAX_CACHED_QUERY_WORDS)(
+            lambda stem, word: bytearray([_UNKNOWN]) * len(self._texts)
+        )
 
     @property
     def texts(self) -> dict[Content, PaperText]:
@@ -321,7 +326,7 @@ class MatchIndex:
         query, phrases = self._query_without_phrases_in(text, query)
         words = self._query_words(query)
         # Whether a short form stands for a phrase depends on all typed words.
-        typed = words.typed if phrases else text.typed_words_that_matter(words.typed)
+        typed = words.typed if phrases else self._typed_words_that_matter(text, words.typed)
         present = phrases | {term for term in words.terms if text.surface_form(term, typed)}
         expansions = self._model.abbreviations.expansions
         implied = {stem for term in present for stem in expansions.get(term, ())}
@@ -342,6 +347,17 @@ class MatchIndex:
         if not present:  # "token" is not a form of "tokenization", but better than nothing
             present, typed = {term for term in query.terms if text.surface_form(term)}, {}
         return _WordsInPaper(frozenset(present), typed, absent)
+
+    def _typed_words_that_matter(self, text: PaperText, typed: Typed) -> Typed:
+        """Return the typed words that distinguish words of a paper: see `PaperText.has_other_form`."""
+        row, matter = self._row_of[text.paper.id], dict[str, str]()
+        for stem, word in typed.items():
+            answers = self._has_other_form(stem, word)
+            if answers[row] == _UNKNOWN:
+                answers[row] = text.has_other_form(stem, word)
+            if answers[row]:
+                matter[stem] = word
+        return matter
 
     def _query_without_phrases_in(self, text: PaperText, query: Query) -> tuple[Query, set[str]]:
         """Return a query without the required phrases and names that a paper has as written, and these."""
