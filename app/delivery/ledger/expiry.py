@@ -9,8 +9,9 @@ from sqlalchemy import ColumnElement, case, literal, update
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from app.delivery.ledger.claims import LEASED_STATES, WAITING_STATES
+from app.delivery.ledger.claims import WAITING_STATES
 from app.delivery.ledger.entries import is_held
+from app.delivery.ledger.held_after_restore import FINAL_STATES
 from app.storage.database import in_array
 from app.storage.models import Delivery
 from app.storage.models import DeliveryState as State
@@ -40,8 +41,9 @@ def with_unsettled_digest(by: datetime) -> SelectOfScalar[int]:
     """
     return select(Delivery.subscriber_id).where(
         Delivery.kind == MailKind.DIGEST,
-        # A digest that has just been deferred or released expires before the next planning run.
-        col(Delivery.state).in_((*LEASED_STATES, State.PENDING, State.DEFERRED)),
+        # A digest that has just been deferred or released expires before the next planning run. For `in_`,
+        # SQLite would use the index of states, and read all digests that were planned since the run began.
+        col(Delivery.state).not_in(FINAL_STATES),
         col(Delivery.possibly_delivered).is_(False),
         col(Delivery.next_attempt_at).is_not(None),
         col(Delivery.give_up_at) <= by,
