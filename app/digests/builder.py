@@ -369,7 +369,9 @@ class DigestBuilder:
     @cached_property
     def _profile_candidates(self) -> user_profile.Candidates | None:
         space = self._model.space
-        return user_profile.Candidates([*self._all.values()], self._model, space) if space else None
+        if not space:
+            return None
+        return user_profile.Candidates([*self._all.values()], self._model, space, self.interests.texts)
 
     @property
     def pool(self) -> ranking.CandidatePool:

@@ -26,6 +26,7 @@ from app.relevance import (
     suggestions,
     translations,
 )
+from app.relevance.highlights import PaperText
 from app.relevance.match_index_cache import IndexCache
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import GENERAL_STEMS, FilterField
@@ -60,6 +61,11 @@ class InterestMatcher:
     def release(self) -> None:
         """Clear all matches, to release their memory."""
         self.evidence = ranking.EvidenceMatrix(())
+
+    @property
+    def texts(self) -> Mapping[matching.Content, PaperText]:
+        """The papers, split into words, by content."""
+        return self._index.texts
 
     @property
     def vectors(self) -> Mapping[int, ranking.Matrix]:

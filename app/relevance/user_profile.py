@@ -21,14 +21,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from types import MappingProxyType
 
 import numpy as np
 from cachetools import FIFOCache
 from scipy import sparse
 
 from app.relevance import reasons
-from app.relevance.bm25 import PAIR_WEIGHT, Matrix, sparse_unit_rows
+from app.relevance.bm25 import PAIR_WEIGHT, Document, Matrix, sparse_unit_rows
 from app.relevance.highlights import PaperText
+from app.relevance.matching import Content, content_of
 from app.relevance.model import RelevanceModel
 from app.relevance.vector_space import VectorSpace
 from app.text.names import normalized_name
@@ -71,13 +73,22 @@ class Candidates:
     The vectors of a paper with feedback are also computed only once, even if several subscribers rated it.
     """
 
-    def __init__(self, papers: Sequence[PaperView], model: RelevanceModel, space: VectorSpace) -> None:
+    def __init__(
+        self,
+        papers: Sequence[PaperView],
+        model: RelevanceModel,
+        space: VectorSpace,
+        texts: Mapping[Content, PaperText] = MappingProxyType({}),
+    ) -> None:
+        """Compute the vectors. `texts` contains papers already split into words by the same model."""
         self._model, self.space = model, space
         # Expansions help interests find papers. Between two papers they would only add common words.
         self._columns = replace(space.terms, expansions={})
-        self.texts = [PaperText(paper, model.abbreviations) for paper in papers]
+        self.texts = [
+            texts.get(content_of(paper)) or PaperText(paper, model.abbreviations) for paper in papers
+        ]
         self.row_of = {paper.id: row for row, paper in enumerate(papers)}
-        self.terms, self.vectors = self._vectorize(papers)
+        self.terms, self.vectors = self._vectorize([text.document for text in self.texts])
         sample = _unit_rows_without_pair_weight(
             sparse.csr_matrix(space.impacts.T)[:SAMPLE_SIZE], space.terms.is_pair
         )
@@ -99,7 +110,9 @@ class Candidates:
         return [papers[text] for text in texts]
 
     def _rate(self, feedback: Sequence[Feedback]) -> Iterator[_RatedPaper]:
-        rows, vectors = self._vectorize(feedback)
+        rows, vectors = self._vectorize(
+            [self._model.document(entry.title, entry.abstract) for entry in feedback]
+        )
         products = (rows @ self._by_term).toarray()
         closeness = self._closeness(products, vectors)
         for number, (start, end) in enumerate(itertools.pairwise(rows.indptr.tolist())):
@@ -124,9 +137,8 @@ class Candidates:
         by_terms = (own - sample.mean(1, keepdims=True)) / deviation
         return np.asarray(TERM_WEIGHT * by_terms + LSA_WEIGHT * self.space.z_scores(vectors, self.vectors))
 
-    def _vectorize(self, papers: Sequence[PaperView | Feedback]) -> tuple[sparse.csr_matrix, Matrix]:
+    def _vectorize(self, documents: Sequence[Document]) -> tuple[sparse.csr_matrix, Matrix]:
         """Return two matrices of unit rows, one row per paper: its terms, and its vector in the LSA space."""
-        documents = [self._model.document(paper.title, paper.abstract) for paper in papers]
         impacts = self._columns.impacts(self._columns.field_counts(documents), self._model.statistics.lengths)
         terms = _unit_rows_without_pair_weight(impacts, self.space.terms.is_pair)
         return terms, self.space.vectors(documents)
