@@ -100,9 +100,7 @@ def import_file(
     return _each_batch(file, defaults, now, name, lambda batch: _store(db, batch, now), after_batch)
 
 
-def preview_file(
-    db: Database, file: BinaryIO, defaults: Preferences, now: datetime, *, name: str = "the file"
-) -> ImportReport:
+def preview_file(db: Database, file: BinaryIO, defaults: Preferences, now: datetime) -> ImportReport:
     """Return the report that an import of the file would produce now. Nothing is stored."""
     earlier: dict[str, SubscriberState] = {}
 
@@ -111,7 +109,7 @@ def preview_file(
             states = bulk.states_by_address(session, batch)
             return bulk.find_conflicts(session, batch, states, earlier)
 
-    return _each_batch(file, defaults, now, name, find_conflicts, lambda _: True)
+    return _each_batch(file, defaults, now, "the file", find_conflicts, lambda _: True)
 
 
 def _each_batch(

@@ -94,8 +94,8 @@ class ReasonCount(NamedTuple):
     digests: int
 
 
-def commonest_reasons(session: Session, edition: str, limit: int = 10) -> list[ReasonCount]:
-    """Return the reasons why digests of an edition were not sent, with counts, most common first."""
+def commonest_reasons(session: Session, edition: str) -> list[ReasonCount]:
+    """Return the ten commonest reasons why digests of an edition were not sent, with counts."""
     state, reason, count = col(Delivery.state), col(Delivery.reason), func.count()
     reasons = select(state, reason, count).where(
         Delivery.edition == edition, Delivery.kind == MailKind.DIGEST, Delivery.reason != ""
@@ -108,7 +108,7 @@ def commonest_reasons(session: Session, edition: str, limit: int = 10) -> list[R
         texts[group].add(text)
     return [
         ReasonCount(name, min(texts[name, text]) if len(texts[name, text]) == 1 else text, number)
-        for (name, text), number in counts.most_common(limit)
+        for (name, text), number in counts.most_common(10)
     ]
 
 
