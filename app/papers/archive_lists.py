@@ -12,7 +12,7 @@ from sqlmodel import Session, and_, col, func, or_, select
 
 from app.papers import paper_views
 from app.papers.paper_views import PUBLIC
-from app.storage.database import contains, in_array
+from app.storage.database import in_array
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import PaperView
 
@@ -59,7 +59,8 @@ def search(
         is_pinned = func.coalesce(col(Paper.pinned_until) > pinned_at, false())
         matching = matching.where(is_pinned if pinned else ~is_pinned)
     for word in text.split():
-        matching = matching.where(or_(contains(col(Paper.title), word), contains(col(Paper.abstract), word)))
+        columns = col(Paper.title), col(Paper.abstract)
+        matching = matching.where(or_(*(column.icontains(word, autoescape=True) for column in columns)))
     if day is not None or source_id is not None:
         listed = select(Listing.paper_id)
         listed = listed.where(Listing.listed_on == day) if day is not None else listed

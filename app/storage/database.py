@@ -15,15 +15,12 @@ from threading import Event
 from typing import Any
 
 from sqlalchemy import (
-    Boolean,
     ColumnElement,
     CursorResult,
     UpdateBase,
     any_,
-    case,
     create_engine,
     event,
-    false,
     func,
     literal,
     select,
@@ -32,9 +29,6 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
 from sqlmodel import Session
 
 from app import clock
@@ -234,41 +228,6 @@ def utc_day(session: Session, moment: Any) -> Any:
     return func.date(moment if is_sqlite else func.timezone("UTC", moment))
 
 
-def contains(column: Any, part: str) -> ColumnElement[bool]:
-    """Return the condition that a column contains a text, ignoring case.
-
-    In SQLite, LIKE ignores the case of ASCII letters only. GLOB with both cases of each letter is exact, but
-    slow, so it only checks the rows that LIKE finds with a placeholder for every other letter.
-    """
-    condition: ColumnElement[bool] = column.icontains(part, autoescape=True)
-    if part.isascii():
-        return condition
-    like = "".join("_" if not each.isascii() else f"/{each}" if each in "%_/" else each for each in part)
-    globs = (f"[{_both_cases(each)}]" if each.isalpha() or each in "*?[" else each for each in part)
-    # CASE, because SQLite may evaluate both sides of AND.
-    is_exact = column.op("GLOB")(f"*{''.join(globs)}*")
-    return _ByDialect(condition, case((column.like(f"%{like}%", escape="/"), is_exact), else_=false()))
-
-
-def _both_cases(letter: str) -> str:
-    """Return a letter and its other cases, except those that are several letters, such as SS for ß."""
-    return "".join(sorted(each for each in {letter, letter.lower(), letter.upper()} if len(each) == 1))
-
-
-class _ByDialect(FunctionElement[bool]):
-    """Two versions of a condition: the first is for PostgreSQL, the second for SQLite."""
-
-    inherit_cache = True
-    type = Boolean()
-
-
-@compiles(_ByDialect)
-def _compile(element: _ByDialect, compiler: SQLCompiler, **options: Any) -> str:
-    postgres, sqlite = element.clauses
-    condition = sqlite if compiler.dialect.name == "sqlite" else postgres
-    return f"({compiler.process(condition, **options)})"
-
-
 def advisory_lock(session: Session, name: str) -> None:
     """Take a PostgreSQL advisory lock until the transaction ends. SQLite has a single writer anyway."""
     if session.get_bind().dialect.name == "postgresql":
@@ -335,6 +294,8 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
     for pragma in ("journal_mode=WAL", "foreign_keys=ON", "synchronous=NORMAL", timeout):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+    # SQLite's own lower(), which `icontains` calls, changes ASCII letters only.
+    connection.create_function("lower", 1, lambda text: text and text.lower(), deterministic=True)
 
 
 def _configure_postgresql(connection: Any, _record: object) -> None:
