@@ -18,7 +18,7 @@ alerts            alerts to the operators as soon as something needs attention
 operator_mail     emails to the operators
 web_reachability  the web app at the base URL, requested over the network; runs only with --online
 test_mail         a test digest, sent from a temporary service to our own mail server
-smtp_sink         the mail server for the test digest
+smtp_sink         the mail server for the test digest and the demo
 message_checks    the headers, signatures, content and size of the received test digest
 templates         the templates of all kinds of email and of the pages
 oneclick          the one-click link and the unsubscribe address of the test digest

@@ -1,4 +1,4 @@
-"""A mail server that stores messages byte for byte. It does not parse, change or refuse them."""
+"""A mail server that stores messages byte for byte. It does not parse or change them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socketserver
 import threading
 from dataclasses import dataclass
 from types import TracebackType
-from typing import cast
+from typing import Self, cast
 
 HOST = "127.0.0.1"
 TIMEOUT = 20.0  # seconds that a sender may be silent
@@ -35,11 +35,15 @@ class Sink:
     def port(self) -> int:
         return int(self._server.server_address[1])
 
+    def refusal(self, _recipient: str) -> str:
+        """Return the reply that refuses a recipient. It is empty if the recipient is accepted."""
+        return ""
+
     def receive(self, mail: CapturedMail) -> None:
         """Store a message. This method runs in the thread of the connection."""
         self.received.append(mail)
 
-    def __enter__(self) -> Sink:
+    def __enter__(self) -> Self:
         self._server.server_bind()
         self._server.server_activate()
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}).start()
@@ -78,8 +82,13 @@ class _SmtpHandler(socketserver.StreamRequestHandler):
                 sender, recipients = _path(argument), []
                 self._reply("250 2.1.0 ok")
             elif verb == b"RCPT":
-                recipients.append(_path(argument))
-                self._reply("250 2.1.5 ok")
+                recipient = _path(argument)
+                refusal = sink.refusal(recipient)
+                if not refusal:
+                    recipients.append(recipient)
+                self._reply(refusal or "250 2.1.5 ok")
+            elif verb == b"DATA" and not recipients:
+                self._reply("503 5.5.1 no recipients")
             elif verb == b"DATA":
                 self._reply("354 go on")
                 raw = self._read_data()

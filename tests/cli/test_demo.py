@@ -29,9 +29,10 @@ from app.application import Application
 from app.cli import demo, sample
 from app.cli.commands import cli
 from app.cli.demo import inbox, sample_subscribers, summary, workspace
-from app.cli.demo.smtp_server import HOST, DemoMailServer
+from app.cli.demo.smtp_server import DemoMailServer
 from app.delivery import ledger
 from app.digests import reconciliation
+from app.doctor.smtp_sink import HOST
 from app.papers.sources import files
 from app.papers.sources.http_client import HttpTransport
 from app.settings import load

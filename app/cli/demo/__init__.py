@@ -26,7 +26,8 @@ from app import clock, logs, main, pipeline, subscribers
 from app.application import Application
 from app.cli import sample
 from app.cli.demo import inbox, replay, sample_subscribers, summary, workspace
-from app.cli.demo.smtp_server import HOST, DemoMailServer
+from app.cli.demo.smtp_server import DemoMailServer
+from app.doctor.smtp_sink import HOST
 from app.papers import poll_schedule, source_registry
 from app.settings import IGNORE_ENVIRONMENT, LogLevel, Settings, SmtpSecurity
 from app.storage import api_keys, demo_clock, schema

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from email.utils import parsedate_to_datetime
+from threading import Lock
 from typing import cast
 
-from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import SMTP, Envelope, Session
-
-HOST = "127.0.0.1"
-MAX_BYTES = 10 * 1024 * 1024
-
-
-class _FreePortController(Controller):
-    """A controller on a free port. The base class would probe its server at port 0."""
-
-    def _trigger_server(self) -> None:
-        assert isinstance(self.server, asyncio.Server)  # noqa: S101 - the server is running
-        self.port = self.server.sockets[0].getsockname()[1]
-        super()._trigger_server()  # type: ignore[no-untyped-call]
+from app.doctor.smtp_sink import CapturedMail, Sink
 
 
 @dataclass(frozen=True)
@@ -61,7 +48,7 @@ class ReceivedMail:
         return cast("str", part.get_content()) if part else ""
 
 
-class DemoMailServer:
+class DemoMailServer(Sink):
     """An SMTP server on a free local port. It runs during its `with` block.
 
     It refuses mail to `unknown` addresses permanently, and the first email to each `greylisted` address
@@ -69,44 +56,26 @@ class DemoMailServer:
     """
 
     def __init__(self, unknown: Collection[str] = (), greylisted: Collection[str] = ()) -> None:
+        super().__init__()
         self.mails: list[ReceivedMail] = []
+        self._lock = Lock()  # each connection has a thread of its own
         self._unknown = frozenset(unknown)
         self._greylisted = set(greylisted)
-        self._controller = _FreePortController(self, hostname=HOST, port=0, data_size_limit=MAX_BYTES)
-
-    def __enter__(self) -> DemoMailServer:
-        self._controller.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._controller.stop()
-
-    @property
-    def port(self) -> int:
-        """Return the port that the system chose."""
-        return self._controller.port
 
     def mail(self, number: int) -> ReceivedMail | None:
         """Return an email by its number, counted from 1 in the order of arrival."""
         return self.mails[number - 1] if 0 < number <= len(self.mails) else None
 
-    # aiosmtpd calls the following two methods by these names, in its own thread.
-
-    async def handle_RCPT(  # noqa: N802
-        self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
-    ) -> str:
-        if address in self._unknown:
+    def refusal(self, recipient: str) -> str:
+        if recipient in self._unknown:
             return "550 5.1.1 No such mailbox"
-        if address in self._greylisted:
-            self._greylisted.remove(address)
+        if recipient in self._greylisted:
+            self._greylisted.discard(recipient)
             return "451 4.7.1 Greylisted, please try again later"
-        envelope.rcpt_tos.append(address)
-        return "250 2.1.5 OK"
+        return ""
 
-    async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802
-        raw = cast("bytes", envelope.content)
-        message = message_from_bytes(raw, EmailMessage, policy=policy.default)
-        for recipient in envelope.rcpt_tos:
+    def receive(self, mail: CapturedMail) -> None:
+        message = message_from_bytes(mail.raw, EmailMessage, policy=policy.default)
+        with self._lock:
             number = len(self.mails) + 1
-            self.mails.append(ReceivedMail(number, envelope.mail_from or "", recipient, raw, message))
-        return f"250 2.0.0 Kept as {len(self.mails)}"
+            self.mails.append(ReceivedMail(number, mail.sender, mail.recipient, mail.raw, message))
