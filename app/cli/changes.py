@@ -37,7 +37,7 @@ def changes(
         return
     cells = [
         (
-            output.format_time(row.at),
+            row.at,
             row.actor,
             audit_log.describe(row.action),
             "all emails" if row.subject == ledger.ALL_EDITIONS else row.subject,

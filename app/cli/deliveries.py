@@ -44,14 +44,7 @@ def deliveries(
         output.print_json([row.model_dump(mode="json", include=_FIELDS) for row in rows])
         return
     cells = [
-        (
-            row.id,
-            row.subscriber_id,
-            row.edition,
-            row.state,
-            output.format_time(row.due_at),
-            row.reason or row.smtp_text,
-        )
+        (row.id, row.subscriber_id, row.edition, row.state, row.due_at, row.reason or row.smtp_text)
         for row in rows
     ]
     output.table(["number", "subscriber", "edition", "state", "due", "reason or reply"], cells)

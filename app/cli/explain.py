@@ -64,10 +64,10 @@ def explain(
     output.table(["", ""], _facts(explanation))
     if explanation.deliveries:
         columns = ["delivery", "edition", "state", "sent", "score then", "reason then"]
-        rows = []
-        for past in explanation.deliveries:
-            sent, score = output.format_time(past.sent_at), f"{past.score:.3f}"
-            rows.append((past.delivery_id, past.edition, past.state, sent, score, past.reason))
+        rows = [
+            (row.delivery_id, row.edition, row.state, row.sent_at or "–", f"{row.score:.3f}", row.reason)
+            for row in explanation.deliveries
+        ]
         output.table(columns, rows, title="\nIn the ledger")
     if scores := list(list_scores(explanation)):
         output.table(["", ""], scores, title=f"\nThe paper, {when}")

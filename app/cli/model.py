@@ -46,11 +46,11 @@ def list_models(as_json: output.AsJson = False) -> None:
         return
     rows = []
     for version in versions:
-        trained, size = output.format_time(version.trained_at), f"{version.size / 1000:.0f} kB"
+        size = f"{version.size / 1000:.0f} kB"
         state = "in use" if version.in_use else "spare"
         if version.fault:
             state = f"refused: {version.fault}"
-        rows.append((version.id, trained, version.archive.papers, size, state))
+        rows.append((version.id, version.trained_at, version.archive.papers, size, state))
     output.table(["id", "trained", "papers", "size", "state"], rows)
     if not any(version.in_use for version in versions):
         output.out().print("The bundled model is in use.")

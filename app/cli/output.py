@@ -201,20 +201,26 @@ def digest_object(digest: Digest | Skip) -> dict[str, Any]:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """Print a table. Escape all cells, and cut long cells if the output is not a terminal."""
+    """Print a table. Format times, escape all cells, and cut long cells if the output is not a terminal."""
     printed = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:
         printed.add_column(column, overflow="fold")
     console = out()
     longest = None if console.is_terminal else MAX_PIPED_CELL
     for row in rows:
-        texts = ("" if cell is None else str(cell) for cell in row)
+        texts = map(_cell_text, row)
         printed.add_row(
             *(escaped(f"{text[:longest]}…" if longest and len(text) > longest else text) for text in texts)
         )
     console.print(printed)
     if not printed.row_count:
         err().print("There is nothing to list.")
+
+
+def _cell_text(cell: object) -> str:
+    if isinstance(cell, datetime):
+        return format_time(cell)
+    return "" if cell is None else str(cell)
 
 
 def escaped(text: str) -> str:

@@ -36,7 +36,7 @@ def runs(
         left_out = None if run is not None else {"rejections"}
         output.print_json([row.model_dump(mode="json", exclude=left_out) for row in rows])
         return
-    cells = [(row.id, row.job, output.format_time(row.started_at), _outcome(row)) for row in rows]
+    cells = [(row.id, row.job, row.started_at, _outcome(row)) for row in rows]
     output.table(["number", "job", "began", "outcome"], cells)
     if run is not None and rows[0].rejections:
         rejections = [(each["origin"], each["row"], each["reason"]) for each in rows[0].rejections]

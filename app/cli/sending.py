@@ -118,13 +118,7 @@ def show_notices(
         output.print_json([asdict(notice) for notice in notices])
         return
     cells = [
-        (
-            output.format_time(each.at),
-            event_labels.name_event(each.kind),
-            each.subscriber_id,
-            each.email or "erased",
-            each.detail,
-        )
+        (each.at, event_labels.name_event(each.kind), each.subscriber_id, each.email or "erased", each.detail)
         for each in notices
     ]
     output.table(["time", "event", "number", "address", "notice"], cells)
@@ -166,9 +160,7 @@ def show_sample(
         output.err().print(output.escaped(reason), soft_wrap=True)
         return
     cells = [
-        (row.id, emails[row.id], output.format_time(row.due_at), item.title)
-        for row, digest in drawn
-        for item in digest.picks
+        (row.id, emails[row.id], row.due_at, item.title) for row, digest in drawn for item in digest.picks
     ]
     output.table(["mail", "subscriber", "due", "paper"], cells)
 

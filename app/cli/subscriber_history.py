@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from app import clock, pipeline, subscribers
 from app.cli import output
 from app.delivery import suppression
@@ -65,19 +67,16 @@ def print_history(subscriber: str, *, as_json: bool) -> None:
     else:
         facts.append(("now", would_get))
     output.table([f"subscriber {row.id}", row.email], facts)
-    rows = [
-        (output.format_time(mail.due_at), mail.edition, mail.state, mail.reason or mail.subject)
-        for mail in mails
-    ]
+    rows = [(mail.due_at, mail.edition, mail.state, mail.reason or mail.subject) for mail in mails]
     if rows:
         output.table(["due", "edition", "state", "reason or subject"], rows, title="\nEmails, newest first")
     if events:
         output.table(["at", "event", "detail"], map(_describe_event, events), title="\nEvents, newest first")
 
 
-def _describe_event(event: Event) -> tuple[str, str, str]:
+def _describe_event(event: Event) -> tuple[datetime, str, str]:
     detail = event_labels.name_detail(event.kind, event.detail)
-    return output.format_time(event.at), event_labels.name_event(event.kind), detail
+    return event.at, event_labels.name_event(event.kind), detail
 
 
 def _obstacle(row: Subscriber, suppressed: Suppression | None) -> str:

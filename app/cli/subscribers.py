@@ -61,7 +61,7 @@ def list_subscribers(
         items = [{name: getattr(row, name) for name in columns} for row in page]
         output.print_json({"subscribers": items, "next_after": next_after})
         return
-    cells = [(row.id, row.email, row.state, row.cadence, output.format_time(row.next_due_at)) for row in page]
+    cells = [(row.id, row.email, row.state, row.cadence, row.next_due_at or "–") for row in page]
     output.table(["number", "address", "state", "digests", "next digest"], cells)
     if next_after:
         output.out().print(f"There are more: repeat the command with --after {next_after}.")
@@ -132,7 +132,7 @@ def show(subscriber: SubscriberName, as_json: output.AsJson = False) -> None:
     output.table([f"subscriber {row.id}", row.email], _facts(row, chosen, suppressed))
     if feedback:
         labels = {True: "more like this", False: "less like this"}
-        rows = [(output.format_time(entry.at), labels[entry.liked], entry.title) for entry in feedback]
+        rows = [(entry.at, labels[entry.liked], entry.title) for entry in feedback]
         output.table(["at", "feedback", "paper"], rows, title="\nFeedback, newest first")
 
 

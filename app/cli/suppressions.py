@@ -38,12 +38,7 @@ def list_suppressions(
         )
         return
     cells = [
-        (
-            emails.get(row.address_hash) or f"{row.address_hash[:12]}…",
-            output.format_time(row.since),
-            row.reason,
-        )
-        for row in rows
+        (emails.get(row.address_hash) or f"{row.address_hash[:12]}…", row.since, row.reason) for row in rows
     ]
     output.table(["address", "since", "reason"], cells)
     if any(row.address_hash not in emails for row in rows):

@@ -33,8 +33,7 @@ def list_webhooks(as_json: output.AsJson = False) -> None:
     cells = []
     for row in rows:
         state = "disabled" if row.disabled_at else "failing" if row.error else "ok"
-        accepted = output.format_time(row.accepted_at)
-        cells.append((row.id, row.url, " ".join(row.events), state, accepted, row.error))
+        cells.append((row.id, row.url, " ".join(row.events), state, row.accepted_at or "–", row.error))
     output.table(["number", "URL", "events", "state", "last accepted", "error"], cells)
 
 
@@ -105,10 +104,9 @@ def messages(
     if as_json:
         output.print_json([row.model_dump(mode="json") for row in rows])
         return
-    cells = []
-    for row in rows:
-        times = output.format_time(row.at), output.format_time(row.next_attempt_at)
-        cells.append((row.event, times[0], row.state, row.attempts, times[1], row.error))
+    cells = [
+        (row.event, row.at, row.state, row.attempts, row.next_attempt_at or "–", row.error) for row in rows
+    ]
     output.table(["event", "at", "state", "attempts", "next attempt", "error"], cells)
 
 

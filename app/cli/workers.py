@@ -18,20 +18,12 @@ def workers(as_json: output.AsJson = False) -> None:
     if as_json:
         output.print_json({"workers": [*map(asdict, statuses)], "jobs": [*map(asdict, counts)]})
         return
-    rows = [
-        (
-            each.name,
-            output.format_time(each.started_at),
-            output.format_time(each.seen_at),
-            "lost" if each.lost else "alive",
-        )
-        for each in statuses
-    ]
+    rows = [(each.name, each.started_at, each.seen_at, "lost" if each.lost else "alive") for each in statuses]
     output.table(["worker", "started", "last heartbeat", "state"], rows)
     if not rows:
         output.err().print(f"No process is running jobs: {registry.start_advice(app.db)}.", soft_wrap=True)
     if counts:
-        cells = [(each.job, each.state, each.count, output.format_time(each.since)) for each in counts]
+        cells = [(each.job, each.state, each.count, each.since) for each in counts]
         output.table(["job", "state", "number", "since"], cells, title="\nJobs")
 
 
