@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -33,7 +33,7 @@ from app.storage.api_keys import Scope
 from app.storage.models import Delivery, DeliveryState, JobRun, SendingPause
 from app.web.api import auth
 from app.web.api.statistics import count_papers
-from app.web.site_state import application, capacity, db
+from app.web.site_state import application, cached, capacity, db
 
 router = APIRouter()
 
@@ -55,7 +55,7 @@ def readyz(request: Request) -> JSONResponse:
     try:
         fault = schema.revision_fault(db(request)) or schema.table_fault(db(request))
         if not fault:
-            failed = _cached(request.app.state, "failed_jobs", RATES_EVERY, job_runs.failed_jobs)
+            failed = cached(request, "failed_jobs", RATES_EVERY, job_runs.failed_jobs)
     except SQLAlchemyError:
         return JSONResponse({"status": "unavailable", "database": "unreachable"}, 503)
     if fault:
@@ -80,27 +80,16 @@ def metrics(request: Request) -> Response:
 
     No label is called `job` or `instance`: Prometheus sets these itself, and would rename ours.
     """
-    registry, state = CollectorRegistry(), request.app.state
+    app, registry = application(request), CollectorRegistry()
     with capacity(request).api.take():
         # These values are cached, because the queries read all subscribers and the emails of eight days.
-        ledger_state = _cached(state, "reconciliation", CHECKED_EVERY, reconciliation.reconcile_recent)
-        today = _cached(state, "rates_today", RATES_EVERY, partial(rates.by_day, days=1))
-        ramp = ledger.warm_up_of(state.paperboy.settings)
-        warm_up = _cached(state, "warm_up", RATES_EVERY, partial(_warm_up_status, ramp))
-        registry.register(_DatabaseCollector(state.paperboy, ledger_state, today, warm_up))
+        ledger_state = cached(request, "reconciliation", CHECKED_EVERY, reconciliation.reconcile_recent)
+        today = cached(request, "rates_today", RATES_EVERY, partial(rates.by_day, days=1))
+        ramp = ledger.warm_up_of(app.settings)
+        warm_up = cached(request, "warm_up", RATES_EVERY, partial(_warm_up_status, ramp))
+        registry.register(_DatabaseCollector(app, ledger_state, today, warm_up))
         ProcessCollector(registry=registry)
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
-
-
-def _cached(state: Any, name: str, lifetime: timedelta, read: Callable[..., Any]) -> Any:
-    """Return the last result of `read` if it is younger than `lifetime`. Otherwise, call `read` again."""
-    now = clock.utcnow()
-    read_at, value = getattr(state, name, (None, None))
-    if read_at is None or not timedelta() <= now - read_at < lifetime:
-        with state.paperboy.db.read() as session:
-            value = read(session, now)
-        setattr(state, name, (now, value))
-    return value
 
 
 class _DatabaseCollector(Collector):

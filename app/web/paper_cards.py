@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from threading import Lock
 
+from fastapi import Request
 from sqlmodel import Session
 
 from app.papers import archive_lists, bylines, listing_days, listings, paper_views, pictures
@@ -15,14 +15,15 @@ from app.papers.listings import ListingView
 from app.papers.pictures import Picture
 from app.relevance import trending
 from app.relevance.suggestions import TopicIndex
-from app.storage.database import Database
 from app.text import summarizer
 from app.types import PaperView, Trend
+from app.web.site_state import cached
 from app.web.vote_chart import VoteChart, vote_chart
 
 SUGGEST_FROM = timedelta(days=60)
 TOPIC_DAYS, TOPIC_TITLES = timedelta(days=6), 500  # topics are counted in the 500 newest titles of a week
 KEEP_SUGGESTIONS = timedelta(minutes=10)
+PAPERS_ON_FRONT_PAGE, KEEP_NEWEST = 10, timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,16 @@ def latest_day(session: Session) -> date | None:
     return listing_days.neighbours(session, date.max)[0]
 
 
+def newest_day(request: Request) -> Day | None:
+    """Return the newest day for the front page, or None if the archive is empty. Read it once a minute."""
+
+    def read(session: Session, now: datetime) -> Day | None:
+        day = latest_day(session)
+        return papers_of_day(session, day, PAPERS_ON_FRONT_PAGE, now, for_page=True) if day else None
+
+    return cached(request, "newest_day", KEEP_NEWEST, read)
+
+
 def papers_of_day(
     session: Session, day: date, limit: int, now: datetime, page: int = 1, *, for_page: bool = False
 ) -> Day:
@@ -185,23 +196,16 @@ def _card(paper: PaperView, trend: Trend, until: date | None = None) -> PaperCar
     return PaperCard(paper, byline, summary, trend, listed_on)
 
 
-class Suggestions:
-    """Suggestions from the keywords of recent papers, which are counted at most every ten minutes."""
+def suggestions(request: Request, typed: str = "", limit: int = 8) -> list[str]:
+    """Return keywords that contain a word beginning with the typed text, most frequent first.
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
-        self._lock = Lock()
-        self._keywords: list[str] = []
-        self._count_again_at: datetime | None = None
+    The keywords of recent papers are counted at most every ten minutes.
+    """
+    keywords = cached(request, "keywords", KEEP_SUGGESTIONS, _recent_keywords)
+    typed = " ".join(typed.lower().split())
+    return [word for word in keywords if f" {typed}" in f" {word}"][:limit]
 
-    def matching(self, typed: str, now: datetime, limit: int = 8) -> list[str]:
-        """Return keywords that contain a word beginning with the typed text, most frequent first."""
-        with self._lock:
-            if self._count_again_at is None or self._count_again_at <= now:
-                with self._db.read() as session:
-                    counted = archive_lists.keywords(session, (now - SUGGEST_FROM).date())
-                self._keywords = [word for word, _ in counted.most_common() if 2 < len(word) <= 60]
-                self._count_again_at = now + KEEP_SUGGESTIONS
-            keywords = self._keywords
-        typed = " ".join(typed.lower().split())
-        return [word for word in keywords if f" {typed}" in f" {word}"][:limit]
+
+def _recent_keywords(session: Session, now: datetime) -> list[str]:
+    counted = archive_lists.keywords(session, (now - SUGGEST_FROM).date())
+    return [word for word, _ in counted.most_common() if 2 < len(word) <= 60]

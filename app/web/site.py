@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from threading import Lock
 
 from fastapi import FastAPI
 from fastapi.middleware.gzip import GZipMiddleware
@@ -24,7 +26,6 @@ from app.web import (
     form_throttle,
     http_cache,
     monitoring,
-    paper_cards,
     preview,
     request_traces,
     security,
@@ -81,8 +82,8 @@ def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
         http_cache.KEEP_PAGES, limits.pages, http_cache.STALE_PAGES
     )
     site.state.archive_search = ArchiveSearch(app.db, app.models, Path(app.settings.search_dir), app.stopping)
-    site.state.suggestions = paper_cards.Suggestions(app.db)
-    site.state.newest_day = home.NewestDay(app.db)
+    site.state.cached_values = {}
+    site.state.cache_locks = defaultdict(Lock)
     # Compressed sizes do not leak secrets (BREACH): browsers send the only cookie only with requests from our
     # own pages. After a link on another site, operators must press a button, see `admin.sign_in`. So other
     # sites cannot make a browser request a page that contains a secret.

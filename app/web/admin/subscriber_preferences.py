@@ -16,7 +16,7 @@ from app.errors import Conflict
 from app.storage.models import Subscriber, SubscriberState
 from app.subscribers import Preferences
 from app.subscribers.event_labels import PREFERENCES
-from app.web import forms
+from app.web import forms, paper_cards
 from app.web.admin import form_versions
 from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.sign_in import FormOutcome, Operator, Reader, Writer, back_to
@@ -103,7 +103,7 @@ def _page(
         "admin/subscriber_preferences.html", subscriber=subscriber, form=form,
         versions=versions or form_versions.versions_of(_values(form)), amounts=forms.AMOUNT_OPTIONS,
         zones=forms.zones(),
-        suggestions=operator.request.app.state.suggestions.matching("", operator.now, 40), **outcome,
+        suggestions=paper_cards.suggestions(operator.request, limit=40), **outcome,
     )  # fmt: skip
 
 

@@ -215,7 +215,7 @@ def _search(request: Request, form: SearchForm, later: BackgroundTasks) -> Respo
 
 
 def _search_page(request: Request, form: SearchForm, status: int, **values: Any) -> Response:
-    newest = request.app.state.newest_day.get(clock.utcnow())
+    newest = paper_cards.newest_day(request)
     topics = newest.topics if newest else ()
     return page(
         request, "search.html", status=status, headers=PUBLIC_REFERRER, form=form, topics=topics, **values

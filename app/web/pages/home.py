@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-from threading import Lock
 from typing import Annotated, Any
 
 from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request, Response
@@ -14,7 +12,6 @@ from fastapi.responses import RedirectResponse
 from app import clock, subscribers
 from app.errors import TooManyRequests
 from app.papers import bibliography
-from app.storage.database import Database
 from app.subscribers import SignUp
 from app.types import EmptyDigestPolicy, ParseResult
 from app.web import background, forms, paper_cards, pasted_papers
@@ -30,34 +27,7 @@ from app.web.site_state import application, capacity, db
 from app.web.templating import page
 from app.web.visitors import client_ip, visitor
 
-PAPERS_ON_FRONT_PAGE = 10
-KEEP_NEWEST = timedelta(minutes=1)
-
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
-
-
-class NewestDay:
-    """A cache that keeps the newest day for the front page for a minute."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
-        self._lock = Lock()
-        self._day: paper_cards.Day | None = None
-        self._read_at: datetime | None = None
-
-    def get(self, now: datetime) -> paper_cards.Day | None:
-        """Return the newest day, or None if the archive is empty."""
-        with self._lock:
-            if self._day is None or self._read_at is None or now - self._read_at >= KEEP_NEWEST:
-                with self._db.read() as session:
-                    newest = paper_cards.latest_day(session)
-                    self._day = (
-                        paper_cards.papers_of_day(session, newest, PAPERS_ON_FRONT_PAGE, now, for_page=True)
-                        if newest
-                        else None
-                    )
-                self._read_at = now
-            return self._day
 
 
 @router.get("/")
@@ -78,8 +48,7 @@ def front(request: Request, interest: Annotated[list[str], Query()] = []) -> Res
 @router.get("/suggest")
 def suggest(request: Request, q: str = "") -> list[str]:
     """Return the keywords that can complete a partly typed interest."""
-    suggestions: paper_cards.Suggestions = request.app.state.suggestions
-    return suggestions.matching(q[:60], clock.utcnow())
+    return paper_cards.suggestions(request, q[:60])
 
 
 def sign_up_form(
@@ -227,9 +196,8 @@ def _accepted(
 def _front_page(
     request: Request, form: PreferencesForm, status: int = 200, preview: Preview | None = None
 ) -> Response:
-    now, newest = clock.utcnow(), request.app.state.newest_day
-    words = request.app.state.suggestions.matching("", now, 40)
+    listing, words = paper_cards.newest_day(request), paper_cards.suggestions(request, limit=40)
     return page(
         request, "home.html", status=status, headers=PUBLIC_REFERRER | (preview.headers if preview else {}),
-        form=form, listing=newest.get(now), words=words, zones=forms.zones(), preview=preview,
+        form=form, listing=listing, words=words, zones=forms.zones(), preview=preview,
     )  # fmt: skip

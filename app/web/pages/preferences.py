@@ -21,7 +21,7 @@ from app.links import LIFETIMES, Purpose, lifetime_in_words
 from app.relevance.suggestions import InterestReader
 from app.storage.models import DeliveryState, Subscriber
 from app.types import Feedback
-from app.web import background, digest_history, feedback_overview, forms, preview
+from app.web import background, digest_history, feedback_overview, forms, paper_cards, preview
 from app.web.forms import PreferencesForm, Text
 from app.web.link_access import SignedLink, allows, subscriber_links
 from app.web.preview import Preview
@@ -281,5 +281,5 @@ def _preferences_page(
         amounts=forms.AMOUNT_OPTIONS,
         history=history, unfolded=digest_history.UNFOLDED,
         # A page with a preview must not become too large. Scripts fetch suggestions for what is typed.
-        suggestions=[] if digest_preview else link.request.app.state.suggestions.matching("", now, 40),
+        suggestions=[] if digest_preview else paper_cards.suggestions(link.request, limit=40),
     )  # fmt: skip
