@@ -6,17 +6,18 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field
+from pydantic import Field
 from sqlmodel import col, select
 
 from app.storage.models import AuditEntry
 from app.web.api.auth import CanRead
 from app.web.api.pagination import Page, Paging, newest_first
+from app.web.api.values import Representation
 
 router = APIRouter(prefix="/audit-log", tags=["audit-log"])
 
 
-class AuditEntryOut(BaseModel):
+class AuditEntryOut(Representation):
     """A change made by an operator."""
 
     id: int
@@ -39,4 +40,4 @@ def list_changes(
         rows, cursor = newest_first(
             session, select(AuditEntry), col(AuditEntry.id), window, actor=actor, action=action
         )
-    return Page(items=[AuditEntryOut.model_validate(row.model_dump()) for row in rows], next_cursor=cursor)
+    return Page(items=[AuditEntryOut.model_validate(row) for row in rows], next_cursor=cursor)

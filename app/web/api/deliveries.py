@@ -17,11 +17,12 @@ from app.types import MailKind
 from app.web.api import problems
 from app.web.api.auth import AnyId, CanRead, CanSend, DeliveryId
 from app.web.api.pagination import Page, Paging, newest_first
+from app.web.api.values import Representation
 
 router = APIRouter(prefix="/deliveries", tags=["deliveries"])
 
 
-class DeliveryOut(BaseModel):
+class DeliveryOut(Representation):
     """An email to a subscriber. It is in exactly one state at a time."""
 
     id: int
@@ -73,7 +74,7 @@ def list_deliveries(
             session, select(Delivery), col(Delivery.id), window,
             state=state, kind=kind, edition=edition, subscriber_id=subscriber_id,
         )  # fmt: skip
-    return Page(items=[_to_out(row) for row in rows], next_cursor=cursor)
+    return Page(items=[DeliveryOut.model_validate(row) for row in rows], next_cursor=cursor)
 
 
 @router.get("/{delivery_id}", responses=problems.responses(404))
@@ -107,7 +108,7 @@ def resend_delivery(caller: CanSend, delivery_id: DeliveryId) -> DeliveryOut:
     with caller.db.write() as session:
         ledger.resend(session, delivery_id, caller.now)
         caller.record(session, "delivery.resend", delivery_id)
-        return _to_out(session.get_one(Delivery, delivery_id))
+        return DeliveryOut.model_validate(session.get_one(Delivery, delivery_id))
 
 
 @router.post("/{delivery_id}/confirm-arrival", responses=problems.responses(404, 409))
@@ -116,7 +117,7 @@ def confirm_arrival(caller: CanSend, delivery_id: DeliveryId) -> DeliveryOut:
     with caller.db.write() as session:
         ledger.confirm_arrival(session, delivery_id, caller.now)
         caller.record(session, "delivery.confirm_arrival", delivery_id)
-        return _to_out(session.get_one(Delivery, delivery_id))
+        return DeliveryOut.model_validate(session.get_one(Delivery, delivery_id))
 
 
 def _get(session: Session, delivery_id: int) -> Delivery:
@@ -124,7 +125,3 @@ def _get(session: Session, delivery_id: int) -> Delivery:
     if row is None:
         raise NotFound(f"there is no delivery {delivery_id}")
     return row
-
-
-def _to_out(row: Delivery) -> DeliveryOut:
-    return DeliveryOut.model_validate(row.model_dump())

@@ -14,13 +14,13 @@ from app.delivery import ledger
 from app.digests import reconciliation
 from app.errors import NotFound
 from app.storage import audit_log
-from app.storage.models import Delivery, DeliveryState, SendingPause
+from app.storage.models import Delivery, DeliveryState
 from app.types import MailKind
 from app.web.api import problems
 from app.web.api.auth import Caller, CanRead, CanSend
 from app.web.api.etags import IfMatch, Versioned, require_match
 from app.web.api.pagination import Page, Paging, cut
-from app.web.api.values import FROM_URL, EditionDay, RequestBody
+from app.web.api.values import FROM_URL, EditionDay, Representation, RequestBody
 
 router = APIRouter(tags=["editions"])
 
@@ -57,7 +57,7 @@ class ReconciliationOut(States):
     consistent: bool = Field(description="True if no digest is missing or surplus.")
 
 
-class PauseOut(BaseModel):
+class PauseOut(Representation):
     """A pause of sending."""
 
     edition: str = Field(
@@ -172,7 +172,7 @@ def list_editions(caller: CanRead, window: Paging) -> Page[EditionOut]:
         names = ledger.editions(session, window.limit + 1, window.after)
         page, cursor = cut(names, window, str)
         counted = caller.app.edition_totals.count(session, page, caller.now)
-        pauses = {pause.edition: _pause_out(pause) for pause in ledger.pauses(session)}
+        pauses = {pause.edition: PauseOut.model_validate(pause) for pause in ledger.pauses(session)}
     items = [
         EditionOut(edition=name, digests=_states(counted[name]), paused=pauses.get(name)) for name in page
     ]
@@ -190,7 +190,7 @@ def get_edition(caller: CanRead, edition: Name) -> Edition:
 
 
 def _read_edition(caller: Caller, session: Session, edition: str) -> Edition | None:
-    pauses = [_pause_out(pause) for pause in ledger.pauses(session) if pause.edition == edition]
+    pauses = [PauseOut.model_validate(pause) for pause in ledger.pauses(session) if pause.edition == edition]
     is_expired = edition < (caller.now - timedelta(days=caller.settings.retention_days)).date().isoformat()
     counted = reconciliation.reconcile(session, caller.now, edition)
     if (is_expired or not counted.due) and not counted.states and not pauses:
@@ -330,7 +330,7 @@ def _read_sending(session: Session, now: datetime) -> Sending:
 
 
 def _read_pauses(session: Session) -> Pauses:
-    pauses = [_pause_out(pause) for pause in ledger.pauses(session)]
+    pauses = [PauseOut.model_validate(pause) for pause in ledger.pauses(session)]
     return Pauses(paused=any(pause.edition == ledger.ALL_EDITIONS for pause in pauses), pauses=pauses)
 
 
@@ -393,7 +393,3 @@ def _reconciliation_out(counted: reconciliation.Reconciliation) -> Reconciliatio
 
 def _states(counted: Mapping[DeliveryState, int]) -> States:
     return States.model_validate({state.value: number for state, number in counted.items()})
-
-
-def _pause_out(row: SendingPause) -> PauseOut:
-    return PauseOut.model_validate(row.model_dump())

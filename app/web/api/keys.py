@@ -15,16 +15,15 @@ from pydantic import BaseModel, Field
 from app.errors import Conflict
 from app.storage import api_keys
 from app.storage.api_keys import Scope
-from app.storage.models import ApiKey
 from app.web.api import problems
 from app.web.api.auth import CanRead, CanWrite, Id
 from app.web.api.idempotency import SecretResponse
-from app.web.api.values import FROM_JSON, RequestBody
+from app.web.api.values import FROM_JSON, Representation, RequestBody
 
 router = APIRouter(prefix="/keys", tags=["keys"])
 
 
-class KeyOut(BaseModel):
+class KeyOut(Representation):
     """A key without its secret text."""
 
     id: int
@@ -63,7 +62,7 @@ class NewKey(RequestBody):
 def list_keys(caller: CanRead) -> KeyList:
     """List all keys."""
     with caller.db.read() as session:
-        return KeyList(items=[_to_out(row) for row in api_keys.list_keys(session)])
+        return KeyList(items=[KeyOut.model_validate(row) for row in api_keys.list_keys(session)])
 
 
 @router.post("", status_code=201, responses=problems.responses(409))
@@ -77,7 +76,7 @@ def create_key(caller: CanWrite, body: NewKey) -> CreatedKey:
     with caller.db.write() as session:
         row, secret = api_keys.create(session, body.name, body.scopes, caller.now, body.days, caller.key)
         caller.record(session, "key.create", row.name, scopes=" ".join(row.scopes))
-        return CreatedKey(**_to_out(row).model_dump(), key=secret)
+        return CreatedKey(**row.model_dump(), key=secret)
 
 
 @router.post("/{key_id}/rotate", status_code=201, responses=problems.responses(404, 409))
@@ -91,7 +90,7 @@ def rotate_key(caller: CanWrite, key_id: Id) -> CreatedKey:
         _require_scopes(caller.key, [Scope(scope) for scope in api_keys.get(session, key_id).scopes])
         row, secret = api_keys.rotate(session, key_id, caller.now, api_keys.OVERLAP, caller.key)
         caller.record(session, "key.rotate", row.name)
-        return CreatedKey(**_to_out(row).model_dump(), key=secret)
+        return CreatedKey(**row.model_dump(), key=secret)
 
 
 @router.delete("/{key_id}", status_code=204, responses=problems.responses(404, 409))
@@ -115,7 +114,3 @@ def _require_scopes(key: api_keys.ApiKeyIdentity, scopes: list[Scope]) -> None:
             f"this key lacks the “{missing[0]}” scope: it cannot create, rotate or revoke a key that has it; "
             "use a key with this scope"
         )
-
-
-def _to_out(row: ApiKey) -> KeyOut:
-    return KeyOut.model_validate(row.model_dump())

@@ -31,7 +31,7 @@ class RejectedRow(BaseModel):
     detail: str = ""
 
 
-class RunOut(BaseModel):
+class RunOut(Representation):
     """A run of a job. If `ended_at` is null, it is still running or its process was killed."""
 
     id: int = Field(examples=[42])
@@ -87,7 +87,7 @@ def list_runs(
         statement = statement.where(JobRun.error != "" if failed else JobRun.error == "")
     with caller.db.read() as session:
         rows, cursor = newest_first(session, statement, col(JobRun.id), window, job=job)
-    return Page(items=[RunOut.model_validate(row.model_dump()) for row in rows], next_cursor=cursor)
+    return Page(items=[RunOut.model_validate(row) for row in rows], next_cursor=cursor)
 
 
 @router.get("/runs/{run_id}", responses=problems.responses(404))
@@ -97,7 +97,7 @@ def get_run(caller: CanRead, run_id: Id) -> RunDetail:
         row = session.get(JobRun, run_id)
     if row is None:
         raise NotFound(f"there is no run {run_id}")
-    return RunDetail.model_validate(row.model_dump())
+    return RunDetail.model_validate(row)
 
 
 @router.get("/workers")

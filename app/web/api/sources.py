@@ -17,7 +17,7 @@ from app.web import background
 from app.web.api import problems
 from app.web.api.auth import CanRead, CanWrite, Id
 from app.web.api.etags import IfMatch, Versioned, require_match
-from app.web.api.values import RequestBody
+from app.web.api.values import Representation, RequestBody
 
 router = APIRouter(prefix="/sources", tags=["sources"])
 
@@ -105,7 +105,7 @@ class TrialOut(BaseModel):
     error: str = Field(description="The reason why the source could not be read, or empty.")
 
 
-class PollOut(BaseModel):
+class PollOut(Representation):
     """A poll of a source."""
 
     started_at: datetime
@@ -162,7 +162,7 @@ def list_polls(caller: CanRead, source_id: Id) -> PollList:
     with caller.db.read() as session:
         source_registry.get(session, source_id)
         polls = poll_history.latest(session, source_id, POLLS_LISTED)
-    return PollList(items=[PollOut.model_validate(poll.model_dump()) for poll in polls])
+    return PollList(items=[PollOut.model_validate(poll) for poll in polls])
 
 
 @router.get("/{source_id:int}", responses=problems.responses(404))

@@ -42,6 +42,6 @@ class RequestBody(BaseModel):
 
 
 class Representation(BaseModel):
-    """A part of a response, which can be made from an object with the same attributes."""
+    """A response or a part of one, which can be made from an object with the same attributes."""
 
     model_config = ConfigDict(from_attributes=True)

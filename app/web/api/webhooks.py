@@ -19,7 +19,7 @@ from app.web.api.auth import Caller, CanRead, CanWrite, Id
 from app.web.api.etags import IfMatch, Versioned, require_match
 from app.web.api.idempotency import SecretResponse
 from app.web.api.pagination import Page, Paging, newest_first
-from app.web.api.values import RequestBody
+from app.web.api.values import Representation, RequestBody
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
@@ -83,7 +83,7 @@ class WebhookChange(RequestBody):
     enabled: bool | None = Field(default=None, description="A disabled webhook gets no events.")
 
 
-class MessageOut(BaseModel):
+class MessageOut(Representation):
     """An event for a webhook, and the outcome of its last attempt."""
 
     id: int
@@ -187,7 +187,7 @@ def test_webhook(caller: CanWrite, webhook_id: Id) -> MessageOut:
     """Send a `webhook.test` event now, once, even to a disabled webhook, and return the outcome."""
     with caller.db.write() as session:
         _record(session, caller, "test", webhook_endpoints.get(session, webhook_id))
-    return _message_out(webhooks.send_test(caller.app, webhook_id, caller.now))
+    return MessageOut.model_validate(webhooks.send_test(caller.app, webhook_id, caller.now))
 
 
 @router.post("/{webhook_id}/resend", responses=problems.responses(404, 409))
@@ -209,7 +209,7 @@ def list_messages(
         webhook_endpoints.get(session, webhook_id)
         of_endpoint = select(WebhookMessage).where(WebhookMessage.endpoint_id == webhook_id)
         rows, cursor = newest_first(session, of_endpoint, col(WebhookMessage.id), window, state=state)
-    return Page(items=list(map(_message_out, rows)), next_cursor=cursor)
+    return Page(items=list(map(MessageOut.model_validate, rows)), next_cursor=cursor)
 
 
 def _require_read(caller: Caller) -> None:
@@ -232,7 +232,3 @@ def _to_out(session: Session, row: WebhookEndpoint, caller: Caller) -> WebhookOu
 
 def _with_secret(session: Session, row: WebhookEndpoint, caller: Caller) -> WebhookWithSecret:
     return WebhookWithSecret(**_to_out(session, row, caller).model_dump(), secret=row.secret)
-
-
-def _message_out(row: WebhookMessage) -> MessageOut:
-    return MessageOut.model_validate(row.model_dump())
