@@ -103,7 +103,7 @@ PURE = (
     "subscribers.schedule",
     "text",
     "types",
-    "web.admin.form_versions",
+    "web.form_versions",
     "web.vote_chart",
 )
 IMPURE = {

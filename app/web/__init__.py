@@ -17,6 +17,8 @@ capacity           slots for expensive responses
 connection_limits  deadlines for slow peers; file descriptors reserved for the sender
 request_bodies     parse large forms in a thread
 forms              form values, as typed
+form_versions      find out what has changed since a form was shown
+preferences_merge  store a preferences form, merged with changes made elsewhere
 pasted_papers      parse pasted references, in a child process if they are long
 preview            today's digest for some interests, and the number of papers a day that match them
 digest_history     a subscriber's latest digests as the preferences page shows them

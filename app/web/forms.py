@@ -15,7 +15,6 @@ from zoneinfo import ZoneInfo
 
 from fastapi import Form, Request
 from pydantic import AfterValidator
-from sqlmodel import Session
 
 from app import subscribers
 from app.errors import InvalidInput, InvalidInterest
@@ -23,14 +22,18 @@ from app.relevance import muted_texts, query_language, query_rewriting
 from app.relevance.query_language import MAX_INTEREST_CHARS
 from app.storage.models import Subscriber
 from app.subscribers import ABSOLUTE_MAX_INTERESTS, MAX_MUTED, Preferences
+from app.subscribers.event_labels import PREFERENCES
 from app.text import dates
 from app.types import DEFAULT_MAX_PAPERS, DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest
+from app.web import form_versions
 from app.web.site_state import application
 
 SPARE_ROWS = 3
 AMOUNT_OPTIONS = [(f"{weight:g}", name) for weight, name in subscribers.AMOUNTS.items()]  # as in the form
 MAX_LINES, MAX_LINE_CHARS = 100, 1000  # per field; the limits of validation are lower
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
+# The names of the preferences, keyed by the fields of PreferencesForm.
+LABELS = {"rows" if name == "interests" else name: label for name, label in PREFERENCES.items()}
 _NUMBERS = ("weekday", "hour", "min_papers", "max_papers", "max_trending")
 _CONTENT_FIELDS = ("min_papers", "max_papers", "when_empty", "max_trending", "muted")
 MAX_DATE_CHARS = 20  # of an invalid date when it is shown again
@@ -82,7 +85,9 @@ class PreferencesForm:
     liked: str = ""  # pasted papers
     confirmed_email: str = ""  # looks mistyped, but the visitor was asked and submitted it again
     original_texts: tuple[str, ...] = ()  # interests and muted words when the form was opened
+    versions: dict[str, str] = field(default_factory=dict)  # of the values when it was opened
     problems: dict[str, str] = field(default_factory=dict)
+    conflict: str = ""  # says which preferences were changed both here and elsewhere
     max_interests: int = ABSOLUTE_MAX_INTERESTS
 
     @property
@@ -90,6 +95,15 @@ class PreferencesForm:
         """Return the correction of an address that looks mistyped and was not confirmed, or ""."""
         is_confirmed = self.email.strip() == self.confirmed_email.strip()
         return "" if is_confirmed else subscribers.suggest_correction(self.email)
+
+    @property
+    def is_refused(self) -> bool:
+        return bool(self.problems or self.conflict)
+
+    @property
+    def values(self) -> dict[str, str]:
+        """Return the value of each preference as one text, for comparing it with its version."""
+        return {name: str(getattr(self, name)) for name in LABELS}
 
     @property
     def rows_with_spare(self) -> tuple[InterestInput, ...]:
@@ -167,6 +181,7 @@ def preferences_form(
     muted: Text = "",
     paper_updates: Texts = [],  # noqa: B006
     had: Texts = [],  # noqa: B006
+    seen: Texts = [],  # noqa: B006
 ) -> PreferencesForm:
     """Return a submitted preferences form."""
     rows, muted = interest_rows(interest, weight, quota), non_empty_lines(muted)
@@ -175,7 +190,7 @@ def preferences_form(
     wants_updates = paper_updates[-1:] != ["no"]
     return PreferencesForm(
         "", rows, *chosen, paper_updates=wants_updates, original_texts=tuple(had),
-        max_interests=application(request).settings.max_interests,
+        versions=form_versions.parse(seen), max_interests=application(request).settings.max_interests,
     )  # fmt: skip
 
 
@@ -189,7 +204,7 @@ def filled_form(chosen: Preferences, max_interests: int) -> PreferencesForm:
         for interest in chosen.interests
     )
     numbers: dict[str, Any] = {name: str(getattr(chosen, name)) for name in _NUMBERS}
-    return PreferencesForm(
+    form = PreferencesForm(
         rows=tuple(rows),
         cadence=chosen.cadence,
         zone=chosen.zone,
@@ -200,6 +215,7 @@ def filled_form(chosen: Preferences, max_interests: int) -> PreferencesForm:
         max_interests=max(max_interests, len(chosen.interests)),
         **numbers,
     )
+    return replace(form, versions=form_versions.versions_of(form.values))
 
 
 def sign_up_fields(form: PreferencesForm) -> list[tuple[str, str]]:
@@ -207,41 +223,6 @@ def sign_up_fields(form: PreferencesForm) -> list[tuple[str, str]]:
     rows = [("interest", row.text) for row in form.rows]
     single = ("email", "confirmed_email", "cadence", "weekday", "hour", "zone", "liked")
     return [*rows, *((name, getattr(form, name)) for name in single)]
-
-
-def save_preferences(
-    session: Session, subscriber_id: int, form: PreferencesForm, now: datetime
-) -> dict[str, str]:
-    """Store a preferences form, merged with concurrent changes. If it has errors, only return them, by field.
-
-    The row is locked, so that words muted and authors followed at the same time are not overwritten.
-    """
-    stored = subscribers.preferences_of(session, subscribers.get_for_update(session, subscriber_id))
-    merged = merge_concurrent_changes(form, stored)
-    most = max(form.max_interests, len(stored.interests))
-    texts = [*(interest.text for interest in stored.interests), *stored.muted]
-    problems = subscribers.problems(merged, most, texts)
-    if not problems:
-        subscribers.change(session, subscriber_id, merged, now)
-    return problems
-
-
-def merge_concurrent_changes(form: PreferencesForm, stored: Preferences) -> Preferences:
-    """Return the preferences in a form, plus interests and muted words added since it was opened.
-
-    The subscriber may have added them in another window or through links in an email.
-    """
-    preferences = form.to_preferences()
-    if not form.original_texts:  # the original contents of the form are unknown
-        return preferences
-    in_form = {*form.original_texts, *(item.text for item in preferences.interests), *preferences.muted}
-    interests = (item for item in stored.interests if item.text not in in_form)
-    muted = (text for text in stored.muted if text not in in_form)
-    return replace(
-        preferences,
-        interests=(*preferences.interests, *interests),
-        muted=(*preferences.muted, *muted),
-    )
 
 
 def interest_rows(

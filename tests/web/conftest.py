@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
@@ -22,6 +24,27 @@ WANTED = Preferences(
     zone="Europe/Berlin", interests=(Interest("diffusion models"), Interest("robotics", 2.0, 3))
 )
 Link = Callable[..., str]
+Fields = dict[str, str | list[str]]
+
+
+def fields_of(page: str) -> Fields:
+    """Return the fields of the preferences on a page, as a browser submits them if nothing is changed."""
+    form = page.partition('<form class="card"')[2].partition("</form>")[0]
+    fields: dict[str, list[str]] = {}
+    for tag, name, rest in re.findall(
+        r'<(input|select|textarea)[^>]* name="(\w+)"(.*?)(?=<(?:input|select|textarea)|$)', form, re.DOTALL
+    ):
+        attributes, _, content = rest.partition(">")
+        if tag == "select":
+            values = re.findall(r'<option value="([^"]*)" selected', content)
+        elif tag == "textarea":
+            values = [content.partition("</textarea>")[0].removeprefix("\n")]
+        elif re.search(r'value="(?:skip|trending|yes)"', attributes) and "checked" not in attributes:
+            values = []
+        else:
+            values = re.findall(r'value="([^"]*)"', attributes)
+        fields.setdefault(name, []).extend(html.unescape(value) for value in values)
+    return {name: values for name, values in fields.items() if name != "form_token"}
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ runs            runs of jobs, with their errors and rejected rows
 audit_log       changes by operators
 settings        the settings in effect, grouped
 setting_descriptions  explain the settings
-form_versions   find out what has changed since a form was shown
 double_clicks   carry out a form once, even if it is submitted twice
 pagination      pages of long lists, with links to the newer and the older page
 timing          phrases that say when requested work will be done

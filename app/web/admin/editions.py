@@ -19,10 +19,10 @@ from app.text.in_words import count_of
 from app.types import MailKind
 from app.web.admin import remedies
 from app.web.admin.double_clicks import AdminRoute
-from app.web.admin.form_versions import version_of
 from app.web.admin.sign_in import FormOutcome, Operator, ProspectiveSender, Reader, Sender, back_to
 from app.web.api import editions
 from app.web.api.pagination import newest_first, window_of
+from app.web.form_versions import version_of
 from app.web.forms import Text
 
 router = APIRouter(include_in_schema=False, route_class=AdminRoute)

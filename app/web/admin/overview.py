@@ -17,11 +17,11 @@ from app.storage import worker_registry as registry
 from app.storage.api_keys import Scope
 from app.storage.models import DeliveryState
 from app.web.admin.double_clicks import AdminRoute
-from app.web.admin.form_versions import version_of
 from app.web.admin.remedies import BUTTONS, Button, Click
 from app.web.admin.sign_in import FormOutcome, Operator, Reader, Sender, Writer, back_to
 from app.web.api import runs, sources, statistics
 from app.web.api.keys import CreatedKey
+from app.web.form_versions import version_of
 from app.web.forms import Text
 
 router = APIRouter(include_in_schema=False, route_class=AdminRoute)

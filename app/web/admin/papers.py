@@ -13,7 +13,7 @@ from app.digests.operator_changes import Editor
 from app.errors import Conflict, InvalidInput, NotFound
 from app.papers import canonical_rows, merging, pinning
 from app.storage.models import Paper
-from app.web.admin import form_versions
+from app.web import form_versions
 from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.sign_in import FormOutcome, Operator, Reader, Writer, back_to
 from app.web.api import paper_changes, papers

@@ -11,9 +11,9 @@ from app.delivery import ledger
 from app.doctor.findings import RemedyAction
 from app.errors import Conflict, NotFound
 from app.storage.api_keys import Scope
-from app.web.admin.form_versions import version_of
 from app.web.api import editions, keys, relevance_models, sources, webhooks
 from app.web.api.auth import Caller
+from app.web.form_versions import version_of
 
 
 class Click(NamedTuple):

@@ -6,12 +6,11 @@ GET shows a page with a button. POST acts, and is idempotent.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import date, datetime, time
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
-from fastapi import APIRouter, BackgroundTasks, Depends, Response
+from fastapi import APIRouter, BackgroundTasks, Depends, Query, Response
 from sqlmodel import Session
 
 from app import clock, pipeline, subscribers
@@ -21,7 +20,15 @@ from app.links import LIFETIMES, Purpose, lifetime_in_words
 from app.relevance.suggestions import InterestReader
 from app.storage.models import DeliveryState, Subscriber
 from app.types import Feedback
-from app.web import background, digest_history, feedback_overview, forms, paper_cards, preview
+from app.web import (
+    background,
+    digest_history,
+    feedback_overview,
+    forms,
+    paper_cards,
+    preferences_merge,
+    preview,
+)
 from app.web.forms import PreferencesForm, Text
 from app.web.link_access import SignedLink, allows, subscriber_links
 from app.web.preview import Preview
@@ -73,19 +80,24 @@ def pause(link: Pause, until: Text = "", action: Text = "") -> Response:
 
 
 @router.get("/preferences/{token}")
-def preferences(link: Change, done: str = "") -> Response:
-    """Show the preferences. After a redirect, `done` names the message to show."""
+def preferences(link: Change, done: str = "", elsewhere: Annotated[Sequence[str], Query()] = ()) -> Response:
+    """Show the preferences. After a redirect, `done` names the message to show.
+
+    `elsewhere` are the fields that were changed elsewhere, in another window for example, and were kept.
+    """
     message, feedback_message = MESSAGES.get(done, ""), feedback_overview.MESSAGES.get(done, "")
+    if labels := [label for name, label in forms.LABELS.items() if name in elsewhere]:
+        message += f" Kept, because it was changed elsewhere since you opened the page: {', '.join(labels)}."
     return _preferences_page(link, message=message, feedback_message=feedback_message)
 
 
 @router.post("/preferences/{token}")
 def change(link: Change, form: Annotated[PreferencesForm, Depends(forms.preferences_form)]) -> Response:
     with link.db.write() as session:
-        problems = forms.save_preferences(session, link.subscriber_id, form, clock.utcnow())
-    if problems:
-        return _preferences_page(link, form=replace(form, problems=problems), status=422)
-    return link.redirect_to_preferences("saved")
+        form, elsewhere = preferences_merge.save(session, link.subscriber_id, form, clock.utcnow())
+    if form.is_refused:
+        return _preferences_page(link, form=form, status=422)
+    return link.redirect_to_preferences("saved", "".join(f"&elsewhere={name}" for name in elsewhere))
 
 
 def _stored_form(link: SignedLink, session: Session, subscriber: Subscriber) -> PreferencesForm:

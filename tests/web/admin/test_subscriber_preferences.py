@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -18,11 +16,11 @@ from app.storage.models import AuditEntry, Subscriber, SubscriberState
 from app.subscribers import Preferences
 from app.types import Cadence, EmptyDigestPolicy, Interest
 from tests.web.admin.conftest import Desk
+from tests.web.conftest import fields_of
 
 STORED = Preferences(
     interests=(Interest("diffusion models", 2.0, 3), Interest("robotics")), muted=("benchmark",), zone="UTC"
 )
-Fields = dict[str, str | list[str]]
 
 
 @pytest.fixture
@@ -33,26 +31,6 @@ def alice(app: Application) -> int:
         added = subscribers.add(session, "alice@example.org", STORED, now - timedelta(days=3))
         subscribers.get(session, added).next_due_at = now + timedelta(hours=12)
         return added
-
-
-def fields_of(page: str) -> Fields:
-    """Return the fields of the form as a browser submits them if nothing is changed."""
-    form = page.partition('<form class="card"')[2].partition("</form>")[0]
-    fields: dict[str, list[str]] = {}
-    for tag, name, rest in re.findall(
-        r'<(input|select|textarea)[^>]* name="(\w+)"(.*?)(?=<(?:input|select|textarea)|$)', form, re.DOTALL
-    ):
-        attributes, _, content = rest.partition(">")
-        if tag == "select":
-            values = re.findall(r'<option value="([^"]*)" selected', content)
-        elif tag == "textarea":
-            values = [content.partition("</textarea>")[0].removeprefix("\n")]
-        elif re.search(r'value="(?:skip|trending|yes)"', attributes) and "checked" not in attributes:
-            values = []
-        else:
-            values = re.findall(r'value="([^"]*)"', attributes)
-        fields.setdefault(name, []).extend(html.unescape(value) for value in values)
-    return {name: values for name, values in fields.items() if name != "form_token"}
 
 
 def stored(app: Application, subscriber_id: int) -> Preferences:

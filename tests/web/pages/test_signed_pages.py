@@ -14,7 +14,6 @@ from zoneinfo import ZoneInfo
 import pytest
 import time_machine
 from fastapi.testclient import TestClient
-from sqlalchemy.exc import OperationalError
 from sqlmodel import Session, select
 
 from app import clock, pipeline, subscribers
@@ -37,8 +36,7 @@ from app.storage.models import (
 )
 from app.subscribers import Preferences, repository
 from app.types import EmptyDigestPolicy, Interest, MailKind, Skip
-from app.web import forms, templating
-from app.web.forms import PreferencesForm
+from app.web import templating
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
 from tests.web.conftest import ALICE, BOB, WANTED, Link
@@ -470,53 +468,6 @@ def test_invalid_preferences_keep_the_form(
     assert f'id="problem-{marked}"' in answer.text
     with app.db.read() as session:
         assert subscribers.preferences_of(session, subscribers.get(session, alice)) == WANTED
-
-
-def test_changes_since_the_form_was_opened_are_merged(
-    app: Application, client: TestClient, alice: int, link: Link
-) -> None:
-    """Words muted and authors followed by links in emails are kept; lines removed in the form are removed."""
-    path = link(Purpose.PREFERENCES, alice)
-    opened = re.findall(r'name="had" value="([^"]*)"', client.get(path).text)
-    assert opened == ["diffusion models", "robotics"]
-    with app.db.write() as session:
-        subscribers.mute(session, alice, ["blockchain"], clock.utcnow())
-        subscribers.follow(session, alice, "Ada", clock.utcnow())
-    client.post(
-        path, data={**PREFERENCES, "interest": ["robots", "robotics"], "muted": "games", "had": opened}
-    )
-    with app.db.read() as session:
-        preferences = subscribers.preferences_of(session, subscribers.get(session, alice))
-    assert [interest.text for interest in preferences.interests] == ["robots", "robotics", "author:Ada"]
-    assert preferences.muted == ("games", "blockchain")
-
-
-def test_preferences_are_locked_while_they_are_saved(
-    app: Application, client: TestClient, alice: int, link: Link, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A link in an email that mutes a word has to wait, so that its change is not overwritten."""
-    merge = forms.merge_concurrent_changes
-    fail_if_locked = {"sqlite": "PRAGMA busy_timeout = 0", "postgresql": "SET lock_timeout = '1ms'"}
-    refused: list[str] = []
-
-    def mute() -> None:
-        with app.db.engine.connect() as connection:
-            connection.detach()  # the pool must not get it back with this setting
-            connection.exec_driver_sql(fail_if_locked[connection.dialect.name])
-            with Session(connection) as session:
-                subscribers.mute(session, alice, ["blockchain"], clock.utcnow())
-                session.commit()
-
-    def merge_while_muting(form: PreferencesForm, stored: Preferences) -> Preferences:
-        with pytest.raises(OperationalError) as error:
-            mute()
-        refused.append(str(error.value))
-        return merge(form, stored)
-
-    monkeypatch.setattr(forms, "merge_concurrent_changes", merge_while_muting)
-    form = PREFERENCES | {"had": ["diffusion models", "robotics"]}
-    assert "Saved." in client.post(link(Purpose.PREFERENCES, alice), data=form).text
-    assert "lock" in refused[0]
 
 
 def test_missing_weights_get_the_default(

@@ -1,7 +1,7 @@
 """PURE. Find out what has changed since a form was shown.
 
-This is so that operators do not overwrite changes that they have not seen. A form contains the version of
-each value that its page showed.
+This is so that nobody overwrites changes that they have not seen. A form contains the version of each value
+that its page showed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ def versions_of(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse(fields: Sequence[str] | None) -> dict[str, str]:
-    """Return the versions that a form contains as `NAME:VERSION`, keyed by field name."""
-    return {name: version for name, _, version in (field.partition(":") for field in fields or ())}
+    """Return the versions that a form contains as `NAME:VERSION NAME:VERSION`, keyed by field name."""
+    pairs = (pair.partition(":") for field in fields or () for pair in field.split())
+    return {name: version for name, _, version in pairs}
 
 
 def edits(typed: Mapping[str, str], seen: Mapping[str, str]) -> dict[str, str]:
