@@ -69,8 +69,9 @@ def valid_zone(name: str) -> bool:
 def find_zone(text: str) -> str | None:
     """Return the name of the time zone that someone typed, or None if it is not known.
 
-    Ignore case, and accept spaces for underscores. A current zone may be given without its region
-    ("Argentina/Buenos Aires", as forms show it) or by its last part alone ("Buenos Aires").
+    Ignore case, and accept spaces for underscores. Replace a former name by the current one: Chromium still
+    uses "Asia/Calcutta". A current zone may be given without its region ("Argentina/Buenos Aires", as forms
+    show it) or by its last part alone ("Buenos Aires").
     """
     return _names_by_typed().get(_fold(text))
 
@@ -95,7 +96,16 @@ def _names_by_typed() -> dict[str, str]:
     by_typed = dict[str, str]()
     for name in current_zones():  # their last parts are distinct
         by_typed |= dict.fromkeys(map(_fold, (name.partition("/")[2], name.rpartition("/")[2])), name)
-    return by_typed | {_fold(name): name for name in _zones()}
+    former = _former_names()
+    return by_typed | {_fold(name): former.get(name, name) for name in _zones()}
+
+
+def _former_names() -> dict[str, str]:
+    """Return the current names of places, keyed by former names such as "Asia/Calcutta"."""
+    current = frozenset(current_zones())
+    lines = files("tzdata").joinpath("zoneinfo/tzdata.zi").read_text("ascii").splitlines()
+    links = (line.split() for line in lines if line.startswith("L "))
+    return {old: new for _, new, old in links if "/" in old and old not in current and new in current}
 
 
 def _fold(text: str) -> str:

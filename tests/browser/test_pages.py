@@ -347,6 +347,34 @@ def test_form_errors_are_visible_and_focused(live_server: Live, page: Page) -> N
 
 
 @pytest.mark.once
+def test_former_name_of_a_time_zone(browser: Browser, live_server: Live) -> None:
+    """Chromium calls this zone Asia/Calcutta. The option with the current name is selected."""
+    page = browser.new_page(timezone_id="Asia/Kolkata")
+    page.goto(live_server.url)
+    expect(page.get_by_label("Time zone")).to_have_value("Asia/Kolkata")
+    page.close()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("zone", "selected"),
+    [("Etc/GMT+3", "Etc/GMT+3"), ("Etc/Unknown", "UTC"), ("Factory", "UTC"), ("Atlantis/Centre", "UTC")],
+)
+def test_time_zone_that_the_form_does_not_offer(
+    live_server: Live, page: Page, zone: str, selected: str
+) -> None:
+    """A zone that the service may not know is not selected, because the sign-up would be refused."""
+    page.add_init_script(
+        f"""const format = Intl.DateTimeFormat, own = {{ resolvedOptions: () => ({{ timeZone: "{zone}" }}) }};
+        Intl.DateTimeFormat = function (locale, options) {{
+          return options ? new format(locale, options) : own;
+        }};"""
+    )
+    page.goto(live_server.url)
+    expect(page.get_by_label("Time zone")).to_have_value(selected)
+
+
+@pytest.mark.once
 def test_sign_up_form_helps(live_server: Live, page: Page) -> None:
     """The browser's zone is selected, the weekday shown only when needed, and new lines added."""
     page.goto(live_server.url)

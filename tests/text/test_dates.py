@@ -40,7 +40,10 @@ def test_unknown_time_zone_is_rejected(name: str) -> None:
         ("est5edt", "EST5EDT"),
         ("Singapore", "Singapore"),
         ("utc", "UTC"),
-        ("Asia/Calcutta", "Asia/Calcutta"),
+        ("Asia/Calcutta", "Asia/Kolkata"),
+        ("us/eastern", "America/New_York"),
+        ("Europe/Oslo", "Europe/Oslo"),  # a link to Europe/Berlin, but the current name for Norway
+        ("Etc/GMT+1", "Etc/GMT+1"),
         ("GMT+1", None),  # not Etc/GMT+1, which is an hour behind UTC
         ("Eastern", None),
         ("Mars/Olympus", None),

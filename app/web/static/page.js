@@ -2,12 +2,19 @@
 
 // Select the browser's time zone in a form that has not been filled in before.
 for (const select of document.querySelectorAll("select[data-detect]")) {
-  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (zone) {
-    const isOption = [...select.options].some((option) => option.value === zone);
-    if (!isOption) select.add(new Option(zone.replaceAll("_", " "), zone));
-    select.value = zone;
-  }
+  const zoneOf = (options) => {
+    try {
+      return new Intl.DateTimeFormat("en", options).resolvedOptions().timeZone;
+    } catch {
+      return ""; // the browser does not know this zone
+    }
+  };
+  const zone = zoneOf();
+  const names = [...select.options].map((option) => option.value);
+  // Browsers may use the former name of a zone. If they don't know the zone ("Etc/Unknown"), keep the default.
+  const listed = names.includes(zone) ? zone : names.find((name) => zoneOf({ timeZone: name }) === zone);
+  if (listed) select.value = listed;
+  else if (/^Etc\/GMT/.test(zone)) select.add(new Option(zone, zone, true, true));
 }
 
 // Show the weekday only for a weekly digest.
