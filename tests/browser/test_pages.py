@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Literal
 from urllib.parse import urlencode, urlsplit
@@ -10,18 +11,19 @@ import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
 from sqlmodel import select
 
-from app import clock, subscribers
+from app import clock, main, subscribers
 from app.delivery import ledger
 from app.links import Purpose
 from app.papers import paper_views
 from app.relevance.archive_search import ArchiveSearch
+from app.settings import Settings
 from app.storage.models import FormSubmission, Source
 from app.subscribers import Preferences
 from app.text import sanitize
 from app.types import Interest, MailKind, PaperRecord, ParseResult, Skip, SourceKind
 from app.web.pages import archive as web_papers
 from tests.browser import axe
-from tests.support import factories, sample_digest, stored_records
+from tests.support import factories, running_app, sample_digest, stored_records
 from tests.support.running_app import Live
 
 pytestmark = pytest.mark.browser
@@ -154,6 +156,38 @@ def test_pages_are_accessible(live_server: Live, page: Page, paths: dict[str, st
             if scheme := SCHEMES.get(width):
                 page.emulate_media(color_scheme=scheme)
                 assert axe.violations(page) == [], (name, scheme)
+
+
+@pytest.fixture
+def long_names(settings: Settings) -> Iterator[str]:
+    """Return the URL of a service whose name and contact address are long words."""
+    names = {
+        "site_name": "Wissenschaftsnachrichtendienst",
+        "contact_address": f"papers@{'computer-science.' * 3}example.ac.uk",
+        "postal_address": "Llanfairpwllgwyngyllgogerychwyrndrobwllllantysiliogogogoch",
+    }
+    application = main.build(settings.model_copy(update=names))
+    now, bound = clock.utcnow(), running_app.bind_free_port()
+    with application.db.write() as session:
+        factories.add_paper(
+            session, factories.add_source(session, now), "Robots", now.date(), now, arxiv_id="2611.00001",
+            pdf_url="https://example.org/a.pdf", code_url="https://github.com/robots/robots",
+        )  # fmt: skip
+    with running_app.serve(main.create_app(application), bound):
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+    application.db.dispose()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("font_size", ["100%", "200%"])
+def test_long_names_and_large_text(long_names: str, page: Page, font_size: str) -> None:
+    """They break, so that a phone shows the page without scrolling sideways."""
+    for width in (320, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        for path in ("/manage", "/day"):
+            page.goto(long_names + path)
+            page.evaluate("size => { document.documentElement.style.fontSize = size }", font_size)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
 
 
 @pytest.mark.once
