@@ -88,24 +88,35 @@ def test_topic_fills_in_an_interest(url: str, page: Page, live_server: Live) -> 
 
 
 def test_preview_stays_when_the_next_one_fails(url: str, browser: Browser) -> None:
-    """The message is shown near the fields, whether the service refuses or cannot be reached."""
+    """The message is shown near the fields, whether the service, its proxy or the link fails."""
     context = browser.new_context()
     page = context.new_page()
     page.goto(url + "/?interest=agents")
     preview = page.get_by_role("region", name="Preview of your digest")
     expect(preview).to_be_visible()
     refusal = '<p id="preview-said" hx-swap-oob="innerHTML">Too many requests.</p>'
-    answers = [{"status": 429, "body": refusal, "headers": {"HX-Reswap": "none"}}, None]
+    answers = [
+        {"status": 429, "body": refusal, "headers": {"HX-Reswap": "none"}},
+        None,
+        {"status": 502, "body": "<h1>Bad Gateway</h1>"},
+        {"status": 410, "body": "<h1>This link has expired</h1>"},
+    ]
 
     def answer(route: Route) -> None:
         response = answers.pop(0)
         route.fulfill(**response) if response else route.abort()  # type: ignore[arg-type]
 
     page.route("**/preview", answer)
-    for typed, said in (("video", "Too many requests."), ("robots", "The preview could not be updated.")):
+    for typed, said in (
+        ("video", "Too many requests."),
+        ("robots", "The preview could not be updated."),
+        ("honey bees", "The preview could not be updated."),
+        ("graphs", "This link no longer works, so your changes can’t be saved."),
+    ):
         page.get_by_label("Interest 1").fill(typed)
         expect(page.locator("#preview-said")).to_contain_text(said)
         expect(preview).to_contain_text("Language Agents")
+        page.evaluate("document.getElementById('preview-said').textContent = ''")
     context.close()
 
 

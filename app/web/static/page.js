@@ -111,10 +111,12 @@ for (const topic of document.querySelectorAll("button[name=add]")) {
   });
 }
 
-// Say why a preview is out of date.
-for (const failure of ["htmx:sendError", "htmx:timeout"]) {
-  document.addEventListener(failure, () => {
-    document.getElementById("preview-said").textContent = "The preview could not be updated. You can still submit the form.";
+// Say why a preview is out of date. 410 means that the link to the preferences has expired or was replaced.
+for (const failure of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) {
+  document.addEventListener(failure, (event) => {
+    document.getElementById("preview-said").textContent = event.detail.xhr.status === 410
+      ? "This link no longer works, so your changes can’t be saved. Copy them before you request a new link."
+      : "The preview could not be updated. You can still submit the form.";
   });
 }
 
