@@ -48,6 +48,16 @@ def visitor(app: Application) -> TestClient:
     return TestClient(main.create_app(app), base_url="https://paperboy.test")
 
 
+def test_forms_offer_as_many_fields_as_interests(app: Application, visitor: TestClient) -> None:
+    """page.js adds fields up to this number. A subscriber to whom a command gave more has a field for each."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        carol = subscribers.add(session, "carol@example.org", interests(4), now)
+    token = app.signer.token(Purpose.PREFERENCES, carol, now)
+    assert 'data-lines="2"' in visitor.get("/").text
+    assert 'data-lines="4"' in visitor.get(f"/preferences/{token}").text
+
+
 def test_sign_up_with_too_many_interests(visitor: TestClient) -> None:
     form = FORM | {"email": "alice@example.org", "interest": texts(3)}
     refused = visitor.post("/subscribe", data=form)
