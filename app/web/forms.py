@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -31,7 +30,6 @@ from app.web.site_state import application
 SPARE_ROWS = 3
 AMOUNT_OPTIONS = [(f"{weight:g}", name) for weight, name in subscribers.AMOUNTS.items()]  # as in the form
 MAX_LINES, MAX_LINE_CHARS = 100, 1000  # per field; the limits of validation are lower
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 # The names of the preferences, keyed by the fields of PreferencesForm.
 LABELS = {"rows" if name == "interests" else name: label for name, label in PREFERENCES.items()}
 _NUMBERS = ("weekday", "hour", "min_papers", "max_papers", "max_trending")
@@ -156,7 +154,11 @@ class PauseForm:
     @property
     def input_type(self) -> str:
         """Return `text` for an invalid date, because date fields do not show it. Otherwise, return `date`."""
-        return "text" if self.typed and not _DAY.fullmatch(self.typed) else "date"
+        try:
+            is_date = not self.typed or date.fromisoformat(self.typed).isoformat() == self.typed
+        except ValueError:
+            is_date = False
+        return "date" if is_date else "text"
 
 
 def pause_form(subscriber: Subscriber, now: datetime, typed: str = "", problem: str = "") -> PauseForm:
