@@ -10,7 +10,7 @@ from http import HTTPStatus
 import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import PlainTextResponse, RedirectResponse
 from sqlalchemy.exc import DataError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.datastructures import FormData
@@ -165,13 +165,21 @@ def headers_of(request: Request, error: HTTPException) -> Mapping[str, str]:
     """Return the headers for an HTTP error. The Allow header lists the methods of all matching routes."""
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        allowed = []
-        for method in METHODS:
-            scope = {**request.scope, "method": method}
-            if any(route.matches(scope)[0] is Match.FULL for route in request.app.routes):
-                allowed.append(method)
-        headers["Allow"] = ", ".join(allowed)
+        path = request.scope["path"]
+        headers["Allow"] = ", ".join(method for method in METHODS if _has_route(request, method, path))
     return headers
+
+
+def _has_route(request: Request, method: str, path: str) -> bool:
+    scope = {**request.scope, "method": method, "path": path}
+    return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
+
+
+def nearest_page(request: Request, path: str) -> str:
+    """Return the path if it answers GET, otherwise its nearest parent that does, at last the home page."""
+    while path and not _has_route(request, "GET", path):
+        path = path.rpartition("/")[0]
+    return path or "/"
 
 
 def log_refused_value(request: Request, error: DataError) -> None:
@@ -208,6 +216,10 @@ def request_error(request: Request, error: Exception) -> Response:
             if isinstance(error, TooManyRequests):
                 detail = please_wait(error, "try again").removeprefix("Too many requests. ")
             return _respond(request, status_of(error), detail, headers, error_page)
+        case HTTPException(status_code=HTTPStatus.METHOD_NOT_ALLOWED) if request.method == "GET":
+            # The address of a form's response, opened by a bookmark, a restored tab or the Enter key.
+            to = nearest_page(request, request.url.path)
+            return RedirectResponse(to, status_code=303, headers={"Cache-Control": "no-store"})
         case HTTPException():
             is_default = error.detail == HTTPStatus(error.status_code).phrase
             detail = "" if is_default else str(error.detail)

@@ -70,6 +70,11 @@ class SignedLink:
         values["token"] = self.token
         return templating.page(self.request, template, headers={**headers, **PRIVATE}, **values)
 
+    def redirect_to_itself(self, message: str) -> Response:
+        """Redirect to the page of the link, so that browsers can go back to it. `message` names its message."""
+        done = f"?done={message}" if message else ""
+        return RedirectResponse(self.request.url.path + done, status_code=303, headers=PRIVATE)
+
     def redirect_to_preferences(self, message: str, rest: str = "", *, at: str = "") -> Response:
         """Redirect to the preferences, or to the page `at` below them. A reload does not resend the form.
 

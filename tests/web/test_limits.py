@@ -49,7 +49,7 @@ def visitor(app: Application) -> TestClient:
 
 
 def test_forms_offer_as_many_fields_as_interests(app: Application, visitor: TestClient) -> None:
-    """page.js adds fields up to this number. A subscriber to whom a command gave more has a field for each."""
+    """page.js adds fields up to this number. A subscriber with more has a field for each."""
     now = clock.utcnow()
     with app.db.write() as session:
         carol = subscribers.add(session, "carol@example.org", interests(4), now)

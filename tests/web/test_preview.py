@@ -638,12 +638,6 @@ def test_concurrent_previews_are_limited(client: TestClient, monkeypatch: pytest
     assert client.post("/preview", data=FORM).status_code == 200
 
 
-def test_get_preview_redirects_to_the_form(client: TestClient) -> None:
-    """A bookmark or the Enter key can lead to this URL."""
-    answer = client.get("/preview", follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/#join")
-
-
 def test_split_respects_the_interest_limit(client: TestClient) -> None:
     several = ", ".join(f"word{number}" for number in range(30))
     lines = {**FORM, "interest": [several] * 50, "split": several}

@@ -21,7 +21,6 @@ from fastapi import APIRouter, BackgroundTasks, Depends, FastAPI, HTTPException,
 from fastapi.params import Security
 from fastapi.responses import RedirectResponse
 from fastapi.security import SecurityScopes
-from starlette.routing import Match
 
 from app import clock
 from app.application import Application
@@ -390,19 +389,9 @@ def _to_sign_in(request: Request, _error: Exception) -> Response:
     if request.method != "GET":
         # Without the query, which may name the message of an earlier action.
         _, _, form_path = request.headers.get("referer", "").partition("?")[0].partition(HOME)
-        return back_to(f"{HOME}/sign-in", "lost", to=_nearest_page(request, HOME + form_path))
+        return back_to(f"{HOME}/sign-in", "lost", to=errors.nearest_page(request, HOME + form_path))
     query = request.url.query
     address = request.url.path + (f"?{query}" if query else "")
     if request.headers.get("sec-fetch-site") == "cross-site":
         return _admin_page(request, "admin/cross_site_link.html", None, status=403, address=address)
     return back_to(f"{HOME}/sign-in", to=address)
-
-
-def _nearest_page(request: Request, path: str) -> str:
-    """Return the path if it answers GET, otherwise its nearest parent that does, at last the overview."""
-    while path.startswith(f"{HOME}/"):
-        scope = {**request.scope, "method": "GET", "path": path}
-        if any(route.matches(scope)[0] is Match.FULL for route in request.app.routes):
-            return path
-        path = path.rpartition("/")[0]
-    return HOME

@@ -49,8 +49,15 @@ class FeedbackAction(StrEnum):
 
 
 @router.get("/feedback/{token}/{choice}/{paper}")
-def ask_feedback(link: FeedbackLink, choice: FeedbackAction, paper: Paper) -> Response:
-    return _feedback_page(link, choice, paper)
+def ask_feedback(link: FeedbackLink, choice: FeedbackAction, paper: Paper, done: str = "") -> Response:
+    """Show the paper with a button. The page does not name the subscriber, because people forward emails."""
+    with link.db.read() as session:
+        row = canonical_rows.unhidden_paper(session, paper)
+        current = subscribers.feedback_on(session, link.subscriber_id, paper)
+    return link.page(
+        "feedback.html", title=row.title, liked=choice is FeedbackAction.MORE, current=current,
+        has_authors=bool(row.authors), undone=done == "removed", paper=paper,
+    )  # fmt: skip
 
 
 @router.post("/feedback/{token}/{choice}/{paper}")
@@ -62,19 +69,7 @@ def give_feedback(link: FeedbackLink, choice: FeedbackAction, paper: Paper, acti
             subscribers.set_feedback(session, subscriber, paper, liked, clock.utcnow())
         elif subscribers.feedback_on(session, subscriber, paper) is liked:
             subscribers.remove_feedback(session, subscriber, paper)
-    return _feedback_page(link, choice, paper, undone=action == "undo")
-
-
-def _feedback_page(link: SignedLink, choice: FeedbackAction, paper: int, *, undone: bool = False) -> Response:
-    """Show the paper with a button. The page does not name the subscriber, because people forward emails."""
-    with link.db.read() as session:
-        row = canonical_rows.unhidden_paper(session, paper)
-        current = subscribers.feedback_on(session, link.subscriber_id, paper)
-    return link.page(
-        "feedback.html", title=row.title, liked=choice is FeedbackAction.MORE, current=current,
-        has_authors=bool(row.authors),
-        undone=undone, paper=paper,
-    )  # fmt: skip
+    return link.redirect_to_itself("removed" if action == "undo" else "")
 
 
 # --- below the preferences

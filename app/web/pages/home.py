@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request, Response
-from fastapi.responses import RedirectResponse
 
 from app import clock, subscribers
 from app.errors import TooManyRequests
@@ -132,12 +131,6 @@ def preview(
         preview=result,
         at="/preview",
     )
-
-
-@router.get("/preview")
-def redirect_to_form() -> Response:
-    """Redirect to the form. Without scripts, browsers show this URL after a preview and may reload it."""
-    return RedirectResponse("/#join", status_code=303)
 
 
 @router.get("/manage")

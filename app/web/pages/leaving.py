@@ -30,7 +30,10 @@ def ask_unsubscribe(link: Unsubscribe) -> Response:
 
 @router.post("/unsubscribe/{token}")
 def unsubscribe(link: Unsubscribe) -> Response:
-    """Unsubscribe. The button and mail clients (RFC 8058) send this request. Its body is not read."""
+    """Unsubscribe. The button and mail clients send this request. Its body is not read.
+
+    RFC 8058 forbids a redirect.
+    """
     with link.db.write() as session:
         subscribers.unsubscribe(session, link.subscriber_id, clock.utcnow())
     return _unsubscribe_page(link)

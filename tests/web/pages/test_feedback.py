@@ -93,7 +93,9 @@ def test_feedback_is_recorded_by_post_only(
     assert len(re.findall("<button", page.partition("<main")[2])) == 1
     assert feedback_of(app, alice) == {}
     for _ in range(2):
-        assert "Saved" in client.post(path).text
+        answer = client.post(path)
+        assert "Saved" in answer.text
+        assert [response.status_code for response in answer.history] == [303], "Back would fail"
         assert feedback_of(app, alice) == {TITLE: action is FeedbackAction.MORE}
     assert "Undo" in client.get(path).text
     for other in ("mute", "follow"):

@@ -487,7 +487,8 @@ def test_pause_and_resume(app: Application, client: TestClient, alice: int, link
     path = link(Purpose.PREFERENCES, alice) + beside if beside else link(Purpose.PAUSE, alice)
     back = clock.utcnow().date() + timedelta(days=10)
     for _ in range(2):
-        assert client.post(path, data={"until": back.isoformat()}).status_code == 200
+        answer = client.post(path, data={"until": back.isoformat()})
+        assert [answer.status_code, *(response.status_code for response in answer.history)] == [200, 303]
     with app.db.read() as session:
         until = subscribers.get(session, alice).paused_until
     assert until is not None
@@ -515,7 +516,7 @@ TODAY = datetime(2026, 11, 20, 15, tzinfo=UTC)  # already Saturday, 21 November 
             "is more than a year away: choose a day up to 22 November 2027, or leave the date empty.",
         ),
         ("soon", "text", "“soon” is not a date. Write year, month and day as in 2026-12-31."),
-        ("2026-02-30", "date", "“2026-02-30” is not a date."),
+        ("2026-02-30", "text", "“2026-02-30” is not a date."),
     ],
 )
 def test_pause_requires_a_future_day(
