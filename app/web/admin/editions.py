@@ -117,18 +117,13 @@ def _edition_page(
         ids = [*(mail.subscriber_id for mail in mails), *(digest.subscriber_id for digest in sample)]
         addresses = subscribers.addresses_of(session, ids)
         held = ledger.count_held(session, edition)
-        uncertain = _version_of_uncertain(session, edition)
         pauses = [pause for pause in ledger.pauses(session) if pause.edition == ledger.ALL_EDITIONS]
     return operator.page(
         "admin/edition.html", edition=current, mails=mails, sample=sample, addresses=addresses, held=held,
-        uncertain=uncertain, meanings=reconciliation.MEANINGS, pauses_of_all=pauses, version_of=version_of,
+        meanings=reconciliation.MEANINGS, pauses_of_all=pauses, version_of=version_of,
         awaits_approval=current.paused is not None and ledger.awaits_approval(current.paused.reason),
         reload_after=RELOAD_AFTER if is_sending and reloads else 0, **outcome,
     )  # fmt: skip
-
-
-def _version_of_uncertain(session: Session, edition: str) -> str:
-    return version_of(str(ledger.uncertain_ids(session, edition)))
 
 
 @router.get("/admin/editions/{edition}/readers")
@@ -171,6 +166,40 @@ def resume_edition(operator: Sender, edition: editions.Name, pause: Text = "") -
     return back_to(f"/admin/editions/{edition}", "resumed")
 
 
+@router.get("/admin/editions/{edition}/resend-uncertain")
+def ask_resending(operator: ProspectiveSender, edition: editions.Name) -> Response:
+    """Ask before all uncertain emails of an edition are sent again."""
+    return _ask_about_uncertain(
+        operator, edition, f"Send all uncertain emails of {edition} again?",
+        "These emails may have arrived. Subscribers whose email did arrive may get it twice: it keeps its "
+        "Message-ID, but not all mail clients hide the second one.",
+        "Send them again",
+    )  # fmt: skip
+
+
+@router.get("/admin/editions/{edition}/confirm-uncertain")
+def ask_confirmation(operator: ProspectiveSender, edition: editions.Name) -> Response:
+    """Ask before all uncertain emails of an edition are recorded as arrived."""
+    return _ask_about_uncertain(
+        operator, edition, f"Record all uncertain emails of {edition} as arrived?",
+        "These emails will not be sent again. Subscribers whose email did not arrive never get its papers.",
+        "Record them as arrived",
+    )  # fmt: skip
+
+
+def _ask_about_uncertain(
+    operator: Operator, edition: str, question: str, consequences: str, confirm: str
+) -> Response:
+    editions.get_edition(operator, edition)  # raises NotFound
+    with operator.db.read() as session:
+        uncertain = ledger.uncertain_ids(session, edition)
+    return operator.confirmation_page(
+        question, consequences, confirm=confirm, section="/admin/editions",
+        back=f"/admin/editions/{edition}", facts={"Uncertain": count_of(len(uncertain), "email")},
+        fields={"uncertain": version_of(str(uncertain))},
+    )  # fmt: skip
+
+
 @router.post("/admin/editions/{edition}/resend-uncertain")
 def resend_uncertain(operator: Sender, edition: editions.Name, uncertain: Text = "") -> Response:
     resend = ledger.resend_uncertain
@@ -189,7 +218,7 @@ def _settle_uncertain(
 ) -> Response:  # fmt: skip
     """Settle the uncertain emails that the page showed. If they have changed since, show the page again."""
     with operator.db.write() as session:
-        if is_current := version == _version_of_uncertain(session, edition):
+        if is_current := version == version_of(str(ledger.uncertain_ids(session, edition))):
             count = settle(session, edition, operator.now)
             operator.record(session, action, edition, **{done: count})
     if not is_current:

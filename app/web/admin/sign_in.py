@@ -107,16 +107,17 @@ class Operator(auth.Caller):
         section: str,
         back: str,
         facts: Mapping[str, str],
+        fields: Mapping[str, str] = {},
     ) -> Response:
         """Ask the operator to confirm an action that cannot be undone, and say what it does.
 
         The button, labelled `confirm`, sends a form to the path of the request. `section` is the path of the
         section of the admin pages, and `back` the page to which “Go back” leads. `facts` describes what the
-        action is about. Code in `consequences` is between backticks.
+        action is about. `fields` are hidden fields of the form. Code in `consequences` is between backticks.
         """
         return self.page(
             "admin/confirmation.html", question=question, consequences=consequences, confirm=confirm,
-            section=section, back=back, facts=facts, action=self.request.url.path,
+            section=section, back=back, facts=facts, fields=fields, action=self.request.url.path,
         )  # fmt: skip
 
 

@@ -19,7 +19,17 @@ from app.subscribers import ABSOLUTE_MAX_INTERESTS
 from app.web import security
 from app.web.admin.double_clicks import AdminRoute
 from app.web.admin.pagination import Position, page_at
-from app.web.admin.sign_in import FormOutcome, Operator, Reader, Sender, Writer, back_to, refusal
+from app.web.admin.sign_in import (
+    FormOutcome,
+    Operator,
+    ProspectiveSender,
+    ProspectiveWriter,
+    Reader,
+    Sender,
+    Writer,
+    back_to,
+    refusal,
+)
 from app.web.api import digests, suppressions
 from app.web.api import subscribers as api
 from app.web.api.auth import Id
@@ -198,6 +208,19 @@ def resume(operator: Sender, subscriber_id: Id) -> Response:
     return back_to(f"{PATH}/{subscriber_id}", "resumed")
 
 
+@router.get(PATH + "/{subscriber_id}/unsubscribe")
+def ask_unsubscription(operator: ProspectiveWriter, subscriber_id: Id) -> Response:
+    """Ask before a subscriber is unsubscribed."""
+    return _confirmation_page(
+        operator,
+        subscriber_id,
+        "Unsubscribe {email}?",
+        "The subscriber gets no more digests. Only they can subscribe again: no operator can. To stop "
+        "digests for a while, pause the subscription instead.",
+        confirm="Unsubscribe",
+    )
+
+
 @router.post(PATH + "/{subscriber_id}/unsubscribe")
 def unsubscribe(operator: Writer, subscriber_id: Id) -> Response:
     api.unsubscribe_subscriber(operator, subscriber_id)
@@ -214,6 +237,19 @@ def lift_suppression(operator: Sender, subscriber_id: Id) -> Response:
     except (InvalidAddress, NotFound) as error:
         return _page(operator, subscriber_id, problem=str(error), status=409)
     return back_to(f"{PATH}/{subscriber_id}", "lifted")
+
+
+@router.get(PATH + "/{subscriber_id}/new-links")
+def ask_new_links(operator: ProspectiveSender, subscriber_id: Id) -> Response:
+    """Ask before the links of a subscriber are replaced."""
+    return _confirmation_page(
+        operator,
+        subscriber_id,
+        "Send new links to {email}?",
+        "The subscriber gets an email with new links. The links in all earlier emails stop working, except "
+        "those to unsubscribe, and so do the addresses of the subscriber’s feed.",
+        confirm="Send new links",
+    )
 
 
 @router.post(PATH + "/{subscriber_id}/new-links")
@@ -248,6 +284,21 @@ def erase(operator: Writer, subscriber_id: Id, sure: Text = "") -> Response:
         return _page(operator, subscriber_id, problem=problem, status=422)
     api.erase_subscriber(operator, subscriber_id)
     return back_to(PATH, "erased")
+
+
+def _confirmation_page(
+    operator: Operator, subscriber_id: int, question: str, consequences: str, *, confirm: str
+) -> Response:
+    """Ask before an action on a subscriber, whose address replaces `{email}` in the question."""
+    subscriber = api.get_subscriber(operator, subscriber_id)
+    return operator.confirmation_page(
+        question.format(email=subscriber.email or "this erased subscriber"),
+        consequences,
+        confirm=confirm,
+        section=PATH,
+        back=f"{PATH}/{subscriber_id}",
+        facts={"State": subscriber.state},
+    )
 
 
 def _page(

@@ -34,8 +34,9 @@ class Desk:
         data = {"form_token": self.form_token, **fields}
         return self.browser.post(path, data=data, follow_redirects=False)
 
-    def press(self, page: str, path: str) -> httpx2.Response:
-        """Submit the form of a page whose action is `path`, with its hidden fields."""
+    def press(self, page: str, path: str = "") -> httpx2.Response:
+        """Submit the form of a page whose action is `path`, or the page itself, with its hidden fields."""
+        path = path or page
         form = re.search(rf'<form[^>]* action="{path}">(.*?)</form>', self.get(page).text, re.DOTALL)
         assert form, f"{page} has no form with the action {path}"
         fields = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', form[1])

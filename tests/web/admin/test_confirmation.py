@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sqlmodel import select
 
 from app import clock, subscribers
 from app.application import Application
@@ -15,8 +16,10 @@ from app.delivery import ledger
 from app.papers import source_registry
 from app.storage import webhook_endpoints
 from app.storage.api_keys import Scope
+from app.storage.models import Delivery, DeliveryState
 from app.subscribers import Preferences
-from app.types import Interest, Skip, SourceKind
+from app.types import Interest, MailKind, SourceKind
+from tests.support import sample_digest
 from tests.web.admin.conftest import Desk
 
 EDITION = "2026-11-20"
@@ -25,12 +28,16 @@ ASKED_ON = {  # the page with the link, by the page that asks
     "/admin/webhooks/1/remove": "/admin/webhooks/1",
     "/admin/keys/1/revoke": "/admin/keys",
     f"/admin/editions/{EDITION}/cancel": f"/admin/editions/{EDITION}",
+    f"/admin/editions/{EDITION}/resend-uncertain": f"/admin/editions/{EDITION}",
+    f"/admin/editions/{EDITION}/confirm-uncertain": f"/admin/editions/{EDITION}",
+    "/admin/subscribers/1/unsubscribe": "/admin/subscribers/1",
+    "/admin/subscribers/1/new-links": "/admin/subscribers/1",
 }
 
 
 @pytest.fixture
 def filled(app: Application) -> None:
-    """Add a source, a webhook and an edition."""
+    """Add a source, a webhook, a subscriber and an edition with an uncertain email."""
     now = clock.utcnow()
     with app.db.write() as session:
         config = {"categories": ["cs.CL", "stat.ML"]}
@@ -39,7 +46,11 @@ def filled(app: Application) -> None:
         alice = subscribers.add(
             session, "alice@example.org", Preferences(interests=(Interest("x-rays"),)), now
         )
-        ledger.add_entries(session, [ledger.Entry(alice, EDITION, now, Skip("none"))], now)
+        ledger.enqueue(
+            session, subscriber_id=alice, kind=MailKind.DIGEST, edition=EDITION, due_at=now, now=now,
+            digest=sample_digest.digest(EDITION),
+        )  # fmt: skip
+        session.exec(select(Delivery)).one().state = DeliveryState.UNCERTAIN
 
 
 def without_form_ids(page: str) -> str:
@@ -47,7 +58,7 @@ def without_form_ids(page: str) -> str:
     return re.sub(r'name="form_id" value="[\w-]+"', "", page)
 
 
-@pytest.mark.usefixtures("filled")
+@pytest.mark.usefixtures("filled", "mail_server")
 @pytest.mark.parametrize("asks", ASKED_ON)
 def test_nothing_happens_before_the_answer(sign_in: Callable[..., Desk], asks: str) -> None:
     """The page leads to a question, which says what follows. Only its button acts."""
@@ -60,7 +71,7 @@ def test_nothing_happens_before_the_answer(sign_in: Callable[..., Desk], asks: s
     assert question.text.count(f'<form method="post" action="{asks}">') == 1
     assert ">Go back</a>" in question.text
     assert without_form_ids(desk.get(ASKED_ON[asks]).text) == listed
-    assert desk.post(asks).status_code == 303
+    assert desk.press(asks).status_code == 303
 
 
 @pytest.mark.usefixtures("filled")

@@ -33,6 +33,8 @@ from tests.support.mail_server import MailServer
 from tests.web.admin.conftest import ALL, Desk
 
 IMPORT = f"{HOME}/subscribers/import"  # needs the scopes write and send
+# The ends of paths that ask before an action.
+ASKING = ("/cancel", "/remove", "/revoke", "/unsubscribe", "/new-links", "-uncertain")
 SEND_ONLY = ("editions", "deliveries", "sending", "/resume", "/new-links", "/test", "/lift", "/remedies/send")
 
 
@@ -208,7 +210,7 @@ def test_every_route_needs_its_scope(sign_in: Callable[..., Desk], alice: int) -
                 answer = desk.get(path) if method == "GET" else desk.post(path)
                 assert "” scope" in answer.text, path
             continue
-        if method == "GET" and path.endswith(("/cancel", "/remove", "/revoke")):  # asks before the action
+        if method == "GET" and path.endswith(ASKING):
             for scope, desk in desks.items():
                 assert (desk.get(path).status_code == 403) is (scope is not scope_of("POST", path)), path
             continue
