@@ -98,7 +98,13 @@ def add_subscriber(operator: Writer, email: Text = "", interests: Text = "", con
         field = str(error.errors()[0]["loc"][0])
         return _subscribers_page(operator, typed=typed, problem=FIELD_PROBLEMS[field], status=422)
     except (InvalidInput, Conflict, TooManyRequests) as error:
-        return _subscribers_page(operator, typed=typed, **refusal(error, "add them again"))
+        outcome = refusal(error, "add them again")
+        field, _, place = (getattr(error, "field", None) or "").partition(".")
+        if field == "interests" and not rows:
+            outcome["problem"] = "Enter at least one interest."
+        elif field == "interests" and place:
+            outcome["problem"] = f"“{rows[int(place)]['text']}”: {error}"
+        return _subscribers_page(operator, typed=typed, **outcome)
     return back_to(f"{PATH}/{added.id}", "added" if operator.may("send") else "invited")
 
 

@@ -120,7 +120,8 @@ def add_papers(link: Change, liked: Text = "", file: UploadFile | None = None) -
         form = PreferencesForm(liked=liked, problems={"liked": problem})
         response = _paste_page(link, form, status=429)
         return with_retry_after(response, error)
-    return _paste_page(link, PreferencesForm(), matched=matched, rejections=pasted.rejections)
+    form = PreferencesForm(liked="" if matched.usable else liked)
+    return _paste_page(link, form, matched=matched, rejections=pasted.rejections)
 
 
 def _parse(liked: str, file: UploadFile | None) -> ParseResult:

@@ -97,7 +97,7 @@ def test_page_counts_unnamed_authors(
         row = session.get_one(Paper, papers[0])
         row.authors, row.author_count = authors, count
     page = sign_in().get(f"/admin/papers/{papers[0]}").text
-    assert f"<dt>Authors</dt><dd>{line}</dd>" in page
+    assert f"<dt>Authors</dt><dd>{line}</dd>" in re.sub("</?bdi>", "", page)
 
 
 def test_edit_changes_only_what_was_changed(

@@ -220,6 +220,23 @@ def test_unreadable_paste_is_shown_again_with_an_error(
     assert feedback_of(app, alice) == {}
 
 
+@pytest.mark.once
+def test_paste_without_any_paper_is_kept(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """The page says so in an alert, which has the focus. The limit of unreadable lines is not one of them."""
+    broken = "\n".join(["???"] * 300)
+    answer = client.post(link(Purpose.PREFERENCES, alice) + "/papers", data={"liked": broken})
+    assert answer.status_code == 200
+    alert = re.search(r'<p class="notice bad" role="alert" tabindex="-1" autofocus>(.*?)</p>', answer.text)
+    assert alert
+    assert alert[1] == "No papers were added. The reasons are below. We kept the text that you entered."
+    assert f"\n{broken}</textarea>" in answer.text
+    assert "Couldn’t be read: 200." in answer.text
+    assert "200 entries could not be read, so the rest was left out" in answer.text
+    assert feedback_of(app, alice) == {}
+
+
 def test_uploaded_file_is_read_with_the_pasted_text(
     app: Application, client: TestClient, alice: int, papers: tuple[int, int], link: Link
 ) -> None:
