@@ -253,9 +253,11 @@ class InterestMatcher:
     def papers_muted_by(self, text: str) -> ranking.Vector:
         """Return the papers that match a muted text. Texts that form the same query are searched once."""
         try:
-            query = replace(muted_texts.parse_muted(text), text="")
+            query = muted_texts.parse_muted(text)
         except InvalidInterest:  # it was valid when stored, so the subscriber still gets a digest
             return _NO_PAPERS
+        acronyms = query.excluded_capitals & self._model.abbreviations.acronyms.words
+        query = replace(query, text="", excluded_capitals=acronyms)
         if query not in self._muted:
             self._muted[query] = np.array(sorted(self._index.excluded_papers(query)), np.int32)
         return self._muted[query]

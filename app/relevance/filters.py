@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import cached_property
 
 import numpy as np
@@ -18,10 +18,11 @@ from app.relevance.bm25 import Matrix
 from app.relevance.model import TermStatistics
 from app.relevance.phrase_index import PhraseIndex, TextIndex
 from app.relevance.query_language import FilterField, Query, has_one_content_word, name_as_typed
-from app.text.abbreviations import TERM, Abbreviations
+from app.text.abbreviations import Abbreviations
+from app.text.acronyms import TERM, stem_of
 from app.text.characters import fold_accents
 from app.text.names import forms_of_name, words_of_organization
-from app.text.tokenizer import WORD
+from app.text.tokenizer import WORD, without_stopwords
 from app.text.word_forms import stem
 from app.types import PaperView
 
@@ -92,16 +93,17 @@ class Filters:
 
     def _exclusions(self, query: Query) -> Iterator[Clause]:
         for phrase in dict.fromkeys(query.excluded_phrases):
-            yield "it contains a word or phrase that the interest excludes", self._mentioning(phrase)
+            mentioning = self._mentioning(phrase, query.excluded_capitals)
+            yield "it contains a word or phrase that the interest excludes", mentioning
         for field, values in query.excluded.items():
             yield _EXCLUDED[field], self._having(field, values)
 
     def _unmet_requirements(self, query: Query) -> Iterator[Clause]:
         for phrase in dict.fromkeys(query.phrases):
-            yield "it does not contain a phrase in quotes", ~self._texts[0].containing(phrase)
+            yield "it does not contain a phrase in quotes", ~self._containing(phrase, query.capitals)
         for name in self.required_names(query):
             typed = name_as_typed(query, name)
-            yield f"it does not contain “{typed}” as a whole", ~self._mentioning(name)
+            yield f"it does not contain “{typed}” as a whole", ~self._mentioning(name, query.capitals)
         for field, values in query.required.items():
             if field in _ABSENT:
                 attribute, reason = _ABSENT[field]
@@ -111,19 +113,31 @@ class Filters:
     def required_names(self, query: Query) -> list[Sequence[str]]:
         """Return the names of a query, words joined by hyphens, that must occur as a whole."""
         names = dict.fromkeys(query.names)
-        return [name for name in names if belongs_together(name, self._abbreviations, self._statistics)]
+        return [
+            name
+            for name in names
+            if belongs_together(name, query.capitals, self._abbreviations, self._statistics)
+        ]
 
-    def _mentioning(self, phrase: Sequence[str]) -> Matrix:
+    def _containing(self, phrase: Sequence[str], capitals: Set[str]) -> Matrix:
+        """Return a mask of the papers that contain this phrase as typed, with its acronyms in capitals."""
+        mask = self._texts[0].containing(phrase)
+        for acronym in capitals & self._abbreviations.acronyms.words & {*phrase}:
+            mask &= self._acronyms.containing([acronym.upper()])
+        return mask
+
+    def _mentioning(self, phrase: Sequence[str], capitals: Set[str]) -> Matrix:
         """Return a mask of the papers that contain this phrase, as typed or in its short or long form."""
         as_written, as_folded = self._texts
         # Without "on", "on-policy" would match any policy. Papers may write "on-line" as one word.
         if has_one_content_word([*map(stem, phrase)]):
             return np.asarray(as_written.containing(phrase) | as_written.containing(["".join(phrase)]))
-        terms = self._abbreviations.terms(" ".join(phrase))
+        words = self._abbreviations.acronyms.words_of_phrase(phrase, capitals)
+        terms = self._abbreviations.fold(without_stopwords(map(stem_of, words)))
         implying = self._abbreviations.implied_by.get(" ".join(terms), ())
         return np.asarray(
-            as_written.containing(phrase)
-            | as_folded.containing(self._abbreviations.fold_words(phrase))
+            self._containing(phrase, capitals)
+            | as_folded.containing(self._abbreviations.fold_words(words))
             | as_folded.containing_any(f"{TERM}{term}" for term in implying)
         )
 
@@ -152,14 +166,19 @@ class Filters:
     @cached_property
     def _texts(self) -> tuple[TextIndex, TextIndex]:
         """Return two indexes of the papers: one as written, one with long forms folded."""
-        texts = [
-            [WORD.findall(fold_accents(text)) for text in (paper.title, paper.abstract)]
+        texts = [(paper.title, paper.abstract) for paper in self._papers]
+        own = self._abbreviations
+        return TextIndex([[WORD.findall(fold_accents(text)) for text in both] for both in texts]), TextIndex(
+            [own.fold_words(own.acronyms.words_of(text), redefined) for text in both]
+            for both, redefined in ((both, own.redefined_short_forms(*both)) for both in texts)
+        )
+
+    @cached_property
+    def _acronyms(self) -> PhraseIndex:
+        find = self._abbreviations.acronyms.find
+        return PhraseIndex(
+            [[word] for text in (paper.title, paper.abstract) for word in find(text).values()]
             for paper in self._papers
-        ]
-        fold, redefined = self._abbreviations.fold_words, self._abbreviations.redefined_short_forms
-        own_meanings = [redefined(paper.title, paper.abstract) for paper in self._papers]
-        return TextIndex(texts), TextIndex(
-            [fold(words, own) for words in both] for both, own in zip(texts, own_meanings, strict=True)
         )
 
     @cached_property
@@ -185,17 +204,20 @@ def required_fields(query: Query) -> list[str]:
 
 
 def belongs_together(
-    words: Sequence[str], abbreviations: Abbreviations, statistics: TermStatistics | None
+    words: Sequence[str],
+    capitals: Set[str],
+    abbreviations: Abbreviations,
+    statistics: TermStatistics | None,
 ) -> bool:
     """Return True if words joined by hyphens are a name ("SWE-bench"), not ordinary words ("LLM-based").
 
     A word followed by a number is a name ("GPT-5"). Other words belong together if they are neighbours
     in at least MIN_LIFT times as many papers as would contain both by chance. Words that are too rare to
-    decide are treated as a name.
+    decide are treated as a name. `capitals` are those of the query.
     """
     if any(any(map(str.isdigit, word)) for word in words[1:]):
         return True
-    folded = abbreviations.fold([*map(stem, words)])
+    folded = abbreviations.fold([*map(stem_of, abbreviations.acronyms.words_of_phrase(words, capitals))])
     if not statistics:
         return True
     papers, total = statistics.frequencies, max(1, statistics.papers)

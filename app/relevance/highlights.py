@@ -68,7 +68,8 @@ class PaperText:
 
     def _folded(self, field: Field) -> Field:
         expansions = self.abbreviations.expansions
-        tokens = self.abbreviations.fold_tokens(field.tokens, self.redefined)
+        tokens = self.abbreviations.acronyms.mark(field.tokens, field.text)
+        tokens = self.abbreviations.fold_tokens(tokens, self.redefined)
         implied = defaultdict[str, list[int]](list)
         for position, stem in enumerate(tokens.stems):
             for term in expansions.get(stem, ()):

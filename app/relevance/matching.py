@@ -249,8 +249,13 @@ class MatchIndex:
         typed = {
             token.stem: query_words.as_typed(query.text, token) for token in reversed(tokenize(query.text))
         }
-        fold, columns = self._model.abbreviations.fold, self._papers.terms.columns
-        return [typed[stem] for stem in query.terms if columns.keys().isdisjoint([stem, *fold([stem])])]
+        abbreviations, columns = self._model.abbreviations, self._papers.terms.columns
+        terms = abbreviations.acronyms.stems_of_query(query.terms, query.capitals)
+        return [
+            typed[stem]
+            for stem, term in zip(query.terms, terms, strict=True)
+            if columns.keys().isdisjoint([term, *abbreviations.fold([term])])
+        ]
 
     def details(self, query: Query, paper_id: int) -> MatchDetails:
         """Return the numbers behind a paper's relevance. Raise KeyError if the paper is not in the index."""
@@ -345,7 +350,8 @@ class MatchIndex:
             else:
                 absent = [words.searched_text]
         if not present:  # "token" is not a form of "tokenization", but better than nothing
-            present, typed = {term for term in query.terms if text.surface_form(term)}, {}
+            terms = self._model.abbreviations.acronyms.stems_of_query(query.terms, query.capitals)
+            present, typed = {term for term in terms if text.surface_form(term)}, {}
         return _WordsInPaper(frozenset(present), typed, absent)
 
     def _typed_words_that_matter(self, text: PaperText, typed: Typed) -> Typed:

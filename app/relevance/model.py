@@ -17,8 +17,9 @@ from app.errors import CorruptModel
 from app.relevance.bm25 import Document, Expansions, Matrix, with_expansions
 from app.relevance.vector_space import MAX_EXAMPLES, VectorSpace
 from app.relevance.vocabulary import Vocabulary
-from app.text import abbreviations
+from app.text import abbreviations, acronyms
 from app.text.abbreviations import Abbreviations
+from app.text.acronyms import Acronyms
 from app.text.shortening import FUNCTION_WORDS
 from app.text.tokenizer import content_stems
 
@@ -119,13 +120,10 @@ class RelevanceModel:
         """
         unfolded = [(content_stems(title), content_stems(abstract)) for title, abstract in papers]
         compounds, apart = abbreviations.find_compounds(unfolded)
-        shorts = abbreviations.learn((abstract for _, abstract in papers), compounds)
-        folding = Abbreviations(compounds, shorts, apart)
-        redefined = [folding.redefined_short_forms(title, abstract) for title, abstract in papers]
-        documents = [
-            (folding.fold(title, own), folding.fold(abstract, own))
-            for (title, abstract), own in zip(unfolded, redefined, strict=True)
-        ]
+        own_acronyms = acronyms.learn(papers)
+        shorts = abbreviations.learn((abstract for _, abstract in papers), compounds, own_acronyms)
+        folding = Abbreviations(compounds, shorts, apart, own_acronyms)
+        documents = [folding.document(title, abstract) for title, abstract in papers]
         statistics = TermStatistics.count(documents, folding.expansions, min_frequency)
         titled = [(title, document) for (title, _), document in zip(papers, documents, strict=True)]
         space = VectorSpace.fit(
@@ -153,8 +151,7 @@ class RelevanceModel:
 
     def document(self, title: str, abstract: str) -> Document:
         """Return the terms of a paper, with long forms folded into short forms."""
-        redefined = self.abbreviations.redefined_short_forms(title, abstract)
-        return self.abbreviations.terms(title, redefined), self.abbreviations.terms(abstract, redefined)
+        return self.abbreviations.document(title, abstract)
 
     def names_subject(self, title: str) -> bool:
         """Return True if a title says what its paper is about.
@@ -177,6 +174,7 @@ class RelevanceModel:
             arrays[name] = _encode_lines(f"{' '.join(run)}\t{short}" for run, short in sorted(table.items()))
         arrays["words"] = _encode_lines(self.vocabulary.to_lines())
         arrays["apart"] = _encode_lines(sorted(folding.split_compounds))
+        arrays["acronyms"] = _encode_lines(sorted(folding.acronyms.words))
         arrays |= self.space.to_arrays() if self.space else {}
         (np.savez_compressed if compressed else np.savez)(buffer, **arrays)
         return buffer.getvalue()
@@ -195,7 +193,9 @@ class RelevanceModel:
                     _table(line.split("\t") for line in _decode_lines(arrays[name]))
                     for name in ("compounds", "shorts")
                 )
-                folding = Abbreviations(compounds, shorts, frozenset(_decode_lines(arrays["apart"])))
+                own_acronyms = _decode_lines(arrays["acronyms"]) if "acronyms" in arrays else ()  # since 0.2
+                apart = frozenset(_decode_lines(arrays["apart"]))
+                folding = Abbreviations(compounds, shorts, apart, Acronyms(frozenset(own_acronyms)))
                 space = None
                 if "projection" in arrays:
                     space = VectorSpace.from_arrays(arrays, statistics.frequencies, statistics.idf)

@@ -17,6 +17,7 @@ from app.relevance.query_language import (
     split_into_parts,
 )
 from app.relevance.query_rewriting import split_suggestion
+from app.text import acronyms
 from app.text.characters import fold_accents
 from app.text.tokenizer import WORD, without_stopwords
 from app.text.word_forms import stem
@@ -43,7 +44,8 @@ def parse_muted(text: str) -> Query:
     phrase = tuple(WORD.findall(fold_accents(text)))
     if not _content_stems(phrase):
         raise _too_general(text)
-    return Query(text, excluded_phrases=(phrase,))
+    capitals = frozenset(map(str.lower, acronyms.find(text).values()))
+    return Query(text, excluded_phrases=(phrase,), excluded_capitals=capitals)
 
 
 def parse_typed_muted(text: str) -> Query:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from app.relevance.bm25 import Matrix
-from app.text.abbreviations import TERM
-from app.text.word_forms import is_same_word, stem
+from app.text.acronyms import TERM, stem_of
+from app.text.word_forms import is_same_word
 
 _END = -1  # marks the end of each text, so that phrases do not span two texts
 
@@ -67,7 +67,7 @@ class TextIndex(PhraseIndex):
 
     def __init__(self, papers: Iterable[Iterable[Sequence[str]]]) -> None:
         super().__init__(papers)
-        stems = [*map(_stem_of, self.numbers)]
+        stems = [*map(stem_of, self.numbers)]
         self._by_stem = defaultdict[str, list[str]](list)
         for word, own in zip(self.numbers, stems, strict=True):
             self._by_stem[own].append(word)
@@ -76,18 +76,18 @@ class TextIndex(PhraseIndex):
 
     def containing(self, phrase: Sequence[str]) -> Matrix:
         """Return a mask of the papers that contain forms of these words next to each other, in this order."""
-        numbers = [self._stem_numbers.get(_stem_of(word), _END) for word in phrase]
+        numbers = [self._stem_numbers.get(stem_of(word), _END) for word in phrase]
         if not numbers or _END in numbers:
             return np.zeros(len(self._ends), bool)
         positions = _positions_of(numbers, self._stems)
         for offset, word in enumerate(phrase):
-            if others := [self.numbers[o] for o in self._by_stem[_stem_of(word)] if not _is_form(word, o)]:
+            if others := [self.numbers[o] for o in self._by_stem[stem_of(word)] if not _is_form(word, o)]:
                 positions = positions[~np.isin(self._words[positions + offset], others)]
         return self._papers_at(positions)
 
     def containing_any(self, words: Iterable[str]) -> Matrix:
         """Return a mask of the papers that contain a word with the stem of at least one of these words."""
-        return super().containing_any(o for word in words for o in self._by_stem.get(_stem_of(word), ()))
+        return super().containing_any(o for word in words for o in self._by_stem.get(stem_of(word), ()))
 
 
 def _positions_of(phrase: Sequence[int], words: Matrix) -> Matrix:
@@ -96,10 +96,6 @@ def _positions_of(phrase: Sequence[int], words: Matrix) -> Matrix:
     for offset, number in enumerate(phrase[1:], 1):
         positions = positions[words.take(positions + offset, mode="clip") == number]
     return positions
-
-
-def _stem_of(word: str) -> str:
-    return word[1:] if word.startswith(TERM) else stem(word)
 
 
 def _is_form(word: str, other: str) -> bool:

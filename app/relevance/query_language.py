@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from app.errors import InvalidInterest
-from app.text import characters
+from app.text import acronyms, characters
 from app.text.characters import fold_accents
 from app.text.shortening import FUNCTION_WORDS
 from app.text.tokenizer import WORD, stem_all, without_stopwords
@@ -85,7 +85,7 @@ class Query:
     """A parsed interest. Words are stems; a phrase or a name is a sequence of words.
 
     The words of phrases and names are as typed, but in lower case and without accents. `filters` also accepts
-    their other forms, but no other words with the same stem.
+    their other forms, but no other words with the same stem. Words in capitals are in lower case as well.
     """
 
     text: str
@@ -93,6 +93,8 @@ class Query:
     names: tuple[tuple[str, ...], ...] = ()  # the words of possible names with hyphens, such as "SWE-bench"
     phrases: tuple[tuple[str, ...], ...] = ()
     excluded_phrases: tuple[tuple[str, ...], ...] = ()  # an excluded word is a phrase of one word
+    capitals: frozenset[str] = frozenset()  # words and words of phrases in capitals: possible acronyms
+    excluded_capitals: frozenset[str] = frozenset()  # the same, of the excluded phrases
     required: FilterValues = field(default_factory=lambda: _NO_VALUES)  # papers need one value of each field
     excluded: FilterValues = field(default_factory=lambda: _NO_VALUES)
 
@@ -165,10 +167,13 @@ class _QueryBuilder:
     """The fields of a `Query`, to which parts of a text are added."""
 
     fillers: Collection[str] = ()  # stems that are ignored unless joined to other words
+    acronyms: Mapping[int, str] = field(default_factory=dict)  # that the text may contain, by position
     words: list[str] = field(default_factory=list)
     names: list[tuple[str, ...]] = field(default_factory=list)
     phrases: list[tuple[str, ...]] = field(default_factory=list)
     excluded_phrases: list[tuple[str, ...]] = field(default_factory=list)
+    capitals: set[str] = field(default_factory=set)
+    excluded_capitals: set[str] = field(default_factory=set)
     required: dict[FilterField, list[str]] = field(default_factory=lambda: defaultdict(list))
     excluded: dict[FilterField, list[str]] = field(default_factory=lambda: defaultdict(list))
 
@@ -182,6 +187,9 @@ class _QueryBuilder:
         words = tuple(WORD.findall(fold_accents(part.text)))
         if not words or _EMPTY_FILTER.fullmatch(part.bare):
             return
+        capitals = self.excluded_capitals if part.minus else self.capitals
+        own = (word for start, word in self.acronyms.items() if part.start <= start < part.end)
+        capitals.update(map(str.lower, own))
         if part.minus:
             self.excluded_phrases.append(words)
         elif part.quoted:
@@ -197,9 +205,17 @@ class _QueryBuilder:
             {name: tuple(values[name]) for name in FilterField if name in values} or _NO_VALUES
             for values in (self.required, self.excluded)
         )
-        phrases, excluded_phrases = tuple(self.phrases), tuple(self.excluded_phrases)
-        names = tuple(self.names)
-        return Query(text, tuple(self.words), names, phrases, excluded_phrases, required, excluded)
+        return Query(
+            text,
+            tuple(self.words),
+            tuple(self.names),
+            tuple(self.phrases),
+            tuple(self.excluded_phrases),
+            frozenset(self.capitals),
+            frozenset(self.excluded_capitals),
+            required,
+            excluded,
+        )
 
 
 def normalize(text: str) -> str:
@@ -236,12 +252,13 @@ def parse(text: str, noun: str = "An interest") -> Query:
         raise InvalidInterest(f"{noun} can have at most {MAX_INTEREST_CHARS} characters.", "interests")
     if not text.isprintable():
         raise InvalidInterest(f"{noun} must be plain text, without control characters.", "interests")
-    parts = split_into_parts(without_request(text))
+    subject = without_request(text)
+    parts = split_into_parts(subject)
     if all(part.minus for part in parts):  # "-survey methods": the last word is all that there is to look for
         parts = split_into_parts(_REQUEST_BEFORE.sub("", text))
     phrases = (part.quoted for part in parts if not (part.minus or part.field))
     has_phrase = any(without_stopwords(stem_all(phrase)) for phrase in phrases)
-    builder = _QueryBuilder(_FILLERS if has_phrase else ())
+    builder = _QueryBuilder(_FILLERS if has_phrase else (), acronyms.find(subject))
     for part in parts:
         require_well_formed(part, "interests", "search for")
         builder.add(part)

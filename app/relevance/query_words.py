@@ -26,13 +26,14 @@ class QueryWords:
 
 def prepare(query: Query, abbreviations: Abbreviations) -> QueryWords:
     tokens = tokenize(query.text)
+    tokens = replace(tokens, stems=abbreviations.acronyms.stems_of_query(tokens.stems, query.capitals))
     typed = {token.stem: query.text[token.start : token.end] for token in reversed(tokens)}
-    terms = {*query.terms}
+    terms = {*abbreviations.acronyms.stems_of_query(query.terms, query.capitals)}
     tokens_by_term = [
         (term.stem, [t for t in tokens if term.start <= t.start and t.end <= term.end and t.stem in terms])
         for term in abbreviations.fold_tokens(tokens)
     ]
-    stems = {*query.stems}
+    stems = {*abbreviations.acronyms.stems_of_query(query.stems, query.capitals)}
     ends = [token for token in tokens if token.stem in stems]
     function_words = {token.stem for token in ends if _is_function_word(query.text, token)}
     return QueryWords(

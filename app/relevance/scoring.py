@@ -207,15 +207,17 @@ def terms_and_pairs(query: Query, abbreviations: Abbreviations) -> tuple[list[st
     """Return the folded terms of an interest and the pairs that they form, without duplicates.
 
     The order of the words must not matter, so each pair is returned in both orders. In a run of more
-    than MAX_PAIRED terms, only neighbours form pairs.
+    than MAX_PAIRED terms, only neighbours form pairs. A word in lower case may stand for an acronym.
     """
-    runs = [[*dict.fromkeys(abbreviations.fold_any_order(run))] for run in query.runs]
+    typed = (abbreviations.acronyms.stems_of_query(run, query.capitals) for run in query.runs)
+    runs = [[*dict.fromkeys(abbreviations.fold_any_order(run))] for run in typed]
     terms = dict.fromkeys(term for run in runs for term in run)
     pairs = dict.fromkeys(
         " ".join(order)
         for run in runs
         for pair in (itertools.combinations(run, 2) if len(run) <= MAX_PAIRED else itertools.pairwise(run))
-        for order in (pair, pair[::-1])
+        for spelled in abbreviations.acronyms.readings(pair)
+        for order in (spelled, spelled[::-1])
     )
     return list(terms), list(pairs)
 

@@ -6,12 +6,12 @@ have the same meaning as in `filters`, which checks requirements and exclusions 
     text     title (twice, because titles count double) and abstract, long forms folded into short forms
     title    the folded title
     written  title and abstract as written, with stop words
-    words    the distinct words of both as spelled, which tell apart words that share a stem
+    words    the distinct words of both as spelled, which tell apart words that share a stem, and acronyms
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -26,13 +26,13 @@ from app.relevance.bm25 import Document, Matrix
 from app.relevance.filters import belongs_together
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import FilterField, FilterValues, Query, has_one_content_word
-from app.text.abbreviations import TERM
+from app.text.acronyms import TERM, stem_of
 from app.text.characters import fold_accents
 from app.text.names import forms_of_name, words_of_organization
 from app.text.tokenizer import STOP_STEMS, WORD, without_stopwords
 from app.text.word_forms import americanize, forms_pattern, stem
 
-INDEX_FORMAT = 5  # increase this when a field is added or removed, or a field or a record changes its meaning
+INDEX_FORMAT = 6  # increase this when a field is added or removed, or a field or a record changes its meaning
 MAX_PHRASES = 10  # phrases, exclusions and hyphenated words in a search; each may take a tenth of a second
 # Words of a phrase whose forms are checked. The stems of a longer phrase are distinctive enough.
 MAX_CHECKED_FORMS = 6
@@ -88,7 +88,8 @@ def document(
     new.add_text("text", _joined([title, title, abstract, *implied_in_title, *implied_in_title, *implied]))
     new.add_text("written", _joined(written))
     words = {*WORD.findall(fold_accents(f"{paper.title} {paper.abstract}"))}
-    new.add_text("words", " ".join({*map(americanize, words)}))
+    acronyms = model.abbreviations.acronyms.find(f"{paper.title}\n{paper.abstract}").values()
+    new.add_text("words", " ".join({*map(americanize, words), *acronyms}))
     new.add_text("authors", _joined(form for name in paper.authors for form in forms_of_name(name)))
     new.add_text("organizations", _joined(map(words_of_organization, paper.organization_names)))
     for category in _with_parents(paper.categories):
@@ -174,7 +175,8 @@ class QueryBuilder:
                 f"A search can have at most {MAX_PHRASES} phrases, exclusions and hyphenated words.", "q"
             )
         musts = [*self._requirements(query), *self._listings(only)]
-        excluded_phrases = map(self._mentioning, dict.fromkeys(query.excluded_phrases))
+        excluded, capitals = dict.fromkeys(query.excluded_phrases), query.excluded_capitals
+        excluded_phrases = (self._mentioning(phrase, capitals) for phrase in excluded)
         must_nots = [*excluded_phrases, *self._fields(query.excluded)]
         clauses = [(Occur.Must, _unscored(must)) for must in musts]
         clauses += [(Occur.MustNot, _unscored(must_not)) for must_not in must_nots]
@@ -241,11 +243,12 @@ class QueryBuilder:
         return TantivyQuery.phrase_query(self.schema, field_name, [*words])
 
     def _requirements(self, query: Query) -> Iterable[TantivyQuery]:
-        yield from map(self._containing, dict.fromkeys(query.phrases))
+        for phrase in dict.fromkeys(query.phrases):
+            yield self._containing(phrase, query.capitals)
         abbreviations, statistics = self.model.abbreviations, self.model.statistics
         for name in dict.fromkeys(query.names):
-            if belongs_together(name, abbreviations, statistics):
-                yield self._mentioning(name)
+            if belongs_together(name, query.capitals, abbreviations, statistics):
+                yield self._mentioning(name, query.capitals)
         yield from self._fields(query.required)
 
     def _fields(self, filters: FilterValues) -> Iterable[TantivyQuery]:
@@ -267,20 +270,21 @@ class QueryBuilder:
         if only.day or only.source_id is not None:
             yield self.label(_listing_label(only.day, only.source_id))
 
-    def _mentioning(self, phrase: Sequence[str]) -> TantivyQuery:
+    def _mentioning(self, phrase: Sequence[str], capitals: Set[str]) -> TantivyQuery:
         """Return a query for papers that contain this phrase, as typed or in its short or long form."""
-        texts, abbreviations = [self._containing(phrase)], self.model.abbreviations
-        stems = [*map(stem, phrase)]
+        texts, abbreviations = [self._containing(phrase, capitals)], self.model.abbreviations
+        words = abbreviations.acronyms.words_of_phrase(phrase, capitals)
+        stems = [*map(stem_of, words)]
         # Without "on", "on-policy" would match any policy. Papers may write "on-line" as one word.
         if has_one_content_word(stems):
-            texts.append(self._containing(["".join(phrase)]))
+            texts.append(self._containing(["".join(phrase)], capitals))
         else:
             terms = abbreviations.fold(without_stopwords(stems))
             folded = self._phrase("text", terms)
             # A paper may contain the long form of a word instead, so a short form is found by its stem alone.
             spelled = [
                 word
-                for word in abbreviations.fold_words(phrase)
+                for word in abbreviations.fold_words(words)
                 if not (word.startswith(TERM) or stem(word) in abbreviations.folded_terms)
             ]
             texts.append(self._with_forms(folded, spelled))
@@ -288,14 +292,16 @@ class QueryBuilder:
             texts += [self._term("text", term) for term in implying]
         return _any(texts)
 
-    def _containing(self, phrase: Sequence[str]) -> TantivyQuery:
-        """Return a query for papers that contain this phrase as typed."""
+    def _containing(self, phrase: Sequence[str], capitals: Set[str]) -> TantivyQuery:
+        """Return a query for papers that contain this phrase as typed, with its acronyms in capitals."""
         stems = [*map(stem, phrase)]
-        return self._with_forms(self.written(stems), [w for w in phrase if stem(w) not in STOP_STEMS])
+        words = self.model.abbreviations.acronyms.words_of_phrase(phrase, capitals)
+        return self._with_forms(self.written(stems), [w for w in words if stem_of(w) not in STOP_STEMS])
 
     def _with_forms(self, query: TantivyQuery, words: Sequence[str]) -> TantivyQuery:
         """Limit a query to papers that contain forms of the first MAX_CHECKED_FORMS of these words."""
-        patterns = map(forms_pattern, dict.fromkeys(words[:MAX_CHECKED_FORMS]))
+        distinct = dict.fromkeys(words[:MAX_CHECKED_FORMS])
+        patterns = (word[1:] if word.startswith(TERM) else forms_pattern(word) for word in distinct)
         forms = (TantivyQuery.regex_query(self.schema, "words", pattern) for pattern in patterns)
         return TantivyQuery.boolean_query([(Occur.Must, part) for part in (query, *forms)])
 

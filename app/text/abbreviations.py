@@ -3,6 +3,7 @@
 Once three abstracts contain "reinforcement learning (RL)", an interest in "RL" matches papers on
 reinforcement learning, and vice versa. In the same way, "fine-tuning" and "finetuning" become one word.
 In a paper that itself defines "RL" as "ruin likelihood", "RL" is another word, and matches neither.
+"CLIP" in capitals has a stem of its own, which implies that of "clip": see `acronyms`.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from app.text.tokenizer import STOP_STEMS, Tokens, bigrams, content_stems
+from app.text.acronyms import NO_ACRONYMS, TERM, Acronyms, stem_of
+from app.text.tokenizer import STOP_STEMS, Tokens, bigrams
 from app.text.word_forms import stem
 
 MIN_PAPERS = 3  # papers that must define a short form in the same way, or use a compound word
 # Of the papers that define a short form, at least this share must define it in the same way. "SLM" and "ASR"
 # have two meanings, so they are not learned.
 MIN_AGREEMENT = 0.75
-TERM = "*"  # marks a term that stands for several words; no word contains it
 _OTHER = "≠"  # marks a short form to which its paper gives another meaning; no word contains it
 _SAME_BEGINNING = 3  # letters with which "vision" and "visual" begin, so that both may be in one long form
 _LONG_SHORT_FORM = 4  # letters; such a short form seldom has two meanings that share half of their words
@@ -92,7 +93,9 @@ def _letter_counts(word: str, letters: str) -> Iterator[int]:
         yield number
 
 
-def learn(texts: Iterable[str], compounds: Table) -> dict[tuple[str, ...], str]:
+def learn(
+    texts: Iterable[str], compounds: Table, acronyms: Acronyms = NO_ACRONYMS
+) -> dict[tuple[str, ...], str]:
     """Return a table from the stems of each long form to the stem of its short form.
 
     Learn a definition only if it occurs in at least MIN_PAPERS texts and in the share MIN_AGREEMENT of the
@@ -103,7 +106,7 @@ def learn(texts: Iterable[str], compounds: Table) -> dict[tuple[str, ...], str]:
     for text in texts:
         definitions = set()
         for short, long in find_definitions(text):
-            short_stems, long_stems = content_stems(short), content_stems(long)
+            short_stems, long_stems = acronyms.stems(short), acronyms.stems(long)
             words = [word for word in long.lower().split() if word not in _SMALL_WORDS]
             # A long form that contains a stop word, such as "computer use agent", is not learned.
             if len(short_stems) == 1 and len(long_stems) == len(words):
@@ -171,6 +174,7 @@ class Abbreviations:
     compounds: Table
     shorts: Table
     split_compounds: Set[str] = frozenset()  # compounds that are usually written as two words
+    acronyms: Acronyms = NO_ACRONYMS  # those that are spelled like ordinary words
 
     @cached_property
     def expansions(self) -> Mapping[str, tuple[str, ...]]:
@@ -179,7 +183,7 @@ class Abbreviations:
         A short form implies the stems, pairs and other short forms that all its long forms contain. A
         compound that is usually split implies its two words. So a paper on "video diffusion models" still
         matches "diffusion" and "diffusion models", and one on "long videos" still matches "videos", even if
-        other papers write "LongVideo".
+        other papers write "LongVideo". An acronym implies the ordinary word that is spelled like it.
         """
         shorts, implied = set(self.shorts.values()), dict[str, set[str]]()
         for long, short in self.shorts.items():
@@ -188,6 +192,8 @@ class Abbreviations:
                 inner = {self.shorts.get(long[start:end], "") for start, end in spans}
                 terms = {*long, *bigrams(long), *inner} - {short, ""}
                 implied[short] = implied.get(short, terms) & terms
+        for word in self.acronyms.words:
+            implied[word.upper()] = {*implied.get(word.upper(), ()), stem(word)}
         pairs_of = {word: pair for pair, word in self.compounds.items() if word in self.split_compounds}
         return pairs_of | {short: tuple(sorted(terms)) for short, terms in implied.items()}
 
@@ -206,10 +212,10 @@ class Abbreviations:
         means_the_same = dict[str, bool]()
         for text in (title, abstract):
             for short, long in find_definitions(text):
-                short_stem, *others = content_stems(short) or [""]
+                short_stem, *others = self.acronyms.stems(short) or [""]
                 if others or short_stem not in self._long_forms:
                     continue
-                long_stems = content_stems(long)
+                long_stems = self.acronyms.stems(long)
                 spellings = long_stems, self.fold(long_stems)
                 share = 0.5 if len(short_stem) >= _LONG_SHORT_FORM else 1.0
                 means_the_same[short_stem] = means_the_same.get(short_stem, False) or any(
@@ -264,14 +270,14 @@ class Abbreviations:
         return folded
 
     def fold_words(self, words: Sequence[str], redefined: Set[str] = frozenset()) -> list[str]:
-        """Return words, which must be in lower case and without accents, folded but as spelled.
+        """Return words, which must be as `Acronyms.words_of` returns them, folded but as spelled.
 
         Stop words are left out. A term that stands for several words begins with TERM: "*llm". `redefined` is
         the same as for `fold`.
         """
         if redefined:
-            words = [f"{_OTHER}{word}" if stem(word) in redefined else word for word in words]
-        all_stems = [*map(stem, words)]
+            words = [f"{_OTHER}{word}" if stem_of(word) in redefined else word for word in words]
+        all_stems = [*map(stem_of, words)]
         is_content = [own not in STOP_STEMS for own in all_stems]
         stems, words = [*itertools.compress(all_stems, is_content)], [*itertools.compress(words, is_content)]
         for table, starts in self._passes:
@@ -317,9 +323,14 @@ class Abbreviations:
                 stems = _replace_spans(stems, spans, [table[tuple(stems[a:b])] for a, b in spans])
         return Tokens(stems, array("I", starts), array("I", ends))
 
+    def document(self, title: str, abstract: str) -> tuple[list[str], list[str]]:
+        """Return the terms of a paper's title and of its abstract."""
+        redefined = self.redefined_short_forms(title, abstract)
+        return self.terms(title, redefined), self.terms(abstract, redefined)
+
     def terms(self, text: str, redefined: Set[str] = frozenset()) -> list[str]:
         """Return the folded stems of a text, without stop words. `redefined` is the same as for `fold`."""
-        return self.fold(content_stems(text), redefined)
+        return self.fold(self.acronyms.stems(text), redefined)
 
 
 def _mark_redefined(stems: Sequence[str], redefined: Set[str]) -> list[str]:

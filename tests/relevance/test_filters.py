@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import pytest
 from hypothesis import given
@@ -219,9 +219,9 @@ def test_equal_exclusions_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) ->
     lookups: list[Sequence[str]] = []
     original = Filters._mentioning
 
-    def counting(self: Filters, phrase: Sequence[str]) -> Matrix:
+    def counting(self: Filters, phrase: Sequence[str], capitals: Set[str]) -> Matrix:
         lookups.append(phrase)
-        return original(self, phrase)
+        return original(self, phrase, capitals)
 
     monkeypatch.setattr(Filters, "_mentioning", counting)
     FILTERS.passing_mask(parse("policies -bandit -robot -Bandit"))

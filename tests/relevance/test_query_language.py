@@ -45,8 +45,26 @@ def parse_without_text(text: str) -> Query:
         ("agents -author:ng", Query("", words=("agent",), excluded={AUTHOR: ("ng",)})),
         ("“world models” −video", Query("", phrases=(("world", "models"),), excluded_phrases=(("video",),))),
         ("agents author: ", Query("", words=("agent",))),
-        ("RL - a survey", Query("", words=("rl", "a", "survey"))),  # a dash alone excludes nothing
-        ("SWE-bench, agents", Query("", words=("swe", "bench", "agent"), names=(("swe", "bench"),))),
+        # A dash alone excludes nothing.
+        ("RL - a survey", Query("", words=("rl", "a", "survey"), capitals=frozenset({"rl"}))),
+        (
+            "SWE-bench, agents",
+            Query("", ("swe", "bench", "agent"), (("swe", "bench"),), capitals=frozenset({"swe"})),
+        ),
+        ("DIFFUSION MODELS", Query("", words=("diffus", "model"))),
+        ("recent papers on DIFFUSION MODELS", Query("", words=("diffus", "model"))),
+        ("RAGs", Query("", words=("rag",), capitals=frozenset({"rag"}))),
+        (
+            'agents "with CLIP" -RLHF',
+            Query(
+                "",
+                ("agent",),
+                phrases=(("with", "clip"),),
+                excluded_phrases=(("rlhf",),),
+                capitals=frozenset({"clip"}),
+                excluded_capitals=frozenset({"rlhf"}),
+            ),
+        ),
         ("state-of-the-art", Query("", words=("state", "of", "the", "art"))),
     ],
 )

@@ -31,7 +31,9 @@ DAY = date(2026, 11, 20)
 PAPERS = [
     replace(
         paper,
-        title=paper.title + (" on SWE-bench", ", Online")[paper.id % 2],
+        title=paper.title
+        + (" on SWE-bench", ", Online")[paper.id % 2]
+        + (" with CLIP", " and CLIPs", " with clips", " and Clipping", "")[paper.id % 5],
         authors=(("Lovelace, Ada", "Alan M. Turing"), ("Grace Hopper",), ("José García-Ruiz",))[paper.id % 3],
         categories=(("cs.CL",), ("math.PR", "cs.LG"), ("math",), ())[paper.id % 4],
         organization_names=(("NVIDIA", "nvidia-lab"), (), ("AI at Météo",), ("Together",))[paper.id % 4],
@@ -71,6 +73,14 @@ QUERIES = [
     "robot-to-robot -graph-by-graph",
     "robot on-line",
     "graph -on-line",
+    "CLIP graph",
+    "clip graph",
+    "GRAPH CLIPS",
+    "robot -CLIP",
+    "robot -clip",
+    '"with CLIP" robot',
+    '"with clip" -"and CLIP"',
+    "CLIP-graph speech",
     "Nvidia",
     "Meteo",
     "together",

@@ -508,9 +508,9 @@ def refuse_request(_ip: str) -> None:
 @pytest.mark.parametrize(
     ("interest", "weight", "words"),
     [
-        ("agents", "1", "4 in two weeks With fewer: none."),
-        ("agents", "0.5", "none With normal, more, most: 4 in two weeks."),
-        ("agents", "1.5", "4 in two weeks With fewer: none."),
+        ("agents", "1", "4 in two weeks With fewer: 3 in two weeks."),
+        ("agents", "0.5", "3 in two weeks With normal, more, most: 4 in two weeks."),
+        ("agents", "1.5", "4 in two weeks With fewer: 3 in two weeks."),
         ("video generation", "1.5", "none With most: 1 in two weeks: rather narrow."),
         ("video generation", "2", "1 in two weeks: rather narrow With fewer, normal, more: none."),
     ],

@@ -1,0 +1,119 @@
+"""PURE. Acronyms that are spelled like ordinary words: "CLIP" and "clip", "AIME" and "aims".
+
+In capitals, such a word is the acronym, and has a stem of its own: "CLIP". This stem implies that of the
+word, as `abbreviations` explains. So an interest in "CLIP" matches only the acronym; "clip" matches both.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+
+from app.text.characters import fold_accents
+from app.text.tokenizer import STOP_STEMS, WORD, Tokens, tokenize, without_stopwords
+from app.text.word_forms import stem
+
+MIN_PAPERS = 3  # papers that must contain the acronym, and those that must inflect the ordinary word
+# At least this number of papers inflect the ordinary word for each paper with the acronym. Some authors write
+# "llms", but few. "Clips", "clipped" and "clipping" together are as frequent as "CLIP".
+MIN_INFLECTED = 0.2
+TERM = "*"  # marks an acronym, or a term that stands for several words; no word contains it
+# "CLIP", also in "CLIPs" and "CLIP-based", but not in "OpenCLIP". Beginning with a letter makes it faster.
+_IN_CAPITALS = re.compile(r"([A-Z](?<![^\W_][A-Z])[A-Z]+)s?(?![^\W_])")
+
+
+def find(text: str) -> Mapping[int, str]:
+    """Return the words in capitals, without the s of a plural, by position.
+
+    Return {} for a text in which all of several words are in capitals, because it emphasises each word.
+    """
+    words = {match.start(): match[1] for match in _IN_CAPITALS.finditer(text)}
+    return {} if len(words) > 1 and text.isupper() else words
+
+
+@dataclass(frozen=True)
+class Acronyms:
+    """The acronyms of an archive that are spelled like ordinary words."""
+
+    words: Set[str]  # in lower case
+
+    @cached_property
+    def _by_stem(self) -> Mapping[str, Sequence[str]]:
+        by_stem = defaultdict[str, list[str]](list)
+        for word in sorted(self.words):
+            by_stem[stem(word)].append(word.upper())
+        return dict(by_stem)
+
+    def find(self, text: str) -> Mapping[int, str]:
+        """Return the stems of the acronyms in a text, such as "CLIP", by position."""
+        words = find(text) if self.words else {}
+        return {start: word for start, word in words.items() if word.lower() in self.words}
+
+    def mark(self, tokens: Tokens, text: str) -> Tokens:
+        """Return the tokens of a text, with the stems of acronyms."""
+        if not (words := self.find(text)):
+            return tokens
+        stems = enumerate(map(words.get, tokens.starts))
+        return tokens.with_stems({position: word for position, word in stems if word})
+
+    def stems(self, text: str) -> list[str]:
+        """Return the stems of a text without stop words, with those of acronyms."""
+        return without_stopwords(self.mark(tokenize(text), text).stems)
+
+    def words_of(self, text: str) -> list[str]:
+        """Return the words of a text, in lower case and without accents. Acronyms are terms: "*CLIP"."""
+        tokens, folded, acronyms = tokenize(text), fold_accents(text), self.find(text)
+        spans = zip(tokens.starts, tokens.ends, strict=True)
+        return [
+            f"{TERM}{acronyms[start]}" if start in acronyms else folded[start:end] for start, end in spans
+        ]
+
+    def words_of_phrase(self, phrase: Iterable[str], capitals: Set[str]) -> list[str]:
+        """Return the words of a query's phrase as `words_of` does. `capitals` are those of the query."""
+        acronyms = self.words & capitals
+        return [f"{TERM}{word.upper()}" if word in acronyms else word for word in phrase]
+
+    def stems_of_query(self, stems: Iterable[str], capitals: Set[str]) -> list[str]:
+        """Return stems of a query, with those of acronyms. `capitals` are those of the query."""
+        acronyms = {stem(word): word.upper() for word in sorted(self.words & capitals)}
+        return [acronyms.get(own, own) for own in stems]
+
+    def readings(self, pair: tuple[str, str]) -> Iterable[tuple[str, str]]:
+        """Return a pair of stems, and the same with acronyms: ("clip", "model"), ("CLIP", "model")."""
+        if self._by_stem.keys().isdisjoint(pair):
+            return (pair,)
+        first, second = ((own, *self._by_stem.get(own, ())) for own in pair)
+        return itertools.product(first, second)
+
+
+NO_ACRONYMS = Acronyms(frozenset())
+
+
+def stem_of(word: str) -> str:
+    """Return the stem of a word, or of a term that begins with TERM."""
+    return word[1:] if word.startswith(TERM) else stem(word)
+
+
+def learn(papers: Iterable[tuple[str, str]]) -> Acronyms:
+    """Return the acronyms whose stem is also that of an ordinary word.
+
+    A word is ordinary if (title, abstract) pairs inflect it in lower case, as acronyms seldom are.
+    """
+    in_capitals, in_lower_case = Counter[str](), Counter[str]()
+    for texts in papers:
+        in_capitals.update({word.lower() for text in texts for word in find(text).values()})
+        in_lower_case.update({word for text in texts for word in WORD.findall(text) if word.islower()})
+    acronyms = defaultdict[str, list[str]](list)
+    for word, count in in_capitals.items():
+        if count >= MIN_PAPERS and (own := stem(word)) not in STOP_STEMS:
+            acronyms[own].append(word)
+    inflected = Counter[str]()
+    for word, count in in_lower_case.items():
+        for acronym in acronyms.get(stem(word), ()):
+            inflected[acronym] += count * (word != acronym)
+    enough = {word: max(MIN_PAPERS, MIN_INFLECTED * count) for word, count in in_capitals.items()}
+    return Acronyms(frozenset(word for word, count in inflected.items() if count >= enough[word]))
