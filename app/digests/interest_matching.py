@@ -147,7 +147,7 @@ class InterestMatcher:
         if (cached := self._read_as.get(text)) is not None:
             return cached
         query, self._read_as[text] = query_language.parse(text), ""
-        if self._interest_reader.has_unknown_words(text):
+        if self._interest_reader.may_need_correction(text):
             read = self._interest_reader.read(text, self._index.missing_words(query))
             with suppress(InvalidInterest):
                 self._read_as[text] = query_language.parse(read).text if read else ""

@@ -21,6 +21,7 @@ from app.text.characters import fold_accents
 from app.text.tokenizer import WORD, content_stems, stem_all, without_stopwords
 
 MIN_KNOWN = 2  # papers; a word that at least this many contain counts as English
+MIN_JOINED = 3  # papers that must write two words as one
 MIN_TOPIC_PAPERS = 2
 MAX_TOPIC_WORDS = 3
 MAX_TOPICS = 4  # in a hint
@@ -38,6 +39,8 @@ _UNQUOTED_FILTER = re.compile(rf"(?<!\S)({'|'.join(FilterField)}):\s*([^\s\"]+)"
 # As in `query_words.as_typed`, signs may end a name: "C++".
 _NAME_PART = re.compile(r"[^\W_]+[+#]*")
 _NAME = re.compile(rf"{_NAME_PART.pattern}(?:(?:[-.]|['’](?![sS]\b)){_NAME_PART.pattern})*")
+# Two words. Words in capitals may be a name.
+_HYPHENATED = re.compile(r"(?<![\w-])([A-Z][a-z]*|[a-z]+)-([a-z]+)(?![\w-])")
 _CONTENT_BREAK = re.compile(r"[^\w\s'’-]|(?<!\w)['’]|['’](?!\w)")  # any mark but those within words
 
 
@@ -137,12 +140,12 @@ class InterestReader:
     def _spelling(self) -> SpellChecker:
         return SpellChecker(self._model.all_words, self._model.statistics.frequencies)
 
-    def has_unknown_words(self, text: str) -> bool:
-        """Return True if the text has a word that few papers contain, which may need correction."""
-        return not all(map(self._is_english, WORD.findall(text)))
+    def may_need_correction(self, text: str) -> bool:
+        """Return True if the text has a word that few papers contain, or a hyphen that they leave out."""
+        return not all(map(self._is_english, WORD.findall(text))) or self._joined(text) != text
 
     def read(self, text: str, missing_words: Collection[str] = ()) -> str:
-        """Return an interest with its words corrected or translated.
+        """Return an interest with its words corrected, joined or translated.
 
         Return "" if it seems correct, or if the result would be too long or have no word to search for.
         `missing_words` are those words of the text that occur in no paper of the index.
@@ -150,7 +153,7 @@ class InterestReader:
         text = query_language.normalize(text)
         parts, past = list[str](), 0
         for start, end in query_rewriting.plain_runs(text):
-            run = text[start:end]
+            run = self._joined(text[start:end])
             parts += [text[past:start], translations.translate(run, self._is_english)]
             parts[-1] = parts[-1] or self._respelled(run, missing_words)
             past = end
@@ -162,7 +165,7 @@ class InterestReader:
     def hint(self, text: str) -> InterestHint:
         """Return a hint for an interest, based on the model only and not on today's papers."""
         words = WORD.findall(text)
-        return hint_from_text(text, self.read(text, words) if self.has_unknown_words(text) else "")
+        return hint_from_text(text, self.read(text, words) if self.may_need_correction(text) else "")
 
     def _is_english(self, word: str) -> bool:
         """Return True for a word that papers contain as it is spelled, and for names such as "LaTeX".
@@ -173,6 +176,19 @@ class InterestReader:
         return word.isascii() and (
             bool(is_name_or_stopword) or self._spelling.is_known(word.lower(), MIN_KNOWN)
         )
+
+    def _joined(self, text: str) -> str:
+        """Return a text without the hyphens of words that papers write as one: "online" for "on-line"."""
+        return _HYPHENATED.sub(lambda match: self._joined_pair(*match.groups()), text)
+
+    def _joined_pair(self, first: str, second: str) -> str:
+        """Join two words if several papers write them as one, and fewer papers as two."""
+        typed, joined = f"{first}-{second}", f"{first}{second}"
+        fold, stems = self._model.abbreviations.fold, content_stems(typed)
+        papers = self._spelling.papers(fold_accents(joined))
+        apart = self._model.statistics.frequencies.get(" ".join(stems), 0) if len(stems) == 2 else 0
+        is_same = fold(stems) == fold(content_stems(joined))
+        return joined if papers >= MIN_JOINED and papers > apart and not is_same else typed
 
     def _respelled(self, text: str, missing_words: Collection[str]) -> str:
         """Return a text with its misspelt words corrected.

@@ -39,6 +39,24 @@ def test_misspelt_words_are_corrected(typed: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("on-line learning", "online learning"),
+        ("E-mail", "Email"),
+        ("off-line RL -on-line", "offline RL -on-line"),
+        ("in-context learning", ""),  # papers do not write "incontext"
+        ("multi-agent systems", ""),  # more papers write it as two words
+        ("pre-training", ""),  # already the same word
+        ("text-to-image", ""),
+        ('"on-line"', ""),
+        ("ON-LINE", ""),  # possibly a name
+    ],
+)
+def test_words_that_papers_write_as_one_are_joined(typed: str, meant: str) -> None:
+    assert READER.hint(typed).did_you_mean == meant
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "LLM reasoning",
@@ -118,9 +136,9 @@ def test_whatever_is_read_is_a_valid_interest(text: str) -> None:
 
 def test_only_rare_words_are_looked_up() -> None:
     """Interests in common words cost nothing."""
-    assert not READER.has_unknown_words("language models for 3D robots, and GPT")
-    assert READER.has_unknown_words("langauge models")
-    assert READER.has_unknown_words("modèles de diffusion")  # its stems are those of English words
+    assert not READER.may_need_correction("language models for 3D robots, and GPT")
+    assert READER.may_need_correction("langauge models")
+    assert READER.may_need_correction("modèles de diffusion")  # its stems are those of English words
 
 
 def test_missing_words_are_named_with_what_they_are_joined_to() -> None:
