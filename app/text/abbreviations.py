@@ -36,6 +36,7 @@ _SMALL_WORDS = {
     "a", "an", "and", "are", "as", "at", "by", "for", "from", "in", "into", "is", "it", "of", "on", "or",
     "the", "that", "to", "via", "with",
 }  # fmt: skip
+_MAX_CUT_OFF, _MIN_KEPT = 4, 3  # letters of a compound's second word that the compound's stem lacks or has
 _LOOK_BACK = 120  # characters before the bracket that are searched for the long form
 
 MAX_REORDERED = 5  # stems; longer interests have too many permutations
@@ -160,11 +161,15 @@ def find_compounds(documents: Sequence[Sequence[Sequence[str]]]) -> tuple[Table,
 def _joined(first: str, second: str, words: Set[str]) -> str:
     """Return the stem of a pair written as one word, or "" if it is not in `words`."""
     joined = first + second
-    if joined in words:
-        return joined
     # The stem keeps its final e only in short words: "tuning" becomes "tune", "finetuning" becomes "finetun".
-    bare = joined.removesuffix("e")
-    return bare if bare in words else ""
+    for own in (joined, joined.removesuffix("e")):
+        if own in words:
+            return own
+    # Other endings may be missing too: "multimod", but "multi" and "modal". If little is left of the second
+    # word, the stem may be that of another word: "scaler" for "scale rate".
+    longest = min(_MAX_CUT_OFF, len(second) - _MIN_KEPT)
+    stems = (joined[:-cut] for cut in range(1, longest + 1))
+    return next((own for own in stems if own in words and stem(joined) == own), "")
 
 
 @dataclass(frozen=True)

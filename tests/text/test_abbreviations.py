@@ -128,6 +128,14 @@ def test_solid_compound_does_not_imply_its_parts() -> None:
     assert index.match([parse("data"), parse("cats -data")]) == [{}, index.match([parse("cats")])[0]]
 
 
+def test_compound_with_a_shorter_stem() -> None:
+    """The stem of "multimodal" is shorter than those of its words. A stem like "scaler" is another word's."""
+    texts = ["Multimodal data. Multi-modal data.", "A scaler. We scale rates and frame rates. A framer."]
+    learned = abbreviations_of(*texts * 3)
+    assert learned.terms("multi-modal") == learned.terms("multimodal")
+    assert not {"scaler", "framer"} & {*learned.terms("scale rate, frame rate")}
+
+
 def test_long_form_with_a_compound() -> None:
     """ "supervised fine-tuning" is SFT in each spelling of the last word."""
     learned = abbreviations_of(
