@@ -18,6 +18,7 @@ from app.relevance.bm25 import Matrix
 from app.relevance.model import TermStatistics
 from app.relevance.phrase_index import PhraseIndex, TextIndex
 from app.relevance.query_language import FilterField, Query, has_one_content_word, name_as_typed
+from app.text import hyphens
 from app.text.abbreviations import Abbreviations
 from app.text.acronyms import TERM, stem_of
 from app.text.characters import fold_accents
@@ -131,7 +132,10 @@ class Filters:
         as_written, as_folded = self._texts
         # Without "on", "on-policy" would match any policy. Papers may write "on-line" as one word.
         if has_one_content_word([*map(stem, phrase)]):
-            return np.asarray(as_written.containing(phrase) | as_written.containing(["".join(phrase)]))
+            compound = "-".join(phrase)
+            needs_hyphen = compound in self._abbreviations.hyphenated
+            apart = self._compounds.containing([compound]) if needs_hyphen else as_written.containing(phrase)
+            return np.asarray(apart | as_written.containing(["".join(phrase)]))
         words = self._abbreviations.acronyms.words_of_phrase(phrase, capitals)
         terms = self._abbreviations.fold(without_stopwords(map(stem_of, words)))
         implying = self._abbreviations.implied_by.get(" ".join(terms), ())
@@ -178,6 +182,13 @@ class Filters:
         find = self._abbreviations.acronyms.find
         return PhraseIndex(
             [[word] for text in (paper.title, paper.abstract) for word in find(text).values()]
+            for paper in self._papers
+        )
+
+    @cached_property
+    def _compounds(self) -> PhraseIndex:
+        return PhraseIndex(
+            [[compound] for text in (paper.title, paper.abstract) for compound in hyphens.compounds_in(text)]
             for paper in self._papers
         )
 

@@ -17,7 +17,7 @@ from app.errors import CorruptModel
 from app.relevance.bm25 import Document, Expansions, Matrix, with_expansions
 from app.relevance.vector_space import MAX_EXAMPLES, VectorSpace
 from app.relevance.vocabulary import Vocabulary
-from app.text import abbreviations, acronyms
+from app.text import abbreviations, acronyms, hyphens
 from app.text.abbreviations import Abbreviations
 from app.text.acronyms import Acronyms
 from app.text.shortening import FUNCTION_WORDS
@@ -122,7 +122,8 @@ class RelevanceModel:
         compounds, apart = abbreviations.find_compounds(unfolded)
         own_acronyms = acronyms.learn(papers)
         shorts = abbreviations.learn((abstract for _, abstract in papers), compounds, own_acronyms)
-        folding = Abbreviations(compounds, shorts, apart, own_acronyms)
+        texts = [f"{title} {abstract}" for title, abstract in papers]
+        folding = Abbreviations(compounds, shorts, apart, own_acronyms, hyphens.learn(texts))
         documents = [folding.document(title, abstract) for title, abstract in papers]
         statistics = TermStatistics.count(documents, folding.expansions, min_frequency)
         titled = [(title, document) for (title, _), document in zip(papers, documents, strict=True)]
@@ -134,7 +135,6 @@ class RelevanceModel:
             folding.expansions,
             max_examples,
         )
-        texts = (f"{title} {abstract}" for title, abstract in papers)
         return cls(statistics, folding, space, Vocabulary.count(texts, MIN_PAPERS_OF_WORD))
 
     @classmethod
@@ -175,6 +175,7 @@ class RelevanceModel:
         arrays["words"] = _encode_lines(self.vocabulary.to_lines())
         arrays["apart"] = _encode_lines(sorted(folding.split_compounds))
         arrays["acronyms"] = _encode_lines(sorted(folding.acronyms.words))
+        arrays["hyphenated"] = _encode_lines(sorted(folding.hyphenated))
         arrays |= self.space.to_arrays() if self.space else {}
         (np.savez_compressed if compressed else np.savez)(buffer, **arrays)
         return buffer.getvalue()
@@ -193,9 +194,11 @@ class RelevanceModel:
                     _table(line.split("\t") for line in _decode_lines(arrays[name]))
                     for name in ("compounds", "shorts")
                 )
-                own_acronyms = _decode_lines(arrays["acronyms"]) if "acronyms" in arrays else ()  # since 0.2
-                apart = frozenset(_decode_lines(arrays["apart"]))
-                folding = Abbreviations(compounds, shorts, apart, Acronyms(frozenset(own_acronyms)))
+                apart, own_acronyms, hyphenated = (
+                    frozenset(_decode_lines(arrays[name]) if name in arrays else ())  # 0.1 has only "apart"
+                    for name in ("apart", "acronyms", "hyphenated")
+                )
+                folding = Abbreviations(compounds, shorts, apart, Acronyms(own_acronyms), hyphenated)
                 space = None
                 if "projection" in arrays:
                     space = VectorSpace.from_arrays(arrays, statistics.frequencies, statistics.idf)

@@ -6,7 +6,8 @@ have the same meaning as in `filters`, which checks requirements and exclusions 
     text     title (twice, because titles count double) and abstract, long forms folded into short forms
     title    the folded title
     written  title and abstract as written, with stop words
-    words    the distinct words of both as spelled, which tell apart words that share a stem, and acronyms
+    words    the distinct words of both as spelled, which tell apart words that share a stem; also acronyms,
+             and compounds such as "in-context"
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from app.relevance.bm25 import Document, Matrix
 from app.relevance.filters import belongs_together
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import FilterField, FilterValues, Query, has_one_content_word
+from app.text import hyphens
 from app.text.acronyms import TERM, stem_of
 from app.text.characters import fold_accents
 from app.text.names import forms_of_name, words_of_organization
@@ -88,8 +90,10 @@ def document(
     new.add_text("text", _joined([title, title, abstract, *implied_in_title, *implied_in_title, *implied]))
     new.add_text("written", _joined(written))
     words = {*WORD.findall(fold_accents(f"{paper.title} {paper.abstract}"))}
-    acronyms = model.abbreviations.acronyms.find(f"{paper.title}\n{paper.abstract}").values()
-    new.add_text("words", " ".join({*map(americanize, words), *acronyms}))
+    forms = {*map(americanize, words)}
+    for text in (paper.title, paper.abstract):
+        forms.update(model.abbreviations.acronyms.find(text).values(), hyphens.compounds_in(text))
+    new.add_text("words", " ".join(forms))
     new.add_text("authors", _joined(form for name in paper.authors for form in forms_of_name(name)))
     new.add_text("organizations", _joined(map(words_of_organization, paper.organization_names)))
     for category in _with_parents(paper.categories):
@@ -277,6 +281,8 @@ class QueryBuilder:
         stems = [*map(stem_of, words)]
         # Without "on", "on-policy" would match any policy. Papers may write "on-line" as one word.
         if has_one_content_word(stems):
+            if (compound := "-".join(phrase)) in abbreviations.hyphenated:
+                texts = [self._term("words", compound)]
             texts.append(self._containing(["".join(phrase)], capitals))
         else:
             terms = abbreviations.fold(without_stopwords(stems))

@@ -33,6 +33,7 @@ PAPERS = [
         paper,
         title=paper.title
         + (" on SWE-bench", ", Online")[paper.id % 2]
+        + ("", ", In-Depth", " in Depth")[paper.id % 3]
         + (" with CLIP", " and CLIPs", " with clips", " and Clipping", "")[paper.id % 5],
         authors=(("Lovelace, Ada", "Alan M. Turing"), ("Grace Hopper",), ("José García-Ruiz",))[paper.id % 3],
         categories=(("cs.CL",), ("math.PR", "cs.LG"), ("math",), ())[paper.id % 4],
@@ -81,6 +82,8 @@ QUERIES = [
     '"with CLIP" robot',
     '"with clip" -"and CLIP"',
     "CLIP-graph speech",
+    "in-depth robot",
+    "graph -in-depth",
     "Nvidia",
     "Meteo",
     "together",

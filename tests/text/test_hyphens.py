@@ -1,0 +1,61 @@
+"""Test compounds that need their hyphen."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.relevance.matching import MatchIndex
+from app.relevance.model import RelevanceModel
+from app.relevance.query_language import parse
+from app.text import hyphens
+from app.types import PaperView
+
+MODEL = RelevanceModel.train(
+    [
+        *[("In-Context Learning", "Agents run on-demand and learn in-context, in-domain and at-scale.")] * 4,
+        *[("Agents", "They run on demand, at scale, in domain-specific tasks, and in the wild.")] * 4,
+        ("Length", "An increase in context length."),
+    ]
+)
+
+
+def test_learned_compounds_are_seldom_written_without_the_hyphen() -> None:
+    assert MODEL.abbreviations.hyphenated == {"in-context", "in-domain"}
+    assert RelevanceModel.decode(MODEL.encode()).abbreviations == MODEL.abbreviations
+    assert {"in-context", "on-policy"} < RelevanceModel.bundled().abbreviations.hyphenated
+
+
+@pytest.mark.parametrize(
+    ("text", "compounds"),
+    [
+        ("An In-Context learner, on-policy-based", {"in-context", "on-policy"}),
+        ("built-in-context, in-the-wild, in context, end-to-end", set()),
+    ],
+)
+def test_compounds_in(text: str, compounds: set[str]) -> None:
+    assert hyphens.compounds_in(text) == compounds
+
+
+@pytest.mark.parametrize(
+    ("interest", "papers"),
+    [
+        ("in-context learning", {1, 3}),
+        ("agents -in-context", {2, 4}),
+        ('"in context"', {1, 2}),
+        ("on-demand agents", {4}),  # papers write it in both ways
+    ],
+)
+def test_compound_needs_its_hyphen(interest: str, papers: set[int]) -> None:
+    """It may also be one word. A phrase in quotes may be written in both ways."""
+    index = MatchIndex(
+        [
+            PaperView(1, "In-Context Learning", "Agents learn."),
+            PaperView(2, "Learning by Agents", "An increase in context length."),
+            PaperView(3, "Incontext Learning", "Agents learn."),
+            PaperView(4, "Agents on Demand", "Agents learn."),
+        ],
+        MODEL,
+    )
+    query = parse(interest)
+    reasons = {paper: index.filters.rejection_reason(query, paper - 1) for paper in (1, 2, 3, 4)}
+    assert {paper for paper, reason in reasons.items() if not reason} == papers
