@@ -35,8 +35,8 @@ DUE_SINCE = "it was due between the backup and the restore, so it may have been 
 _ENDED = (SubscriberState.UNSUBSCRIBED, SubscriberState.BOUNCING, SubscriberState.ERASED)
 _SUBSCRIBED = (SubscriberState.ACTIVE, SubscriberState.PAUSED)
 WEBHOOKS_DISABLED = "restored from a backup: its events may have been sent already"
-# The history of pauses and of links, and the changes of address, by which late bounces recognize an old
-# address.
+# The history of pauses, from which the state before bounces is derived; the history of links; and the changes
+# of address, by which late bounces recognize an old address.
 _COPIED_EVENTS = ("paused", "resumed", event_log.LINKS_REPLACED, event_log.ADDRESS_CHANGED)
 PAUSE_REASON = "restored from a backup: see `paperboy deliveries --state uncertain`, then resume"
 
@@ -127,12 +127,11 @@ def _repeat_changes_of_subscribers(session: Session, previous: Session, now: dat
             _repeat_end(session, subscriber, before, now)
         elif before.state is SubscriberState.PAUSED and subscriber.state in _SUBSCRIBED:
             _copy_state(subscriber, before)
-            changed.append(subscriber.id)
         if before.link_epoch > subscriber.link_epoch:
             subscriber.link_epoch = before.link_epoch
-            changed.append(subscriber.id)
             if subscriber.email != before.email:
                 moved.append((subscriber, before))
+        changed.append(subscriber.id)
     not_moved = _copy_addresses(session, moved)
     _copy_events(session, previous, changed, {subscriber.id for subscriber in not_moved})
     return [subscriber.email for subscriber in not_moved]

@@ -19,6 +19,7 @@ from sqlmodel import Session, col, select
 
 from app import main, maintenance, pipeline, subscribers, webhooks
 from app.application import Application
+from app.bounces import recording
 from app.delivery import ledger, suppression
 from app.delivery.journal import AttemptResult, Journal
 from app.delivery.send_result import SendOutcome, SendResult
@@ -281,6 +282,25 @@ def test_revoked_links_and_pauses_since_the_backup_are_repeated(
     assert rows[0] == rows[1]
     assert events[0] == events[1]
     assert len(events[0]) == 5, "two of the three changes have the same subscriber and time"
+
+
+def test_pause_before_a_bounce_is_repeated(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, restored_services: list[Application]
+) -> None:
+    """Lifting the suppression of the address sends no digests to a reader who had paused them."""
+    with service.db.write() as session:
+        reader = subscribers.find(session, "r1@example.org").id or 0
+        delivery = subscribers.new_links(session, reader, now)
+    maintenance.back_up(service, tmp_path / "backup.zip", now)
+    with service.db.write() as session:
+        subscribers.pause(session, reader, now + 9 * DAY, now + timedelta(minutes=1))
+        recording.record_hard(session, delivery, reader, "550 5.1.1 unknown", now + timedelta(minutes=2))
+    restored, _ = restore(service, tmp_path / "backup.zip", empty_url, now + timedelta(minutes=9), service.db)
+    restored_services.append(restored)
+    with restored.db.write() as session:
+        assert subscribers.lift_suppression(session, "r1@example.org", now + timedelta(minutes=10))
+        subscriber = subscribers.get(session, reader)
+    assert (subscriber.state, subscriber.paused_until) == (SubscriberState.PAUSED, now + 9 * DAY)
 
 
 def test_reused_id_of_another_subscriber(
