@@ -15,6 +15,7 @@ from app import bounces, clock
 from app.bounces.processing import BounceContext
 from app.delivery import ledger
 from app.delivery.sender import Sender
+from app.digests import hiding
 from app.digests.builder import DigestContext
 from app.links import LinkSigner
 from app.mail import composer, render
@@ -63,7 +64,7 @@ class Application:
     @property
     def poll_context(self) -> PollContext:
         """Return the context for polling sources and reading files."""
-        return PollContext(self.db, self.settings, self.http, self.stopping)
+        return PollContext(self.db, self.settings, self.http, self.stopping, hiding.leave_out_merged)
 
     @property
     def digest_context(self) -> DigestContext:

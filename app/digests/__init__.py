@@ -16,7 +16,7 @@ explanation       explain why a subscriber was or was not sent a paper
 explanation_types the types that make up an explanation
 explanation_text  write an explanation: its sentence, a note on changed preferences, the scores
 backtesting       compute the digests that interests would have produced on recent days
-hiding            hide a paper, and take it out of unsent digests
+hiding            hide a paper; take hidden and merged papers out of unsent digests
 operator_changes  change papers for an operator, and record the changes in the audit log
 reconciliation    compare the ledger with an independent count of who was due
 """

@@ -1,4 +1,7 @@
-"""Hide papers from digests and public pages. Later polls do not add a hidden paper again."""
+"""Hide papers from digests and public pages, and take hidden and merged papers out of unsent digests.
+
+Later polls do not add a hidden paper again.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,17 @@ def hide(session: Session, paper: Paper, now: datetime) -> int:
     session.add(paper)
     session.flush()
     return ledger.leave_out(session, merging.with_absorbed(session, merging.id_of(paper)))
+
+
+def leave_out_merged(session: Session, survivor: Paper) -> int:
+    """Take a paper that has absorbed another out of unsent digests. Return the number of changed digests.
+
+    If it is hidden, take it out of all. Otherwise, take it out of those of subscribers who were or will be
+    sent one of its rows in another digest.
+    """
+    rows = merging.with_absorbed(session, merging.id_of(survivor))
+    leave_out = ledger.leave_out if survivor.hidden_at else ledger.leave_out_repeated
+    return leave_out(session, rows)
 
 
 def show(session: Session, paper: Paper, now: datetime) -> None:

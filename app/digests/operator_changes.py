@@ -12,7 +12,6 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from app.delivery import ledger
 from app.digests import hiding
 from app.errors import InvalidInput, NotFound
 from app.papers import canonical_rows, editing, merging, pinning, splitting, withdrawals
@@ -84,16 +83,16 @@ class Editor:
         return paper
 
     def merge(self, paper_id: int, other_id: int) -> Paper:
-        """Merge two papers and return the surviving one. If one is hidden, remove both from unsent digests.
+        """Merge two papers, change unsent digests (see `leave_out_merged`), and return the surviving paper.
 
         Raise Conflict if they are already one paper.
         """
         pair = self.lock(paper_id), self.lock(other_id)
         survivor = merging.merge_by_hand(self.session, *pair, self.now)
         [absorbed] = [paper for paper in pair if paper is not survivor]
-        if survivor.hidden_at:
-            ledger.leave_out(self.session, merging.with_absorbed(self.session, merging.id_of(survivor)))
-        self._record("merge", survivor, absorbed=absorbed.id, absorbed_title=absorbed.title)
+        digests = hiding.leave_out_merged(self.session, survivor)
+        names = {"absorbed": absorbed.id, "absorbed_title": absorbed.title}
+        self._record("merge", survivor, **names, left_out_of_digests=digests)
         return survivor
 
     def split(

@@ -38,6 +38,8 @@ from app.storage.inserts import insert_many, reserve_ids
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection, SourceKind
 
+OnMerge = Callable[[Session, Paper], object]  # called after two stored papers were merged, with the survivor
+
 DATABASE_REJECTED = "the database refused the row"
 NO_IDENTITY = "the row has no title, arXiv ID or DOI to identify a paper"
 COMMON_TITLE = "too many papers have this title: an arXiv ID or DOI is needed to tell them apart"
@@ -69,17 +71,18 @@ def store_in_batches(
     source_of: Callable[[Session], Source],
     finish: Callable[[Source], None] = lambda _source: None,
     *,
+    on_merge: OnMerge = lambda _session, _survivor: None,
     polled: bool = False,
     origin: str = "",
     first_row: int = 1,
 ) -> IngestSummary:
     """Store parsed records, each batch in its own short transaction.
 
-    Each transaction begins with a call to `source_of`, and the last one ends with a call to `finish`. After a
-    crash, the caller can store all records again, because storing a record twice changes nothing. Votes are
-    dated `now` if `polled` is True. Otherwise they are dated the end of the day on which the file lists the
-    paper, but no later than `now`. `origin` names the file or source in rejections. `first_row` is the row
-    number of the first record.
+    Each transaction begins with a call to `source_of`, and the last one ends with a call to `finish`. If two
+    stored papers are merged, `on_merge` is called in the same transaction. After a crash, the caller can
+    store all records again, because storing a record twice changes nothing. Votes are dated `now` if `polled`
+    is True. Otherwise they are dated the end of the day on which the file lists the paper, but no later than
+    `now`. `origin` names the file or source in rejections. `first_row` is the row number of the first record.
     """
     summary = _parser_rejections(parsed)
     batches = _batches(parsed, first_row)
@@ -88,7 +91,7 @@ def store_in_batches(
             candidates = duplicate_candidates.find(session, rows)
         with db.write() as session:
             source = source_of(session)
-            summary += _store_batch(_Batch(session, source, now, polled, candidates), rows)
+            summary += _store_batch(_Batch(session, source, now, polled, candidates, on_merge), rows)
             if number == len(batches):
                 finish(source)
     return summary.with_origin(origin)
@@ -137,6 +140,7 @@ class _Batch:
     now: datetime
     polled: bool
     candidates: DuplicateCandidates
+    on_merge: OnMerge = lambda _session, _survivor: None
     # Papers with similar titles that were stored since the candidates were found, by record number.
     recent: Mapping[int, Sequence[int]] = field(default_factory=dict)
     identities: dict[int, int] = field(default_factory=dict)  # row ids, by record number
@@ -301,12 +305,15 @@ class _Batch:
         other, reason = self._find_duplicate(identity, number, record, new=new)
         if other is not None:
             root = self.stored.root(identity)
-            has_no_listings = new and merging.order(root, other)[1] is identity
+            survivor, absorbed = merging.order(root, other)
+            has_no_listings = new and absorbed is identity
             if has_no_listings:
                 self.session.flush()
             else:
                 self._flush()  # merging moves listings and votes with UPDATE statements
             merging.merge(self.session, root, other, reason, self.now, has_no_listings=has_no_listings)
+            if not new:  # no digest contains a new row
+                self.on_merge(self.session, survivor)
         self.identities[number] = id_of(identity)
         changed = self._update_fields(identity, record)
         listing_change = self._add_listing(identity, record)

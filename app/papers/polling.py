@@ -60,6 +60,7 @@ class PollContext:
     settings: Settings
     http: http_client.HttpTransport
     stopping: Event  # set when the process should stop: no new poll starts
+    on_merge: ingest.OnMerge
 
 
 def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResult:
@@ -272,6 +273,7 @@ def _store_page(group: _LeaseGroup, source: Source, page: FetchedPage) -> Ingest
         group.moment(),
         load_source,
         partial(poll_schedule.record_progress, page=page, today=group.now.date()),
+        on_merge=group.context.on_merge,
         polled=True,
         origin=source.name,
     )
@@ -364,6 +366,12 @@ def _store_file(
         now = time()
         source_of = partial(source_registry.source_for_files, kind=part.kind, now=now)
         yield ingest.store_in_batches(
-            context.db, part.parsed, now, source_of, origin=str(path), first_row=first_row
+            context.db,
+            part.parsed,
+            now,
+            source_of,
+            on_merge=context.on_merge,
+            origin=str(path),
+            first_row=first_row,
         )
         first_row += part.parsed.rows

@@ -151,6 +151,7 @@ async def _query_and_store(
                 parsed,
                 time(),
                 lambda session: session.get_one(Source, source.id),
+                on_merge=context.on_merge,
                 polled=True,
                 origin=source.name,
             )

@@ -455,7 +455,7 @@ class Delivery(Row, table=True):
 
 
 class DigestContent(Row, table=True):
-    """The content of a digest. It changes only if one of its papers is hidden (see `ledger.removal`)."""
+    """The content of a digest. It changes only if its papers are hidden or merged (see `ledger.removal`)."""
 
     __table_args__ = (
         _partial_index(

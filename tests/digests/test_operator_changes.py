@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from sqlalchemy import inspect, text, update
@@ -360,6 +361,60 @@ def test_merged_paper_is_not_sent_again(app: Application, mail_server: MailServe
     pipeline.send_now(app, HOUR)
     pipeline.plan(app, AHEAD + DAY)
     assert not {AGENTS, MORE} & {*digests(app)[1]}
+
+
+SAME = "How Agents Plan"  # another record of AGENTS, listed a day later
+
+
+def add_duplicate(app: Application) -> None:
+    with app.db.write() as session:
+        source, day = session.get_one(Source, 1), HOUR + DAY
+        session.get_one(Paper, 1).arxiv_id = "2611.00001"
+        abstract = "Language agents, at last."
+        factories.add_paper(session, source, SAME, day.date(), day, doi="10.1000/1", abstract=abstract)
+
+
+@pytest.mark.parametrize("by_operator", [True, False])
+def test_merged_paper_leaves_digests_that_wait(
+    app: Application, mail_server: MailServer, tmp_path: Path, by_operator: bool
+) -> None:
+    """Alice, who got one record yesterday, does not get the other. Bob gets one of them.
+
+    An operator merges them, or a source, which knows the arXiv id and the DOI of the paper.
+    """
+    assert pipeline.plan_and_send(app, HOUR)["sent"] == 1
+    add_duplicate(app)
+    with app.db.write() as session:
+        for name, interest in (("bob", "language agents"), ("carol", f'"{SAME}"')):
+            factories.add_subscriber(session, f"{name}@example.org", [interest], HOUR + DAY)
+    pipeline.plan(app, AHEAD + DAY)
+    others = sorted([AGENTS, MORE])
+    assert digests(app) == [others, [SAME], [SAME, *others], [SAME]]
+    if by_operator:
+        with app.db.write() as session:
+            Editor(session, "desk", AHEAD + DAY).merge(1, 4)
+            [merge] = session.exec(select(AuditEntry)).all()
+        assert merge.detail["left_out_of_digests"] == 2
+    else:
+        file = tmp_path / "papers.json"
+        file.write_text(
+            '[{"title": "Language Agents that Plan", "arxiv_id": "2611.00001", "doi": "10.1000/1"}]'
+        )
+        assert pipeline.read_files(app, [file], AHEAD + DAY).summary.papers_merged == 1
+    assert digests(app) == [others, [removal.ONLY_REPEATED], others, [SAME]]
+    assert pipeline.send_now(app, HOUR + DAY)["sent"] == 2
+
+
+def test_merged_paper_stays_in_the_first_of_two_digests_that_wait(app: Application) -> None:
+    pipeline.plan(app, AHEAD)
+    with app.db.write() as session:
+        session.get_one(Delivery, 1).give_up_at = HOUR + 2 * DAY
+    add_duplicate(app)
+    pipeline.plan(app, AHEAD + DAY)
+    assert digests(app) == [[AGENTS, MORE], [SAME]]
+    with app.db.write() as session:
+        Editor(session, "desk", AHEAD + DAY).merge(1, 4)
+    assert digests(app) == [[AGENTS, MORE], [removal.ONLY_REPEATED]]
 
 
 def test_who_was_sent_a_merged_paper_was_sent_both_parts(app: Application, mail_server: MailServer) -> None:

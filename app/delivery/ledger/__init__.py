@@ -25,7 +25,7 @@ recovery           recover the emails of dead senders
 expiry             give up on emails that have waited too long
 sending_pauses     pause, resume, hold until approved
 controls           cancel, resend, confirm, retry
-removal            remove hidden papers from digests that have not been sent yet
+removal            remove hidden and repeated papers from digests that have not been sent yet
 paper_history      the digests that contain a paper
 signatures         DKIM signatures made before a digest is due
 queries            totals, editions, waiting emails
@@ -94,7 +94,7 @@ from app.delivery.ledger.queries import (
 )
 from app.delivery.ledger.receiver_backoffs import active as backoffs
 from app.delivery.ledger.recovery import has_work, recover
-from app.delivery.ledger.removal import leave_out
+from app.delivery.ledger.removal import leave_out, leave_out_repeated
 from app.delivery.ledger.retention import (
     drop_sender_data,
     first_id_since,

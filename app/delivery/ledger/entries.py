@@ -255,16 +255,16 @@ def paper_ids_promised(
     Each id is mapped to the time at which its digest was created. Digests that were not sent and will not be
     sent are left out, unless they may have arrived.
     """
-    promising = _promising_digests(session, subscriber_ids, since)
+    promising = promising_digests(session, subscriber_ids, since)
     promising = promising if until is None else promising.where(Delivery.created_at <= until)
     promised: dict[int, dict[int, datetime]] = {subscriber_id: {} for subscriber_id in subscriber_ids}
     for subscriber_id, created_at, stored in session.execute(promising):
-        papers = _papers_in(compressed_json.text_of(stored))
+        papers = papers_in(compressed_json.text_of(stored))
         promised[subscriber_id].update(dict.fromkeys(papers, created_at))
     return promised
 
 
-def _promising_digests(
+def promising_digests(
     session: Session, subscriber_ids: Collection[int], since: datetime
 ) -> Select[int, datetime, bytes]:
     """Select subscriber, time and JSON of the digests that were or will be sent, or may have arrived."""
@@ -297,13 +297,13 @@ def promised_content(
     Digests that will not be sent are left out, as in `paper_ids_promised`.
     """
     on_days = [col(Delivery.created_at).between(*span) for span in _spans(days)]
-    digests = _promising_digests(session, subscriber_ids, since)
+    digests = promising_digests(session, subscriber_ids, since)
     contents: dict[int, PromisedContent] = {}
     for subscriber_id, _, stored in session.execute(
         digests.where(or_(col(DigestContent.has_updates), *on_days))
     ):
         text = compressed_json.text_of(stored)
-        contained = set(_papers_in(text))
+        contained = set(papers_in(text))
         content = contents.setdefault(subscriber_id, PromisedContent(set(), set()))
         content.papers.update(contained & paper_ids)
         if _UPDATES in text:
@@ -311,7 +311,7 @@ def promised_content(
     return contents
 
 
-def _papers_in(text: bytes) -> Iterator[int]:
+def papers_in(text: bytes) -> Iterator[int]:
     """Yield the ids of the papers in a digest's JSON. Decoding the JSON would take several times as long."""
     listed = (int(number) for numbers in _PAPERS.findall(text) for number in numbers.split(b","))
     return (number for number in listed if number <= MAX_ID)
