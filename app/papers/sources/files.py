@@ -21,6 +21,13 @@ MAX_LINE = 10_000_000  # bytes
 ROWS_PER_PART = 1_000
 BOM = b"\xef\xbb\xbf"
 _LINE = re.compile(r"\S.*")
+_NAME = re.compile(r'"(\w+)"\s*:')
+_HUGGING_FACE = re.compile(r"""["']paper["']\s*:\s*\{|"(?:publishedAt|submittedOnDailyAt)"\s*:""")
+# The fields of papers from a file that archives of Hugging Face's figures lack.
+_MORE_THAN_FIGURES = {
+    "abstract", "summary", "authors", "categories", "keywords", "organization", "doi", "url", "pdf_url",
+    "code_url", "project_url", "published_on", "stars",
+}  # fmt: skip
 _ROOT = re.compile(r"<(?:\w+:)?(?:feed|rss|rdf)\b", re.IGNORECASE)
 
 
@@ -146,11 +153,7 @@ def _detect(text: str) -> SourceKind | None:
             return SourceKind.PAGE
         start = _first_row(text)[:5_000]
     if start.startswith(("{", "[")):
-        # Only Hugging Face has an inner "paper" object and votes.
-        is_huggingface = re.search(
-            r"""["']paper["']\s*:\s*\{|"upvotes"\s*:|"submittedOnDailyAt"\s*:""", start
-        )
-        return SourceKind.HUGGINGFACE if is_huggingface else SourceKind.JSONL
+        return SourceKind.HUGGINGFACE if _is_from_hugging_face(start) else SourceKind.JSONL
     if not start:
         return None
     json_rows.refuse_markup(start, "a feed")
@@ -162,3 +165,11 @@ def _detect(text: str) -> SourceKind | None:
         return SourceKind.FEED
     is_announcement = "announce_type" in start or "rss.arxiv.org" in start or "Feed error" in start
     return SourceKind.ARXIV_FEED if is_announcement else SourceKind.ARXIV
+
+
+def _is_from_hugging_face(start: str) -> bool:
+    """Return whether JSON has names that only Hugging Face uses, or only the figures of its papers."""
+    if _HUGGING_FACE.search(start):
+        return True
+    names = set(_NAME.findall(start))
+    return names >= {"arxiv_id", "upvotes"} and names.isdisjoint(_MORE_THAN_FIGURES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -36,6 +37,26 @@ TODAY = date(2026, 11, 20)
 def test_kind_from_content(text: str, kind: SourceKind) -> None:
     """Each kind has its own marks."""
     assert files.parse_file("saved", text.encode(), TODAY).kind is kind
+
+
+@pytest.mark.parametrize("layout", ["[%s]", "%s", "%s\n%s"])
+@pytest.mark.parametrize("ids", [{}, {"doi": "10.1000/birds"}, {"arxiv_id": "2611.00001"}])
+def test_own_papers_may_have_votes(tmp_path: Path, layout: str, ids: dict[str, str]) -> None:
+    """They are read like those without votes: all fields count, and the arXiv id may be missing."""
+    own = ids | {
+        "title": "Pigeons", "date": "2026-11-18", "abstract": "They home.", "categories": ["q-bio.NC"],
+        "url": "https://lab.test/p", "code_url": "https://lab.test/code", "published_on": "2026-11-01",
+        "comments": 2, "stars": 5,
+    }  # fmt: skip
+    file = tmp_path / "papers.json"
+    records = []
+    for votes in ({}, {"upvotes": 3}):
+        file.write_text(layout.replace("%s", json.dumps(own | votes)))
+        [read] = files.read_file(file, TODAY)
+        records.append([replace(record, upvotes=None) for record in read.parsed.records])
+    assert {record.upvotes for record in read.parsed.records} == {3}
+    assert records[0] == records[1]
+    assert records[0][0].stars == 5
 
 
 def test_day_from_name() -> None:
