@@ -122,7 +122,8 @@ def pause_old(old: Database, target: Database, now: datetime, *, is_empty: bool)
                 "set PAPERBOY_DATABASE_URL to the new URL"
             )
         if earlier:  # pause again, so that an import does not end its own pause
-            ledger.pause(session, earlier.reason, now)
+            for reason in ledger.reasons(earlier):
+                ledger.pause(session, reason, now)
         else:  # without a webhook event, which would be sent from the new database or after a refused move
             session.add(SendingPause(edition=ledger.ALL_EDITIONS, reason=MOVING, since=now))
     return earlier

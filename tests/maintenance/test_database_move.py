@@ -108,7 +108,9 @@ def test_refused_move_keeps_no_backup(
     assert not list(tmp_path.glob("backups/*"))
 
 
-@pytest.mark.parametrize("paused", ["", "on holiday", ledger.IMPORTED])
+@pytest.mark.parametrize(
+    "paused", ["", "on holiday", ledger.IMPORTED, ledger.IMPORTED + ledger.ALSO + "on holiday"]
+)
 @pytest.mark.parametrize("failure", ["the target has other rows", "the backup exists"])
 def test_refused_move_leaves_the_pause_as_it_was(
     service: Application, empty_url: str, tmp_path: Path, now: datetime, failure: str, paused: str

@@ -85,7 +85,7 @@ def test_import_that_adds_nobody_ends_its_own_pause(app: Application) -> None:
 
 @pytest.mark.parametrize("reason", ["on holiday", ledger.IMPORTED])
 def test_import_does_not_end_the_pause_of_others(reason: str, app: Application) -> None:
-    """An operator, or another import, pauses sending meanwhile."""
+    """An operator, or another import, pauses sending meanwhile. The first import adds nobody."""
 
     def pause(_: object) -> None:
         with app.db.write() as session:
@@ -95,6 +95,20 @@ def test_import_does_not_end_the_pause_of_others(reason: str, app: Application) 
     with app.db.read() as session:
         assert [each.reason for each in ledger.pauses(session)] == [reason]
     assert "sending.pause_ended" not in [action for _, action, _ in audit_entries(app)]
+
+
+@pytest.mark.parametrize("is_automatic", [False, True])
+def test_pause_after_an_import_keeps_its_reason(app: Application, is_automatic: bool) -> None:
+    """Whoever resumes sending knows that nobody has checked the digests of the imported subscribers."""
+    maintenance.import_subscribers(app, csv_file("alice@example.org,robotics,,,,,,"), "cli", NOW)
+    reason = "the relay refuses our emails"
+    pause = ledger.pause_automatically if is_automatic else ledger.pause
+    for _ in range(2):
+        with app.db.write() as session:
+            pause(session, reason, NOW + timedelta(hours=1))
+    with app.db.read() as session:
+        [both] = ledger.pauses(session)
+        assert (ledger.reasons(both), both.since) == ([ledger.IMPORTED, reason], NOW)
 
 
 def test_second_import_is_refused(app: Application, settings: Settings) -> None:

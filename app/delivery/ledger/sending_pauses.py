@@ -42,23 +42,28 @@ log = structlog.get_logger(__name__)
 def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITIONS) -> bool:
     """Pause all sending, one edition or FIRST_DIGESTS. Return False if the existing pause and reason remain.
 
-    Add the reason to that of an existing pause, so that whoever resumes knows both. If an import began the
-    pause, replace its reason; otherwise, the pause would end with the import (see `end_import_pause`).
+    Add the reason to those of an existing pause, so that whoever resumes knows all of them. If IMPORTED is
+    already one of them, date the pause `now`, so that it does not end with the import that began it (see
+    `end_import_pause`).
     """
     values = {"reason": reason, "since": now}
     if insert_or_ignore(session, SendingPause, ["edition"], edition=edition, **values) is not None:
         facts = {"edition": _name(edition), "reason": reason}
         webhook_outbox.emit(session, WebhookEvent.PAUSED, facts, now)
         return True
-    existing = select(SendingPause).where(SendingPause.edition == edition).with_for_update()
-    row = session.exec(existing.execution_options(populate_existing=True)).one_or_none()
-    if row and row.reason == IMPORTED:
-        row.reason, row.since = reason, now
-    elif row and reason not in reasons(row) and not is_moved(row):
+    row = _lock_row(session, edition)
+    if row and reason not in reasons(row) and not is_moved(row):
         row.reason += ALSO + reason
+    elif row and reason == IMPORTED:
+        row.since = now
     else:
         return False
     return True
+
+
+def _lock_row(session: Session, scope: str) -> SendingPause | None:
+    row = select(SendingPause).where(SendingPause.edition == scope).with_for_update()
+    return session.exec(row.execution_options(populate_existing=True)).one_or_none()
 
 
 def pause_automatically(session: Session, reason: str, now: datetime) -> None:
@@ -107,20 +112,22 @@ def _name(edition: str) -> str | None:
 def end_import_pause(
     session: Session, since: datetime, scope: str = ALL_EDITIONS, earlier: datetime | None = None
 ) -> bool:
-    """End the pause that an import began at `since`. Return False if it is over or was replaced.
+    """End the pause that an import began at `since`. Return False if it is over or was taken over.
 
-    If it was taken over from an import that had begun it at `earlier`, give it back and return False.
+    Also return False if it has other reasons by now: they remain. If it was taken over from an import that
+    had begun it at `earlier`, give it back and return False.
     """
-    own = (
-        col(SendingPause.edition) == scope,
-        col(SendingPause.reason) == IMPORTED,
-        col(SendingPause.since) == since,
-    )
+    row = _lock_row(session, scope)
+    if row is None or row.since != since or IMPORTED not in reasons(row):
+        return False
     if earlier:
-        session.execute(update(SendingPause).where(*own).values(since=earlier))
+        row.since = earlier
         return False
-    if not execute_and_count(session, delete(SendingPause).where(*own)):
+    if others := [reason for reason in reasons(row) if reason != IMPORTED]:
+        row.reason = ALSO.join(others)
         return False
+    session.delete(row)
+    session.flush()
     if scope == FIRST_DIGESTS:
         _release_first_digests(session)
     return True
