@@ -1280,16 +1280,17 @@ def test_change_a_subscriber(run: Run, app: Application) -> None:
 
 
 def test_kept_interest_keeps_its_weight_and_quota(run: Run, app: Application) -> None:
-    """No option sets them, so the command must not reset them either."""
+    """No option sets them, so the command must not reset them either, if only capitals or quotes differ."""
     run("subscribers", "add", "alice@example.org", "--interest", "robots")
+    robots, video = Interest("Robots", weight=2.0, quota=3), Interest('"video generation"', weight=0.5)
     with app.db.write() as session:
         before = subscribers.preferences_of(session, subscribers.get(session, 1))
-        robots = Interest("robots", weight=2.0, quota=3)
-        subscribers.change(session, 1, replace(before, interests=(robots,)), clock.utcnow())
-    run("subscribers", "set", "1", "--interest", "agents", "--interest", " robots ")
+        subscribers.change(session, 1, replace(before, interests=(robots, video)), clock.utcnow())
+    texts = ("agents", " robots ", "“video  generation”")
+    run("subscribers", "set", "1", *(part for text in texts for part in ("--interest", text)))
     with app.db.read() as session:
         after = subscribers.preferences_of(session, subscribers.get(session, 1))
-    assert after.interests == (Interest("agents"), robots)
+    assert after.interests == (Interest("agents"), replace(robots, text="robots"), video)
 
 
 def test_change_of_a_former_subscriber(run: Run) -> None:
