@@ -9,6 +9,7 @@ from sqlmodel import col, select
 
 from app import subscribers
 from app.cli import output
+from app.delivery import ledger
 from app.storage.models import Delivery, DeliveryState
 from app.types import MailKind
 
@@ -40,11 +41,14 @@ def deliveries(
         equal = {"state": state, "kind": kind, "edition": edition}
         query = query.filter_by(**{name: value for name, value in equal.items() if value})
         rows = session.exec(query.order_by(col(Delivery.id).desc()).limit(limit)).all()
+        reasons = ledger.delivery_reasons(session, rows)
     if as_json:
-        output.print_json([row.model_dump(mode="json", include=_FIELDS) for row in rows])
+        output.print_json(
+            [row.model_dump(mode="json", include=_FIELDS) | {"reason": reasons[row.id or 0]} for row in rows]
+        )
         return
     cells = [
-        (row.id, row.subscriber_id, row.edition, row.state, row.due_at, row.reason or row.smtp_text)
+        (row.id, row.subscriber_id, row.edition, row.state, row.due_at, reasons[row.id or 0] or row.smtp_text)
         for row in rows
     ]
     output.table(["number", "subscriber", "edition", "state", "due", "reason or reply"], cells)

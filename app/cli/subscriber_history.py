@@ -6,7 +6,7 @@ from datetime import datetime
 
 from app import clock, pipeline, subscribers
 from app.cli import output
-from app.delivery import suppression
+from app.delivery import ledger, suppression
 from app.storage.models import Event, Subscriber, SubscriberState, Suppression
 from app.subscribers import event_labels
 from app.types import Skip
@@ -35,6 +35,7 @@ def print_history(subscriber: str, *, as_json: bool) -> None:
             row = subscribers.find(session, subscriber)
             suppressed = suppression.get(session, row.email)
             mails = subscribers.mails(session, row.id or 0, MAILS_SHOWN)
+            reasons = ledger.delivery_reasons(session, mails)
             events = subscribers.events(session, row.id or 0, EVENTS_SHOWN)
         (preview,) = pipeline.preview_due(app, now, [row.id or 0])
     would_get = (
@@ -52,7 +53,10 @@ def print_history(subscriber: str, *, as_json: bool) -> None:
                 "suppressed": suppressed.reason if suppressed else None,
                 "obstacle": _obstacle(row, suppressed) or None,
                 "now": output.digest_object(preview.digest),
-                "mails": [mail.model_dump(mode="json", include=_MAIL_FIELDS) for mail in mails],
+                "mails": [
+                    mail.model_dump(mode="json", include=_MAIL_FIELDS) | {"reason": reasons[mail.id or 0]}
+                    for mail in mails
+                ],
                 "events": [event.model_dump(mode="json", include=_EVENT_FIELDS) for event in events],
             }
         )
@@ -67,7 +71,7 @@ def print_history(subscriber: str, *, as_json: bool) -> None:
     else:
         facts.append(("now", would_get))
     output.table([f"subscriber {row.id}", row.email], facts)
-    rows = [(mail.due_at, mail.edition, mail.state, mail.reason or mail.subject) for mail in mails]
+    rows = [(mail.due_at, mail.edition, mail.state, reasons[mail.id or 0] or mail.subject) for mail in mails]
     if rows:
         output.table(["due", "edition", "state", "reason or subject"], rows, title="\nEmails, newest first")
     if events:

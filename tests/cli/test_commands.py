@@ -764,7 +764,13 @@ def test_sample_of_held_first_digests(run: Run, app: Application) -> None:
     assert (drawn["delivery_id"], drawn["email"]) == (number, "alice@example.org")
     assert drawn["sections"][0]["picks"][0]["title"] == digest.picks[0].title
     assert "alice@example.org" in run("sending", "sample", "--first-digests").stdout
+    for command in (("subscribers", "why", "1"), ("deliveries",)):
+        assert ledger.IMPORTED in " ".join(run(*command).stdout.split())
+        listed = parse_output(run(*command, "--json"))
+        [mail] = listed["mails"] if isinstance(listed, dict) else listed
+        assert mail["reason"] == ledger.IMPORTED
     run("sending", "resume", "--first-digests")
+    assert parse_output(run("deliveries", "--json"))[0]["reason"] == ""
     assert parse_output(run("sending", "sample", "--first-digests", "--json")) == []
 
 

@@ -110,6 +110,7 @@ from app.delivery.ledger.sending_pauses import (
     IMPORTED,
     MOVED,
     awaits_approval,
+    delivery_reasons,
     end_import_pause,
     first_digests_to_hold,
     hold,

@@ -292,6 +292,15 @@ def hold_reason(current: Collection[SendingPause], delivery: Delivery) -> str:
     return next((pause.reason for pause in current if pause.edition in scopes), "")
 
 
+def delivery_reasons(session: Session, deliveries: Collection[Delivery]) -> dict[int, str]:
+    """Return, by id, why each email was not sent, was deferred or is held back. "" if there is no reason."""
+    current = pauses(session)
+    return {
+        delivery.id or 0: ALSO.join(filter(None, (delivery.reason, hold_reason(current, delivery))))
+        for delivery in deliveries
+    }
+
+
 def is_released(current: Collection[SendingPause], delivery: Delivery, now: datetime) -> bool:
     """Return whether a subscriber may read a digest. `current` is the result of `pauses`.
 

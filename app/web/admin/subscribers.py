@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from sqlmodel import col, select
 
 from app import pipeline
-from app.delivery import suppression
+from app.delivery import ledger, suppression
 from app.digests.explanation_text import list_scores
 from app.digests.explanation_types import Explanation
 from app.errors import Conflict, InvalidAddress, InvalidInput, NotFound, TooManyRequests
@@ -323,10 +323,11 @@ def _page(
         suppressed = suppression.get(session, subscriber.email) if subscriber.email else None
         own = select(Delivery).where(Delivery.subscriber_id == subscriber_id)
         mails = page_at(session, own, col(Delivery.id), MAILS_SHOWN, at.mails)
+        reasons = ledger.delivery_reasons(session, mails.rows)
         happened = select(Event).where(Event.subscriber_id == subscriber_id)
         events = page_at(session, happened, col(Event.id), EVENTS_SHOWN, at.events)
     return operator.page(
-        "admin/subscriber.html", subscriber=subscriber, mails=mails, events=events, at=at,
+        "admin/subscriber.html", subscriber=subscriber, mails=mails, reasons=reasons, events=events, at=at,
         suppressed=suppressed, paper=paper, explanation=explanation,
         scores=[*list_scores(explanation)] if explanation else [], new_address=new_address, to=to, **outcome,
     )  # fmt: skip

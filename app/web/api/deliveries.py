@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -74,14 +75,14 @@ def list_deliveries(
             session, select(Delivery), col(Delivery.id), window,
             state=state, kind=kind, edition=edition, subscriber_id=subscriber_id,
         )  # fmt: skip
-    return Page(items=[DeliveryOut.model_validate(row) for row in rows], next_cursor=cursor)
+        return Page(items=_to_out(session, rows), next_cursor=cursor)
 
 
 @router.get("/{delivery_id}", responses=problems.responses(404))
 def get_delivery(caller: CanRead, delivery_id: DeliveryId) -> DeliveryDetail:
     """Return an email with the content of its digest."""
     with caller.db.read() as session:
-        row = _get(session, delivery_id)
+        [row] = _to_out(session, [_get(session, delivery_id)])
         digest = ledger.restored_digests(session, [delivery_id], caller.app.snapshots).get(delivery_id)
     return DeliveryDetail(**row.model_dump(), digest=digest.as_dict() if digest else {})
 
@@ -108,7 +109,7 @@ def resend_delivery(caller: CanSend, delivery_id: DeliveryId) -> DeliveryOut:
     with caller.db.write() as session:
         ledger.resend(session, delivery_id, caller.now)
         caller.record(session, "delivery.resend", delivery_id)
-        return DeliveryOut.model_validate(session.get_one(Delivery, delivery_id))
+        return _to_out(session, [session.get_one(Delivery, delivery_id)])[0]
 
 
 @router.post("/{delivery_id}/confirm-arrival", responses=problems.responses(404, 409))
@@ -117,7 +118,7 @@ def confirm_arrival(caller: CanSend, delivery_id: DeliveryId) -> DeliveryOut:
     with caller.db.write() as session:
         ledger.confirm_arrival(session, delivery_id, caller.now)
         caller.record(session, "delivery.confirm_arrival", delivery_id)
-        return DeliveryOut.model_validate(session.get_one(Delivery, delivery_id))
+        return _to_out(session, [session.get_one(Delivery, delivery_id)])[0]
 
 
 def _get(session: Session, delivery_id: int) -> Delivery:
@@ -125,3 +126,8 @@ def _get(session: Session, delivery_id: int) -> Delivery:
     if row is None:
         raise NotFound(f"there is no delivery {delivery_id}")
     return row
+
+
+def _to_out(session: Session, rows: Sequence[Delivery]) -> list[DeliveryOut]:
+    reasons = ledger.delivery_reasons(session, rows)
+    return [DeliveryOut.model_validate(row.model_dump() | {"reason": reasons[row.id or 0]}) for row in rows]

@@ -819,6 +819,8 @@ def test_first_digests_after_an_import(
     assert f'href="/admin/deliveries/{number}"' in page
     edition = desk.get("/admin/editions/2026-11-19").text
     assert "Pending, but held separately: 1 first digest of imported subscribers." in edition
+    pages = (f"deliveries/{number}", f"subscribers/{people[0]}", "editions/2026-11-19/readers")
+    assert all(ledger.IMPORTED in desk.get(f"/admin/{page}").text for page in pages)
     overview = html.unescape(desk.get("/admin").text)
     assert ("send", "send_first_digests", "") in remedies(overview)
     since = f"{now:%Y-%m-%d %H:%M} UTC"

@@ -239,6 +239,22 @@ def test_first_digests_after_an_import(app: Application, pending_delivery: int, 
     assert call("GET", "/sending/first-digests").json() == {"held": 0, "sample": []}
 
 
+@pytest.mark.parametrize("scope", [ledger.ALL_EDITIONS, "2026-11-20"])
+def test_reason_of_a_held_email(app: Application, pending_delivery: int, call: Call, scope: str) -> None:
+    """If the email was also deferred, both reasons are given. A sent email is not held."""
+    with app.db.write() as session:
+        ledger.pause(session, "the relay is moved", NOW, scope)
+    for state, reason, given in (
+        (DeliveryState.PENDING, "", "the relay is moved"),
+        (DeliveryState.DEFERRED, "too many for today", "too many for today; also: the relay is moved"),
+        (DeliveryState.SENT, "", ""),
+    ):
+        update_delivery(app, pending_delivery, state=state, reason=reason)
+        listed = call("GET", "/deliveries?subscriber_id=1").json()["items"]
+        detail = call("GET", f"/deliveries/{pending_delivery}").json()
+        assert [mail["reason"] for mail in (*listed, detail)] == [given] * 2
+
+
 def test_suppression_lookup_and_removal(
     app: Application, call: Call, audit_log: Callable[[], list[tuple[str, str, str]]]
 ) -> None:
