@@ -250,7 +250,7 @@ class Year:
         new, previous = Database(self.url), Database(old, read_only=True)
         maintenance.restore(new, self.settings(), file, backup_file.read_manifest(file), now, previous)
         with new.write() as session:
-            ledger.resume(session, force=True)
+            ledger.resume(session, now, force=True)
         for db in (new, previous):
             db.dispose()
         self.start()

@@ -219,7 +219,7 @@ def resume(
     with output.change() as change:
         edition = ledger.FIRST_DIGESTS if first_digests else edition
         reason = ledger.lock_pause(change.session, edition)
-        if not ledger.resume(change.session, edition, force=force):
+        if not ledger.resume(change.session, change.now, edition, force=force):
             raise NotFound(f"{_named(edition).lower()} is not paused")
         still_paused = ledger.is_paused(change.session)
         change.record(audit_log.SENDING_RESUMED, edition)

@@ -142,7 +142,7 @@ def _remove_moving(session: Session, now: datetime) -> str:
     """End the pause of a move. Pause for the other reasons, if any were added, and return these."""
     pauses = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
     others = [reason for pause in pauses for reason in ledger.reasons(pause) if reason != MOVING]
-    ledger.resume(session, force=True)
+    ledger.resume(session, now, force=True)
     for reason in others:
         ledger.pause(session, reason, now)
     return ledger.ALSO.join(others)
@@ -158,7 +158,7 @@ def _finish_move(old: Database, new: Database, now: datetime) -> str:
         paused_before = _remove_moving(session, now)
     for db, reason in ((new, paused_before), (old, moved)):
         with db.write() as session:
-            ledger.resume(session, force=True)
+            ledger.resume(session, now, force=True)
             if reason:
                 ledger.pause(session, reason, now)
             if db is old:  # last, because a repeated move compares the tables again

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from sqlalchemy import ColumnElement, exists, or_
 from sqlmodel import Session, col, delete, select
 
-from app.delivery import suppression
+from app.delivery import ledger, suppression
 from app.errors import Conflict, InvalidAddress
 from app.links import LIFETIMES, Purpose
 from app.storage.database import advisory_lock
 from app.storage.inserts import storing_unique
-from app.storage.models import AddressChange, RequestKind, Subscriber
+from app.storage.models import AddressChange, Delivery, RequestKind, Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers import form_submissions, mailbox_limits
 from app.subscribers.address import normalize_address
@@ -40,7 +41,7 @@ LIFETIME: timedelta = LIFETIMES[Purpose.ADDRESS]
 def request_change(session: Session, subscriber_id: int, email: str, now: datetime) -> int | None:
     """Store the new address, and send a link to the old one. Return the id of the email.
 
-    Return None if such an email was sent less than an hour ago: its link also confirms this request. Raise
+    Return None like `enqueue_requested_mail`: the link in the earlier email also confirms this request. Raise
     InvalidAddress if the address is invalid or unchanged, Conflict if the subscription is not active, or
     AddressSuppressed if the old address is suppressed.
     """
@@ -132,21 +133,33 @@ def open_change(
     new address. `delivery_id` is the email that contains the link. It is needed because two subscribers may
     want the same address.
     """
-    recent = select(AddressChange).where(col(AddressChange.requested_at) > now - LIFETIME)
-    recent = recent.execution_options(populate_existing=True)
-    own = session.exec(recent.where(AddressChange.subscriber_id == subscriber_id)).one_or_none()
+    changes = select(AddressChange).where(is_open(now)).execution_options(populate_existing=True)
+    own = session.exec(changes.where(AddressChange.subscriber_id == subscriber_id)).one_or_none()
     if own is not None:
         return own
     # A link to one address must not confirm another one.
     address = select(Subscriber.email).where(Subscriber.id == subscriber_id).scalar_subquery()
-    mailed = recent.where(AddressChange.delivery_id == delivery_id, AddressChange.email == address)
+    mailed = changes.where(AddressChange.delivery_id == delivery_id, AddressChange.email == address)
     return session.exec(mailed).one_or_none()
 
 
 def new_address(session: Session, subscriber_id: int, now: datetime) -> str | None:
     """Return the address that a subscriber wants to change to, or None if no change is pending."""
-    change = session.get(AddressChange, subscriber_id)
-    return change.email if change and change.requested_at > now - LIFETIME else None
+    change = select(AddressChange.email).where(AddressChange.subscriber_id == subscriber_id, is_open(now))
+    return session.exec(change).one_or_none()
+
+
+def is_open(now: datetime) -> ColumnElement[bool]:
+    """Return the condition that a change can still be confirmed: LIFETIME is not over for it or its email."""
+    is_mailed = exists().where(
+        col(Delivery.kind) == MailKind.ADDRESS,
+        or_(
+            col(Delivery.subscriber_id) == AddressChange.subscriber_id,
+            col(Delivery.id) == AddressChange.delivery_id,
+        ),
+        ledger.is_recent(now - LIFETIME),
+    )
+    return or_(col(AddressChange.requested_at) > now - LIFETIME, is_mailed)
 
 
 def confirm_change(
@@ -207,7 +220,7 @@ def _move(
 
 def expire_changes(session: Session, now: datetime) -> None:
     """Delete changes that can no longer be confirmed."""
-    expired = col(AddressChange.requested_at) <= now - LIFETIME
+    expired = ~is_open(now)
     for subscriber_id in session.exec(select(AddressChange.subscriber_id).where(expired)).all():
         anonymize_new_address(session, subscriber_id, now)
     session.execute(delete(AddressChange).where(expired))

@@ -14,11 +14,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
-from sqlalchemy import ColumnElement, and_, update
+from sqlalchemy import ColumnElement, and_, exists, update
 from sqlmodel import Session, col, delete, or_, select
 
+from app.delivery import ledger
 from app.storage.database import execute_and_count, in_array
-from app.storage.models import FormSubmission, RequestKind
+from app.storage.models import Delivery, FormSubmission, RequestKind
 from app.subscribers import declines, mailbox_limits
 from app.subscribers.address import fold_address
 from app.subscribers.feedback import MatchedReferences
@@ -208,10 +209,13 @@ def export(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
 def prune(session: Session, now: datetime, confirmable: timedelta) -> int:
     """Delete choices that can no longer be confirmed, and rows that no longer enforce a limit or a decline.
 
-    Choices can be confirmed for `confirmable`. A row that was not processed within `GIVE_UP` never will be,
-    so all its personal data except the hash of the mailbox is deleted. Return the number of deleted rows.
+    Choices can be confirmed for `confirmable` after their email was created (see `ledger.is_recent`). A row
+    that was not processed within `GIVE_UP` never will be, so all its personal data except the hash of the
+    mailbox is deleted. Return the number of deleted rows.
     """
-    _close(session, col(FormSubmission.created_at) < now - confirmable)
+    since = now - confirmable
+    has_recent_email = exists().where(col(Delivery.id) == FormSubmission.delivery_id, ledger.is_recent(since))
+    _close(session, (col(FormSubmission.created_at) < since) & ~has_recent_email)
     late = (col(FormSubmission.created_at) < now - GIVE_UP, col(FormSubmission.processed_at).is_(None))
     _close(session, and_(*late))
     useless = (

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from sqlmodel import Session, col, func, select
 
 from app import clock
+from app.delivery import ledger
 from app.storage.models import Delivery, Event, FormSubmission, Subscriber
 from app.subscribers.event_log import ADDRESS_CHANGED, LINKS_REPLACED
 from app.types import MailKind
@@ -46,14 +47,15 @@ def may_mail(
 
 
 def was_mailed_recently(session: Session, subscriber: Subscriber, kind: MailKind, now: datetime) -> bool:
-    """Return whether a requested email of this kind was enqueued less than an hour ago.
+    """Return whether a requested email of this kind was enqueued less than an hour ago, or waits in a pause.
 
-    An email does not count if its links have been replaced since, because those links no longer work.
+    An email does not count if its links have been replaced since, because those links no longer work. But one
+    that waits gets links that work.
     """
     recent = select(Delivery.id).where(
         Delivery.subscriber_id == subscriber.id,
         Delivery.kind == kind,
-        col(Delivery.created_at) > now - BETWEEN_MAILS,
+        ledger.is_recent(now - BETWEEN_MAILS),
         col(Delivery.created_at) <= now + clock.MAX_AHEAD,
     )
     if kind is not MailKind.NEW_LINKS:
@@ -62,5 +64,5 @@ def was_mailed_recently(session: Session, subscriber: Subscriber, kind: MailKind
             Event.subscriber_id == subscriber.id, col(Event.kind).in_((LINKS_REPLACED, ADDRESS_CHANGED))
         )
         if (at := session.exec(replaced).one()) is not None:
-            recent = recent.where(col(Delivery.created_at) > at)
+            recent = recent.where(ledger.is_recent(at))
     return session.exec(recent).first() is not None

@@ -59,14 +59,14 @@ def new_links(session: Session, subscriber_id: int, now: datetime) -> int:
     subscriber.link_epoch += 1
     record_event(session, LINKS_REPLACED, subscriber, now)
     session.add(subscriber)
-    return cast("int", delivery_id)  # not None, because no such email was sent in the last hour
+    return cast("int", delivery_id)  # not None, because of `require_new_links`
 
 
 def require_new_links(session: Session, subscriber: Subscriber, now: datetime) -> None:
     """Raise Conflict if a subscriber cannot be sent new links.
 
     That is the case if the subscriber was erased or has not confirmed, if the address is suppressed, or if
-    new links were sent in the last hour.
+    new links were requested in the last hour or wait in a pause of sending.
     """
     require_not_erased(subscriber)
     if subscriber.state is State.PENDING:
@@ -74,14 +74,17 @@ def require_new_links(session: Session, subscriber: Subscriber, now: datetime) -
     if suppression.is_suppressed(session, subscriber.email):
         raise AddressSuppressed("Nothing was changed, because this address is suppressed: it gets no mail.")
     if was_mailed_recently(session, subscriber, MailKind.NEW_LINKS, now):
-        raise Conflict("New links were sent less than an hour ago. Use those, or try again later.")
+        raise Conflict(
+            "New links were sent less than an hour ago, or will be when sending resumes. Use those, or try "
+            "again later."
+        )
 
 
 def request_export(session: Session, subscriber_id: int, now: datetime) -> int | None:
     """Send a link to download the stored data. Digests lack this link, because they may be forwarded.
 
-    Return the id of the email, or None if one was sent less than an hour ago. Raise Conflict if the
-    subscriber was erased, or AddressSuppressed if the address is suppressed.
+    Return the id of the email, or None like `enqueue_requested_mail`. Raise Conflict if the subscriber was
+    erased, or AddressSuppressed if the address is suppressed.
     """
     subscriber = get_for_update(session, subscriber_id)
     require_not_erased(subscriber)

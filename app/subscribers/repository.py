@@ -190,7 +190,7 @@ def enqueue_requested_mail(
 ) -> int | None:
     """Enqueue a requested email, which is given up after `lifetime`, and return its id.
 
-    Return None if an email of this kind was enqueued less than an hour ago.
+    Return None if an email of this kind was enqueued less than an hour ago or waits in a pause.
     """
     if mailbox_limits.was_mailed_recently(session, subscriber, kind, now):
         return None

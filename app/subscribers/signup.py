@@ -18,7 +18,7 @@ from secrets import token_hex
 
 from sqlmodel import Session, and_, col, exists, or_, select
 
-from app.delivery import suppression
+from app.delivery import ledger, suppression
 from app.errors import Conflict, InvalidInput
 from app.links import LIFETIMES, Purpose
 from app.storage.database import advisory_lock, in_array
@@ -27,6 +27,7 @@ from app.storage.models import AddressChange, Delivery, Event, FormSubmission, R
 from app.storage.models import SubscriberState as State
 from app.subscribers import declines, feedback, form_submissions, mailbox_limits
 from app.subscribers.address import normalize_address
+from app.subscribers.address_change import is_open
 from app.subscribers.event_log import record_event
 from app.subscribers.form_submissions import Choices, SignUp
 from app.subscribers.preferences import Preferences, check
@@ -172,7 +173,7 @@ def _approved_change(session: Session, email: str, now: datetime) -> AddressChan
     approved = select(AddressChange).where(
         AddressChange.email == email,
         col(AddressChange.approved_at).is_not(None),
-        col(AddressChange.requested_at) > now - LIFETIMES[Purpose.ADDRESS],
+        is_open(now),
     )
     return session.exec(approved.order_by(col(AddressChange.requested_at).desc()).with_for_update()).first()
 
@@ -410,7 +411,7 @@ def activate(
 
 
 def expire_pending(session: Session, before: datetime, now: datetime) -> int:
-    """End a batch of unconfirmed sign-ups from before `before` with no later confirmation email.
+    """End a batch of unconfirmed sign-ups from before `before` with no recent confirmation email.
 
     This includes addresses whose confirmation bounced, or whose owner complained or unsubscribed. An address
     to which a subscriber wants to change is kept until the change ends. Skip rows that another transaction
@@ -419,7 +420,7 @@ def expire_pending(session: Session, before: datetime, now: datetime) -> int:
     mailed_since = exists().where(
         col(Delivery.subscriber_id) == Subscriber.id,
         col(Delivery.kind) == MailKind.CONFIRM,
-        col(Delivery.created_at) >= before,
+        ledger.is_recent(before),
     )
     unconfirmed = or_(
         col(Subscriber.state) == State.PENDING,

@@ -172,7 +172,7 @@ def test_resuming_forgets_earlier_complaints(app: Application) -> None:
         ids = add_mails(session, "yahoo.com", 7)
     complain(app, *ids[:3])
     with app.db.write() as session:
-        assert ledger.resume(session)
+        assert ledger.resume(session, NOW)
         resumed = audit_log.SENDING_RESUMED, ledger.ALL_EDITIONS
         audit_log.record(session, "cli", *resumed, NOW + timedelta(minutes=1))
     later = NOW + timedelta(hours=1)

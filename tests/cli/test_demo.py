@@ -357,7 +357,7 @@ def test_inbox_says_why_a_digest_is_held(app: Application, browser: TestClient) 
     day = 'No digest on <time datetime="2026-04-01">Wed 1 Apr 2026</time>'
     assert f"{day}: Held: subscribers were imported" in browser.get("/demo/inbox").text
     with app.db.write() as session:
-        ledger.resume(session, ledger.FIRST_DIGESTS)
+        ledger.resume(session, now, ledger.FIRST_DIGESTS)
     assert f"{day}: It has not been sent yet." in browser.get("/demo/inbox").text
 
 
@@ -428,7 +428,7 @@ def test_messages_to_operators_fit_the_demo(
     pipeline.plan_and_send(app, now)
     assert mail_server.messages == []
     with app.db.write() as session:
-        ledger.resume(session)
+        ledger.resume(session, now)
         session.exec(select(Subscriber)).one().next_due_at = now + timedelta(days=5)
     browser.post("/admin/sign-in", data={"key": key})
     page = browser.get("/admin/editions?done=first").text

@@ -95,7 +95,7 @@ def test_circuit_breaker_stops_the_run(app: Application, mail_server: MailServer
         (pause,) = ledger.pauses(session)
         assert "554 5.6.0 there is something odd about this" in pause.reason
         assert "of the last" in pause.reason
-        ledger.resume(session)
+        ledger.resume(session, now)
     mail_server.clear_rules()
     assert pipeline.send_now(app, now) == {"sent": counts["pending"]}
 

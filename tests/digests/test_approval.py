@@ -49,7 +49,7 @@ def test_edition_waits_for_approval(service: Application, mail_server: MailServe
             ("2026-11-20", ledger.AWAITS_APPROVAL)
         ]
         assert [row.edition for row in ledger.draw_waiting(session, "2026-11-20", 5)] == ["2026-11-20"]
-        ledger.resume(session, "2026-11-20")
+        ledger.resume(session, now, "2026-11-20")
     pipeline.plan_and_send(service, now + HOUR)
     pipeline.plan_and_send(service, now + 3 * HOUR)
     assert [mail.recipient for mail in mail_server.messages] == ["alice@example.org", "bob@example.org"]
@@ -78,7 +78,7 @@ def test_approval_covers_a_digest_that_is_composed_again(
         assert [pause.edition for pause in ledger.pauses(session)] == ["2026-11-20"]
     pipeline.plan(app, early + HOUR)
     with app.db.write() as session:
-        ledger.resume(session, "2026-11-20")
+        ledger.resume(session, now, "2026-11-20")
     change(11, early + HOUR)
     with app.db.read() as session:
         assert ledger.planned_editions(session, ["2026-11-20"]) == set()
@@ -99,7 +99,7 @@ def test_approval_outlives_the_erasure_of_a_subscriber(
     """Alice's digest was the only one that had been composed. Bob is not due before she is erased."""
     pipeline.plan(service, now)
     with service.db.write() as session:
-        ledger.resume(session, "2026-11-20")
+        ledger.resume(session, now, "2026-11-20")
     if is_sent:
         pipeline.plan_and_send(service, now + HOUR)
     with service.db.write() as session:
@@ -123,7 +123,7 @@ def test_approval_of_a_requested_first_digest_covers_nothing_else(
 
     def approve(at: datetime) -> list[str]:
         with service.db.write() as session:
-            assert ledger.resume(session, "2026-11-20")
+            assert ledger.resume(session, now, "2026-11-20")
         pipeline.plan_and_send(service, at)
         return recipients(mail_server)
 
@@ -218,7 +218,7 @@ def test_coming_edition_is_held_by_its_date(
     assert len(mail_server.messages) == 2
     assert approvals(now + 24 * HOUR) == ["sending 2026-11-21"]
     with app.db.write() as session:
-        ledger.resume(session, "2026-11-21")
+        ledger.resume(session, now, "2026-11-21")
     pipeline.plan_and_send(app, now + 25 * HOUR)
     assert len(mail_server.messages) == 3
 
@@ -294,7 +294,7 @@ def test_import_into_a_live_list_holds_only_the_new_first_digests(
     explained = pipeline.explain(live, tomorrow, str(held.subscriber_id), str(paper))
     assert "is held back: subscribers were imported" in explained.verdict
     with live.db.write() as session:
-        assert ledger.resume(session, ledger.FIRST_DIGESTS)
+        assert ledger.resume(session, now, ledger.FIRST_DIGESTS)
     pipeline.plan_and_send(live, tomorrow + timedelta(minutes=1))
     assert recipients(mail_server) == ["alice", "alice", "bob", "carol", "dan"]
     pipeline.plan_and_send(live, tomorrow + timedelta(days=1))
@@ -315,7 +315,7 @@ def test_first_digests_are_held_until_they_are_released(
         assert {row.edition for row in waiting} == {"2026-11-22"}
         digests = ledger.stored_digests(session, [row.id or 0 for row in waiting])
         assert [len(ledger.paper_ids(digest)) for digest in digests.values()] == [4, 4]
-        ledger.resume(session, ledger.FIRST_DIGESTS)
+        ledger.resume(session, now, ledger.FIRST_DIGESTS)
     for days in (2, 3):
         pipeline.plan_and_send(live, now + timedelta(days=days, minutes=1))
     with live.db.read() as session:
@@ -340,7 +340,7 @@ def test_import_pause_that_ends_releases_what_it_held(
 
 def test_import_of_nobody_holds_nothing(live: Application, now: datetime) -> None:
     with live.db.write() as session:
-        ledger.resume(session, ledger.FIRST_DIGESTS)
+        ledger.resume(session, now, ledger.FIRST_DIGESTS)
     file = io.BytesIO(b"email,interests\nalice@example.org,language agents\n")
     assert maintenance.import_subscribers(live, file, "cli", now + 5 * HOUR).paused_scope is None
     with live.db.read() as session:

@@ -201,7 +201,7 @@ def test_alert_once_per_cause(service: Application, mail_server: MailServer, now
     assert "source The lab: it failed 3 times in a row" in text
     assert subjects(now + 6 * MINUTE) == []
     with service.db.write() as session:
-        ledger.resume(session)
+        ledger.resume(session, now)
     assert subjects(now + 11 * MINUTE) == []
     with service.db.write() as session:
         ledger.pause(session, "again", now)
@@ -211,7 +211,7 @@ def test_alert_once_per_cause(service: Application, mail_server: MailServer, now
     (subject,) = subjects(now + 21 * MINUTE)
     assert subject.endswith(": job prune")
     with service.db.write() as session:
-        ledger.resume(session)
+        ledger.resume(session, now)
     assert subjects(now + 2 * DAY) == []
     assert subjects(now + 3 * DAY + MINUTE) == []
     with service.db.write() as session:
@@ -230,7 +230,7 @@ def test_alert_about_each_pause(service: Application, mail_server: MailServer, n
             alerts.send_alerts(service, begun_at + minutes * MINUTE)
             assert [mail.recipient for mail in mail_server.messages] == ([] if minutes else [*OPERATORS])
         with service.db.write() as session:
-            ledger.resume(session)
+            ledger.resume(session, now)
 
 
 def test_alert_about_an_automatic_reason_for_an_earlier_pause(
@@ -293,7 +293,7 @@ def test_cause_that_recurs_is_sent_again_after_a_deferral(
         for minutes in (0, 5, 10):
             alerts.send_alerts(service, now + day * DAY + minutes * MINUTE)
         with service.db.write() as session:
-            ledger.resume(session)
+            ledger.resume(session, now)
         alerts.send_alerts(service, now + (day + 2) * DAY)
     assert [mail.recipient for mail in mail_server.messages] == [*OPERATORS] * 2
 

@@ -129,7 +129,7 @@ def test_sender_fault(
     with app.db.write() as session:
         (pause,) = ledger.pauses(session)
         assert say in pause.reason
-        ledger.resume(session)
+        ledger.resume(session, now)
     relay.reset()
     checks.settle(app, now + SOON)
     checks.check_everybody(app, relay, names)

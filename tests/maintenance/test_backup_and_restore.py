@@ -126,7 +126,7 @@ def test_restored_service_is_paused(
     with restored.db.write() as session:
         (pause,) = ledger.pauses(session)
         assert "deliveries --state uncertain" in pause.reason
-        ledger.resume(session)
+        ledger.resume(session, now)
     assert not pipeline.plan_and_send(restored, now + DAY)["sent"]
     assert pipeline.plan_and_send(restored, now + DAY + timedelta(hours=1))["sent"] == READERS
     assert len(mail_server.messages) == READERS
@@ -167,7 +167,7 @@ def test_older_backup_with_the_previous_database(
     assert (report.recovered, report.waiting, report.due_since) == (READERS, 0, {})
     with restored.db.write() as session:
         assert subscribers.get(session, gone).state == "unsubscribed"
-        ledger.resume(session)
+        ledger.resume(session, now)
     assert not pipeline.plan_and_send(restored, now + DAY + timedelta(hours=3))["sent"]
     add_papers(restored, now + 2 * DAY, source_id)
     assert pipeline.plan_and_send(restored, now + 2 * DAY + timedelta(hours=1))["sent"] == READERS - 2
@@ -678,7 +678,7 @@ def test_backup_while_mails_are_sent(
     restored, _ = restore(service, files[len(files) // 2], empty_url, now + timedelta(hours=9))
     restored_services.append(restored)
     with restored.db.write() as session:
-        ledger.resume(session)
+        ledger.resume(session, now)
         states = session.exec(select(Delivery.state).where(Delivery.kind == MailKind.DIGEST)).all()
     assert len(states) == 60
     assert set(states) <= {DeliveryState.SENT, DeliveryState.UNCERTAIN}

@@ -46,7 +46,7 @@ def test_move_there_and_back(
         with old.db.read() as session:
             assert "this database was moved to " in ledger.pauses(session)[0].reason
             with pytest.raises(Conflict, match="--force"):
-                ledger.resume(session)
+                ledger.resume(session, now)
     add_papers(back, now + DAY, 1)
     assert pipeline.plan_and_send(back, now + DAY + timedelta(hours=1))["sent"] == READERS
     mails = received(mail_server)

@@ -26,6 +26,7 @@ from app.settings import Settings
 from app.storage import backup_file, schema
 from app.storage.database import ROOT
 from app.storage.models import Delivery, DeliveryState, DigestContent
+from tests.conftest import NOW
 from tests.storage.test_migrations import config_of
 from tests.support.mail_server import MailServer
 
@@ -111,7 +112,7 @@ def upgraded(released: tuple[str, str], settings: Settings) -> Iterator[main.App
     schema.migrate(url)
     app = main.build(settings.model_copy(update={"database_url": url}))
     with app.db.write() as session:
-        ledger.resume(session)
+        ledger.resume(session, NOW)
     yield app
     app.db.dispose()
 

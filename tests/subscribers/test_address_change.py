@@ -6,11 +6,12 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
+from sqlalchemy import update
 from sqlmodel import col, select
 
 from app import bounces, maintenance, subscribers
 from app.application import Application
-from app.delivery import suppression
+from app.delivery import ledger, suppression
 from app.errors import Conflict, InvalidAddress
 from app.storage import webhook_endpoints
 from app.storage.models import (
@@ -359,6 +360,30 @@ def test_each_link_of_a_change_works_for_two_days(app: Application, alice: int, 
     with pytest.raises(Conflict):
         confirm(app, pending, now + 2 * step + timedelta(days=2))
     confirm(app, pending, now + 3 * step)
+    with app.db.read() as session:
+        assert subscribers.get(session, alice).email == NEW
+
+
+def test_change_of_address_in_a_long_pause_can_be_confirmed_afterwards(
+    app: Application, alice: int, now: datetime
+) -> None:
+    """The link to each address may wait for longer than it works."""
+    for step, reader in enumerate((OLD, NEW)):
+        paused_at = now + step * timedelta(days=7)
+        with app.db.write() as session:
+            ledger.pause(session, "the relay is down", paused_at)
+        if reader == OLD:
+            ask(app, alice, paused_at)
+        else:
+            confirm(app, alice, paused_at)
+        maintenance.prune(app, paused_at + timedelta(days=6))
+        with app.db.write() as session:
+            ledger.resume(session, paused_at + timedelta(days=6))
+    with app.db.write() as session:
+        session.execute(update(Delivery).values(next_attempt_at=None))  # all were sent
+        assert subscribers.new_address(session, alice, now + timedelta(days=14)) == NEW
+    maintenance.prune(app, now + timedelta(days=14))
+    confirm(app, find_id(app, NEW), now + timedelta(days=14))
     with app.db.read() as session:
         assert subscribers.get(session, alice).email == NEW
 

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from sqlmodel import Session, col, func, select
 
-from app import bounces, pipeline, subscribers
+from app import bounces, maintenance, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger, suppression
 from app.errors import AddressSuppressed, Conflict, InvalidAddress, InvalidPreference, NotFound
@@ -393,6 +393,28 @@ def test_unconfirmed_sign_ups_expire(app: Application, now: datetime) -> None:
         assert subscribers.expire_pending(session, later - timedelta(days=14), later) == 1
         remaining = session.exec(select(Subscriber).where(Subscriber.state == SubscriberState.PENDING)).one()
     assert remaining.email == BOB
+
+
+def test_sign_up_in_a_long_pause_can_be_confirmed_afterwards(app: Application, now: datetime) -> None:
+    """Its choices are kept as long as without the pause."""
+    with app.db.write() as session:
+        ledger.pause(session, "the relay is down", now)
+        delivery_id = factories.sign_up(session, SignUp(ALICE, WANTED), "", now)
+    resumed_at = now + 2 * factories.CONFIRMABLE
+    maintenance.prune(app, resumed_at)
+    with app.db.write() as session:
+        ledger.resume(session, resumed_at)
+    expires_at = resumed_at + factories.CONFIRMABLE
+    maintenance.prune(app, expires_at - HOUR)
+    with app.db.write() as session:
+        session.get_one(Delivery, delivery_id).next_attempt_at = None  # it was sent
+        reader = subscribers.find(session, ALICE).id or 0
+        choices = subscribers.pending_choices(session, reader, delivery_id)
+        assert choices
+        assert choices.preferences == WANTED
+    maintenance.prune(app, expires_at + DAY)
+    with app.db.read() as session:
+        assert subscribers.pending_choices(session, reader, delivery_id) is None
 
 
 def test_sign_ups_expire_in_batches(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,8 +132,12 @@ def is_sendable(now: datetime) -> ColumnElement[bool]:
 
 def _not_paused() -> ColumnElement[bool]:
     paused = select(col(SendingPause.edition))
-    all_paused = exists().where(col(SendingPause.edition) == ALL_EDITIONS)
-    return col(Delivery.edition).not_in(paused) & ~all_paused
+    return col(Delivery.edition).not_in(paused) & ~is_all_paused()
+
+
+def is_all_paused() -> ColumnElement[bool]:
+    """Return the condition that all sending is paused."""
+    return exists().where(col(SendingPause.edition) == ALL_EDITIONS)
 
 
 # --- load claimed emails

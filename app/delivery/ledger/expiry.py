@@ -1,18 +1,23 @@
-"""Give up on emails that have waited too long. A digest expires before the next one is composed."""
+"""Give up on emails that have waited too long.
+
+A digest expires before the next one is composed, even during a pause, because the next one contains its
+papers. Other emails were requested by somebody. They don't expire while all sending is paused, and the time
+of the pause counts neither towards their expiry nor towards that of their links (see `exclude_pause`).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, case, literal, update
+from sqlalchemy import ColumnElement, case, literal, or_, update
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from app.delivery.ledger.claims import WAITING_STATES
+from app.delivery.ledger.claims import WAITING_STATES, is_all_paused
 from app.delivery.ledger.entries import is_held
 from app.delivery.ledger.held_after_restore import FINAL_STATES
-from app.storage.database import in_array
+from app.storage.database import in_array, skew
 from app.storage.models import Delivery
 from app.storage.models import DeliveryState as State
 from app.types import MailKind
@@ -51,12 +56,38 @@ def with_unsettled_digest(by: datetime) -> SelectOfScalar[int]:
 
 
 def is_overdue(now: datetime) -> ColumnElement[bool]:
-    """Return the condition that an email is still waiting although its `give_up_at` has passed."""
+    """Return the condition that an email must be given up, because its `give_up_at` has passed."""
     return (
         col(Delivery.state).in_(WAITING_STATES)
         & col(Delivery.next_attempt_at).is_not(None)
         & (col(Delivery.give_up_at) <= now)
+        & or_(col(Delivery.kind) == MailKind.DIGEST, ~is_all_paused())
     )
+
+
+def is_recent(since: datetime) -> ColumnElement[bool]:
+    """Return the condition that an email was created after `since`, or waits while all sending is paused."""
+    return or_(col(Delivery.created_at) > since, col(Delivery.next_attempt_at).is_not(None) & is_all_paused())
+
+
+def exclude_pause(session: Session, since: datetime, now: datetime) -> None:
+    """Postpone the dates of requested emails that waited in a pause of all sending, by the time they waited.
+
+    Their links count from `created_at`, so they work as long as without the pause. An email that may have
+    arrived keeps its dates, because it is sent again with the same bytes.
+    """
+    waiting = select(Delivery).where(
+        col(Delivery.kind) != MailKind.DIGEST,
+        col(Delivery.state).in_((State.PENDING, State.DEFERRED)),
+        col(Delivery.next_attempt_at).is_not(None),
+        col(Delivery.possibly_delivered).is_(False),
+    )
+    now += skew(session)  # by the clock of `created_at`
+    for delivery in session.exec(waiting.with_for_update().execution_options(populate_existing=True)):
+        waited = max(now - max(since, delivery.created_at), timedelta())
+        delivery.created_at += waited
+        if delivery.give_up_at:
+            delivery.give_up_at += waited
 
 
 def _give_up(session: Session, condition: ColumnElement[bool]) -> Counter[str]:

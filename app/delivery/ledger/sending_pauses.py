@@ -13,6 +13,7 @@ from sqlmodel import Session, col, delete, select
 from app.delivery.ledger import suspected_refusals
 from app.delivery.ledger.claims import ALL_EDITIONS
 from app.delivery.ledger.entries import MAX_EDITION_DELAY, UNDELIVERED, awaiting_first_digest, is_held
+from app.delivery.ledger.expiry import exclude_pause
 from app.errors import Conflict, InvalidInput
 from app.storage import api_keys, audit_log, webhook_outbox
 from app.storage.database import execute_and_count
@@ -215,9 +216,10 @@ def unsent_editions(session: Session, editions: Collection[str]) -> set[str]:
     return set(session.exec(select(Delivery.edition).where(*unsent).distinct()))
 
 
-def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False) -> bool:
+def resume(session: Session, now: datetime, edition: str = ALL_EDITIONS, *, force: bool = False) -> bool:
     """End a pause. Return False if there was none.
 
+    If all sending was paused, requested emails that are waiting count as requested later (`exclude_pause`).
     Raise Conflict if the database was moved, because the new database sends the digests. With `force`,
     resume anyway.
     """
@@ -229,6 +231,7 @@ def resume(session: Session, edition: str = ALL_EDITIONS, *, force: bool = False
         )
     if row and edition == ALL_EDITIONS:
         suspected_refusals.reset(session, row.since)
+        exclude_pause(session, row.since, now)
     count = execute_and_count(session, delete(SendingPause).where(col(SendingPause.edition) == edition))
     if edition == FIRST_DIGESTS:
         _release_first_digests(session)

@@ -374,7 +374,7 @@ def resume_first_digests(caller: CanSend) -> None:
 
 def end_pause(session: Session, caller: Caller, edition: str) -> None:
     """Resume an edition or another scope. Raise NotFound if it is not paused."""
-    if not ledger.resume(session, edition):
+    if not ledger.resume(session, caller.now, edition):
         raise NotFound(
             "there is no such pause: all sending, first digests and each edition are paused separately"
         )

@@ -235,8 +235,8 @@ def test_refused_sender_pauses_all_mails(app: Application, mail_server: MailServ
     mail_server.clear_rules()
     assert pipeline.send_now(app, now + SOON) == {}
     with app.db.write() as session:
-        assert ledger.resume(session)
-        assert not ledger.resume(session)
+        assert ledger.resume(session, now)
+        assert not ledger.resume(session, now)
     assert pipeline.send_now(app, now + SOON) == {"sent": 20}
 
 
@@ -273,7 +273,7 @@ def test_several_refusals_that_seem_to_be_about_us_pause(
         (pause,) = ledger.pauses(session)
         assert pause.reason.startswith("the relay refuses us: 55")
         assert suppression.list_page(session) == []
-        ledger.resume(session)
+        ledger.resume(session, now)
     mail_server.clear_rules()
     assert pipeline.send_now(app, now + SOON) == {"sent": 15}
 
@@ -296,7 +296,7 @@ def test_refusal_of_some_that_seems_to_be_about_us(
     assert pipeline.send_now(app, now) == {"sent": 100 - refused, "deferred": refused}
     with app.db.write() as session:  # a pause for another reason does not begin their count again
         ledger.pause(session, "maintenance", now)
-        ledger.resume(session)
+        ledger.resume(session, now)
     assert pipeline.send_now(app, now + SOON) == {"failed": refused}
     with app.db.read() as session:
         assert ledger.pauses(session) == []
@@ -334,7 +334,7 @@ def test_resuming_while_the_relay_refuses_us(
         assert set(pipeline.send_now(app, now + number * timedelta(hours=4))) <= {"deferred", "pending"}
         with app.db.write() as session:
             assert len(ledger.pauses(session)) == 1
-            ledger.resume(session)
+            ledger.resume(session, now)
 
 
 @pytest.mark.parametrize("reply", [BLOCKED, "550 5.7.26 this mail is unauthenticated"])
@@ -348,14 +348,14 @@ def test_refused_emails_are_due_when_sending_is_resumed(
         at = now + timedelta(hours=hours)
         assert pipeline.send_now(app, at).total() == 3
         with app.db.write() as session:
-            assert ledger.resume(session)
+            assert ledger.resume(session, now)
     enqueue_mails(app, at, "dave")
     mail_server.clear_rules()
     mail_server.reply("rcpt", "451 4.7.1 come back later", to="dave@example.org")
     assert pipeline.send_now(app, at + timedelta(seconds=1)) == {"sent": 3, "deferred": 1}
     with app.db.write() as session:
         ledger.pause_automatically(session, "the relay refuses us", at)
-        ledger.resume(session)
+        ledger.resume(session, now)
     assert pipeline.send_now(app, at + timedelta(seconds=2)) == {}, "this was a temporary refusal"
 
 
@@ -370,7 +370,7 @@ def test_refused_email_is_due_after_every_pause(
     mail_server.clear_rules()
     with app.db.write() as session:
         ledger.pause(session, "maintenance", now)
-        assert ledger.resume(session)
+        assert ledger.resume(session, now)
     assert pipeline.send_now(app, now + timedelta(seconds=1)) == {"sent": 1}
 
 
@@ -387,7 +387,7 @@ def test_email_refused_before_others_were_accepted_is_not_due_after_a_pause(
     mail_server.reply("rcpt", BLOCKED)
     assert pipeline.send_now(app, now + timedelta(seconds=2)) == {"deferred": 3}
     with app.db.write() as session:
-        assert ledger.resume(session)
+        assert ledger.resume(session, now)
     mail_server.clear_rules()
     assert pipeline.send_now(app, now + timedelta(seconds=3)) == {"sent": 3}
     assert pipeline.send_now(app, now + SOON) == {"sent": 1}
@@ -794,7 +794,7 @@ def test_a_pause_holds_claimed_mails(app: Application, now: datetime) -> None:
     assert deliveries_by_name(app)["alice"].attempts == 0
     with app.db.write() as session:
         assert not ledger.claim(session, owner="me", now=now)
-        ledger.resume(session)
+        ledger.resume(session, now)
         assert ledger.claim(session, owner="me", now=now)
 
 
@@ -898,3 +898,43 @@ def test_planned_digests_are_not_read_for_each_batch(app: Application, now: date
         event.listen(session.connection(), "before_cursor_execute", explain)
         session.exec(ledger.with_unsettled_digest(now)).all()
     assert "ix_delivery_give_up_at" in " ".join(plans)
+
+
+def test_a_pause_does_not_count_for_requested_mails(
+    app: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """They are sent after a pause of a weekend, with fresh links. A digest is given up for the next one."""
+    weekend, hour = timedelta(hours=62), timedelta(hours=1)
+    enqueue_mails(app, now, "alice", kind=MailKind.MANAGE)
+    enqueue_mails(app, now, "bob")
+    with app.db.write() as session:
+        ledger.pause(session, "the relay refuses us", now + hour)
+    enqueue_mails(app, now + weekend / 2, "carol", kind=MailKind.EXPORT)
+    resumed_at = now + hour + weekend
+    assert pipeline.send_now(app, resumed_at) == {}
+    with app.db.write() as session:
+        ledger.resume(session, resumed_at)
+    mails = deliveries_by_name(app)
+    assert {name: (mail.created_at, mail.give_up_at) for name, mail in mails.items()} == {
+        "alice": (now + weekend, now + weekend + NEXT_DAY),
+        "bob": (now, now + NEXT_DAY),
+        "carol": (resumed_at, resumed_at + NEXT_DAY),
+    }
+    assert pipeline.send_now(app, resumed_at) == {"sent": 2}
+    assert states_by_name(app) == {"alice": "sent", "bob": "failed", "carol": "sent"}
+
+
+def test_a_mail_that_may_have_arrived_keeps_its_dates_after_a_pause(
+    app: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """It is sent again with the same bytes."""
+    enqueue_mails(app, now, "alice", kind=MailKind.MANAGE)
+    mail_server.drop("end")
+    assert pipeline.send_now(app, now) == {"uncertain": 1}
+    mail_server.clear_rules()
+    with app.db.write() as session:
+        ledger.pause(session, "the relay is slow", now)
+        ledger.resume(session, now + SOON)
+    assert pipeline.send_now(app, now + SOON) == {"sent": 1}
+    (again,) = mail_server.messages
+    assert all(first == again for first in mail_server.swallowed)

@@ -281,7 +281,7 @@ def test_reply_to_a_cancelled_mail_is_recorded_once(app: Application, now: datet
                         session, attempts, owner=owner, now=now, policy=UncertainPolicy.HOLD,
                         on_failed=bounces.record_refusal,
                     )  # fmt: skip
-                    assert ledger.resume(session) == is_paused
+                    assert ledger.resume(session, now) == is_paused
 
     asyncio.run(run())
     assert states_by_name(app) == {"alice": "skipped"}
@@ -350,7 +350,7 @@ def test_late_reply_does_not_undo_a_resume(app: Application, now: datetime) -> N
                 sender.record(mail(delivery_id), refused)
             await sender.flush()
             with app.db.write() as session:
-                assert ledger.resume(session)
+                assert ledger.resume(session, now)
             sender.record(mail(ids[-1]), refused)
 
     asyncio.run(run())

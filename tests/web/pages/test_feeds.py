@@ -555,7 +555,7 @@ def test_private_feed_shows_no_digest_before_it_is_approved(
     assert parse_atom(client.get(private_path(app, alice))).entries == []
     with app.db.write() as session:
         for pause in ledger.pauses(session):
-            ledger.resume(session, pause.edition)
+            ledger.resume(session, now, pause.edition)
     assert len(parse_atom(client.get(private_path(app, alice))).entries) == 2
 
 
