@@ -48,7 +48,7 @@ MESSAGES = {
     "resumed": "Digests have resumed.",
     "unsubscribed": "Unsubscribed. They can sign up again themselves.",
     "lifted": "The address is no longer suppressed.",
-    "links": "New links are being sent. The earlier ones no longer work.",
+    "links": "The earlier links no longer work. New ones will be sent {timing.mails}.",
     "tested": "The test digest was handed to the relay.",
     "preferences": "The preferences are saved. They apply from the next digest on.",
     "address": "The old address gets a link to confirm the change. After that, the new address gets one.",

@@ -139,5 +139,5 @@ def _address_page(
     is_approved = change is not None and change.approved_at is not None and not is_new and not done
     return link.page(
         "address.html", change=change, is_new=is_new, is_approved=is_approved, done=done,
-        preferences=preferences,
+        preferences=preferences, paused=background.is_paused(link.request),
     )  # fmt: skip

@@ -59,6 +59,12 @@ MESSAGES = {
     "erasing": "We sent you an email with a link to erase your data. "
     f"It works for {lifetime_in_words(LIFETIMES[Purpose.ERASE])}. We send this email at most once an hour.",
 }
+ANNOUNCE_MAIL = ("exporting", "address", "erasing")
+# Shown instead of these messages while all sending is paused.
+WAITING = (
+    "This service has paused all email for now. You’ll get the email with the link when sending resumes. You "
+    "don’t need to request it again."
+)
 
 
 Pause = Annotated[SignedLink, allows(Purpose.PAUSE)]
@@ -86,6 +92,8 @@ def preferences(link: Change, done: str = "", elsewhere: Annotated[Sequence[str]
     `elsewhere` are the fields that were changed elsewhere, in another window for example, and were kept.
     """
     message, feedback_message = MESSAGES.get(done, ""), feedback_overview.MESSAGES.get(done, "")
+    if done in ANNOUNCE_MAIL and background.is_paused(link.request):
+        message = WAITING
     if labels := [label for name, label in forms.LABELS.items() if name in elsewhere]:
         message += f" Kept, because it was changed elsewhere since you opened the page: {', '.join(labels)}."
     return _preferences_page(link, message=message, feedback_message=feedback_message)
@@ -196,9 +204,7 @@ def mail_address_change(link: Change, later: BackgroundTasks, email: Text = "") 
 def renew_links(link: Change, later: BackgroundTasks) -> Response:
     """Replace all links. Email the new ones, so that the holder of a leaked link does not see them."""
     _mail_later(link, later, subscribers.new_links)
-    with link.db.read() as session:
-        is_paused = ledger.is_paused(session)
-    return link.page("new_links.html", is_paused=is_paused)
+    return link.page("new_links.html", paused=background.is_paused(link.request))
 
 
 @router.post("/preferences/{token}/export")

@@ -390,6 +390,35 @@ def test_erasure_requires_a_mailed_link(
         assert suppression.is_suppressed(session, ALICE) is keep_off
 
 
+@pytest.mark.parametrize("action", ["export", "erase", "address", "links"])
+def test_request_in_a_pause_is_answered_when_sending_resumes(
+    mail_server: MailServer, app: Application, client: TestClient, alice: int, link: Link, action: str
+) -> None:
+    """The page says so, a repeated request gets no second email, and the link works even after a weekend."""
+    path, weekend = link(Purpose.PREFERENCES, alice), timedelta(hours=62)
+    with app.db.write() as session:
+        ledger.pause(session, "the relay is down", clock.utcnow())
+    form = {"email": "new@example.org"}
+    page = client.post(f"{path}/{action}", data=form).text
+    assert "resumes" in page
+    assert not re.search("We(’ve)? (sent|send) (you )?an email", page)
+    with app.db.write() as session:
+        for mail in session.exec(select(Delivery)).all():
+            mail.created_at -= weekend
+            mail.give_up_at = (mail.give_up_at or mail.due_at) - weekend
+        for pause in ledger.pauses(session):
+            pause.since -= weekend
+    client.post(f"{path}/{action}", data=form)
+    assert pipeline.send_now(app, clock.utcnow()) == {}
+    with app.db.write() as session:
+        ledger.resume(session, clock.utcnow())
+    assert pipeline.send_now(app, clock.utcnow()) == {"sent": 1}
+    text = mail_server.messages[0].parsed().get_body(("plain",)).get_content()  # type: ignore[union-attr]
+    mailed = next(word for word in text.split() if word.startswith("https://paperboy.test/"))
+    answer = client.get(mailed)
+    assert (answer.status_code, "<button" in answer.text) == (200, True)
+
+
 # --- staying
 
 
@@ -625,7 +654,7 @@ def test_history_links_only_digests_that_were_released(
         delivery = session.get_one(Delivery, number)
         delivery.state, delivery.next_attempt_at = DeliveryState.PENDING, now
         ledger.cancel(session, edition)
-        ledger.resume(session, edition)
+        ledger.resume(session, now, edition)
     cancelled = client.get(path).text
     assert "No digest" in cancelled
     assert "skipped: cancelled by an operator" in cancelled
