@@ -12,7 +12,7 @@ from fastapi import APIRouter, BackgroundTasks, Response
 from fastapi.responses import HTMLResponse
 
 from app import clock, subscribers
-from app.delivery import ledger
+from app.delivery import ledger, suppression
 from app.errors import DigestDeleted, DigestNotSent, LinkForged
 from app.links import Purpose
 from app.storage.models import Delivery, SubscriberState
@@ -35,10 +35,11 @@ def show_subscription(link: Subscription) -> Response:
     with link.db.read() as session:
         subscriber = subscribers.get(session, link.subscriber_id)
         preferences = subscribers.preferences_of(session, subscriber)
+        is_suppressed = suppression.is_suppressed(session, subscriber.email)
     return link.page(
         "your_subscription.html", subscriber=subscriber, preferences=preferences,
         is_over=subscriber.state not in (SubscriberState.ACTIVE, SubscriberState.PAUSED),
-        masked_address=masked_address(subscriber),
+        is_suppressed=is_suppressed, masked_address=masked_address(subscriber),
         unsubscribe=signed_path(link.app, Purpose.UNSUBSCRIBE, subscriber, now),
         pause=signed_path(link.app, Purpose.PAUSE, subscriber, now),
         until=forms.pause_form(subscriber, now),
@@ -47,9 +48,13 @@ def show_subscription(link: Subscription) -> Response:
 
 @router.post("/subscription/{token}")
 def mail_link(link: Subscription, later: BackgroundTasks) -> Response:
-    """Email the subscriber the link to their preferences, as the form at /manage does."""
+    """Email the subscriber the link to their preferences, as the form at /manage does.
+
+    Unlike that form, say if mail to the address is blocked: the signed link proves who the subscriber is.
+    """
     with link.db.write() as session:
         subscriber = subscribers.get(session, link.subscriber_id)
+        subscribers.require_not_suppressed(session, subscriber)
         stored = subscribers.request_link(session, subscriber.email, client_ip(link.request), clock.utcnow())
         masked = masked_address(subscriber)
     later.add_task(background.answer_form, link.request, stored)

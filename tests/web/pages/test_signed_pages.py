@@ -390,6 +390,22 @@ def test_erasure_requires_a_mailed_link(
         assert suppression.is_suppressed(session, ALICE) is keep_off
 
 
+@pytest.mark.parametrize("state", [SubscriberState.BOUNCING, SubscriberState.UNSUBSCRIBED])
+def test_no_link_is_promised_to_a_suppressed_address(
+    app: Application, client: TestClient, alice: int, link: Link, state: SubscriberState
+) -> None:
+    """The page behind a digest's link says that mail is blocked, before and after a request."""
+    path = link(Purpose.SUBSCRIPTION, alice)
+    assert "Email me a link" in client.get(path).text
+    with app.db.write() as session:
+        suppression.suppress(session, ALICE, "complained", clock.utcnow())
+        subscribers.get(session, alice).state = state
+    page = client.get(path).text
+    assert ("Mail to this address is blocked" in page, "Email me a link" in page) == (True, False)
+    answer = client.post(path)
+    assert (answer.status_code, "Mail to this address is blocked" in answer.text) == (409, True)
+
+
 @pytest.mark.parametrize("action", ["export", "erase", "address", "links"])
 def test_request_in_a_pause_is_answered_when_sending_resumes(
     mail_server: MailServer, app: Application, client: TestClient, alice: int, link: Link, action: str
