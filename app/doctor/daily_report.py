@@ -19,7 +19,7 @@ from app.doctor.operator_mail import OperatorEmail
 from app.errors import InvalidInput
 from app.papers import listing_days, source_registry
 from app.storage import job_runs, locks
-from app.storage.models import SubscriberState
+from app.storage.models import DeliveryState, SubscriberState
 from app.subscribers import event_labels
 from app.text.in_words import count_of
 from app.types import OperatorReport, ReportSection
@@ -27,17 +27,8 @@ from app.types import OperatorReport, ReportSection
 DAY = timedelta(days=1)
 RETRY_HOURS = 18
 FIRST_DAY = date(1970, 1, 1)  # the time zone database is unreliable before this day
-_STATES = (
-    "sent",
-    "deferred",
-    "failed",
-    "suppressed",
-    "uncertain",
-    "skipped",
-    "pending",
-    "unplanned",
-    "missing",
-)
+# The digests due are the sum of these counts: all states, beginning with sent, and those not in the ledger.
+_TERMS = (*sorted(DeliveryState, key=lambda state: state is not DeliveryState.SENT), "unplanned", "missing")
 
 
 def send_daily_report(app: Application, now: datetime) -> None:
@@ -81,17 +72,16 @@ def build(app: Application, now: datetime, day: date | None = None) -> OperatorR
     with app.db.read() as session:
         result = reconciliation.reconcile(session, now, day.isoformat())
         counts = result.as_dict()
-        states = " + ".join(f"{counts[name]} {name}" for name in _STATES if counts[name]) or "0"
+        terms = " + ".join(f"{counts[name]:,} {name}" for name in _TERMS if counts[name]) or "0"
+        surplus = f" + {result.surplus:,} surplus" if result.surplus else ""
+        digests = f"{result.due:,} due{surplus} = {terms}" if result.due or surplus else "No digest was due."
         reasons = ledger.commonest_reasons(session, day.isoformat())
         sections = (
             ReportSection("Needs attention now", tuple(operator_mail.lines_of(findings)) or ("Nothing.",)),
             *([ReportSection("Settings to check", of_settings)] if of_settings else ()),
             ReportSection(
                 f"Digests of {day}",
-                (
-                    f"{result.due:,} due = {states}" if result.due else "No digest was due.",
-                    *(f"{row.digests} {row.state}: {row.reason}" for row in reasons),
-                ),
+                (digests, *(f"{row.digests} {row.state}: {row.reason}" for row in reasons)),
             ),
             ReportSection("Mail", tuple(_rates(rates.between(session, begin, end)))),
             ReportSection("Subscribers", tuple(_subscribers(session, begin, end))),

@@ -14,7 +14,7 @@ import pytest
 import structlog
 from sqlmodel import col, select
 
-from app import main, pipeline
+from app import main, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger
 from app.doctor import alerts, daily_report, disk_space, operator_mail, service_state
@@ -22,9 +22,9 @@ from app.errors import DeliveryError, InvalidInput
 from app.papers import silent_sources, source_registry
 from app.settings import Settings
 from app.storage import job_runs
-from app.storage.models import JobRun
-from app.types import SourceKind
-from tests.support import factories
+from app.storage.models import Delivery, DeliveryState, JobRun
+from app.types import Cadence, MailKind, SourceKind
+from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
 
 OPERATORS = ("ada@example.org", "grace@example.org")
@@ -83,6 +83,24 @@ def test_daily_report(service: Application, mail_server: MailServer, now: dateti
     with service.db.read() as session:
         runs = session.exec(select(JobRun.counts).where(JobRun.job == "report")).all()
     assert runs == [{"mails": 2}, {"mails": 2}]
+
+
+def test_daily_report_counts_digests_in_all_states(service: Application, now: datetime) -> None:
+    """The sum includes those that are being sent, and a digest that was not due."""
+    with service.db.write() as session:
+        for number, state in enumerate((*DeliveryState, DeliveryState.SENT)):
+            reader = factories.add_subscriber(session, f"{number}@example.org", ["agents"], now - DAY)
+            entry = ledger.Entry(reader, "2026-11-20", now, sample_digest.digest(), MailKind.DIGEST)
+            (delivery_id,) = ledger.add_entries(session, [entry], now)
+            session.get_one(Delivery, delivery_id).state = state
+            subscribers.get(session, reader).next_due_at = now + DAY
+        subscribers.get(session, reader).cadence = Cadence.WEEKLY  # on Mondays
+    report = daily_report.build(service, now + DAY)
+    (line,) = (each.lines[0] for each in report.sections if each.heading == "Digests of 2026-11-20")
+    assert line == (
+        "9 due + 1 surplus = 2 sent + 1 pending + 1 claimed + 1 committing + 1 deferred + 1 failed + "
+        "1 suppressed + 1 uncertain + 1 skipped"
+    )
 
 
 @pytest.mark.parametrize(
