@@ -213,7 +213,7 @@ class Composer:
         note = self._fragments.note(digest.note)
         has_marks = any(card.has_marks for card in cards)
         is_odd = sum([card.link_count for card in cards]) % 2 == 1
-        updates = self._fragments.updates(digest.updates)
+        updates = self._fragments.updates(digest.updates, step)
         shell = self._fragments.shell(
             request.edition, len(in_preview), bool(note.text), bool(updates.text), has_marks, is_odd
         )

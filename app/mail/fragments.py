@@ -14,7 +14,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from markupsafe import escape
+from markupsafe import Markup, escape
 
 from app.links import TOKEN_CHARS, LinkSigner, Purpose
 from app.mail import bulk_headers, marked_words, message, render, subject_and_preview, text_limits
@@ -124,7 +124,7 @@ class Fragments:
             if usable := [card for card in cards if card]:
                 if not layout and (lead := self._lead(section, cards, step)):
                     usable[0] = lead
-                heading = self._heading(section.interest, section.heading)
+                heading = self._heading(section.interest, section.heading, LIMIT_STEPS[step].heading)
                 layout.append(EncodedSection(heading, usable, section.is_beyond_interests))
         return layout
 
@@ -158,7 +158,8 @@ class Fragments:
     def _card(self, key: tuple[Any, ...], limits: TextLimits, is_lead: bool) -> EncodedCard:
         reason, item_marks, *shared = key
         paper = self._paper(tuple(shared), limits, is_lead)
-        item = DigestItem(**dict(zip(_SHARED_FIELDS, shared, strict=True)), reason=reason, marks=item_marks)
+        fields_of_paper = dict(zip(_SHARED_FIELDS, shared, strict=True))
+        item = DigestItem(**fields_of_paper, reason=reason, marks=item_marks if limits.has_marks else None)
         marked = marked_words.mark(item, paper.item)
         line = self._reason(text_limits.truncated_line(marked.reason, limits.reason))
         values = {
@@ -198,8 +199,8 @@ class Fragments:
     def _reason(self, reason: str) -> Line:
         return _encode_line(self._renderer.reason(reason))
 
-    def _heading(self, interest: str, heading: str) -> Line:
-        return _encode_line(self._renderer.heading(interest, heading))
+    def _heading(self, interest: str, heading: str, chars: int) -> Line:
+        return _encode_line(self._renderer.heading(interest, heading, chars))
 
     def subject(self, titles: tuple[str, ...], count: int) -> Subject:
         """Encode the subject of a digest of `count` papers. `titles` are the titles of the first two."""
@@ -221,9 +222,9 @@ class Fragments:
         """Encode the note above the sections."""
         return _encode_line(render.note_fragment(note))
 
-    def updates(self, updates: tuple[PaperUpdate, ...]) -> Line:
+    def updates(self, updates: tuple[PaperUpdate, ...], step: int) -> Line:
         """Encode the updates on earlier papers, which are shown below the sections."""
-        return _encode_line(self._renderer.updates(updates))
+        return _encode_line(self._renderer.updates(updates, LIMIT_STEPS[step]))
 
     def shell(
         self,
@@ -242,7 +243,7 @@ class Fragments:
             preview_reason=_placeholder("preview_reason"),
             intro=_placeholder("intro"),
             note=_placeholders("note") if has_note else render.note_fragment(""),
-            updates=_placeholders("updates") if has_updates else self._renderer.updates(()),
+            updates=_placeholders("updates") if has_updates else Fragment(Markup(), ""),
             sections=_placeholders("sections"),
             reader=_placeholder("reader"),
             links={

@@ -139,8 +139,9 @@ class Renderer:
         left_out, has_marks, trending = request.unreadable, False, 0
         for section in digest.sections:
             cards = []
-            for item in section.picks:
+            for pick in section.picks:
                 try:
+                    item = pick if limits.has_marks else replace(pick, marks=None)
                     fitted = fit_to_limits(item, limits, is_lead=not items)
                     token = self._token(request, Purpose.FEEDBACK, 0)
                     links = self._signer.feedback_links(fitted.paper_id, token)
@@ -156,7 +157,7 @@ class Renderer:
                     has_marks |= marked.has_marks
             trending += len(cards) if section.is_beyond_interests else 0
             if cards:
-                sections += [self.heading(section.interest, section.heading), *cards]
+                sections += [self.heading(section.interest, section.heading, limits.heading), *cards]
         if not items:
             raise DeliveryError("no paper in this digest can be shown", permanent=not request.unreadable)
         subject = subject_and_preview.write([item.title for item in items[:2]], len(items))
@@ -168,7 +169,7 @@ class Renderer:
             preview_reason=preview_reason(items[0].reason, items[0].title if len(items) > 1 else ""),
             intro=count_of_recent(len(items), digest.considered, trending),
             note=note_fragment(digest.note),
-            updates=self.updates(digest.updates),
+            updates=self.updates(digest.updates, limits),
             sections=Fragment(
                 Markup().join(part.html for part in sections), "".join(part.text for part in sections)
             ),
@@ -182,9 +183,9 @@ class Renderer:
 
     # --- fragments of digests
 
-    def heading(self, interest: str, heading: str) -> Fragment:
+    def heading(self, interest: str, heading: str, chars: int) -> Fragment:
         words = describe(safe_line(interest)) or safe_line(heading) or section_headings.BEYOND_INTERESTS
-        html, text = self._both("digest/section", {"heading": words})
+        html, text = self._both("digest/section", {"heading": truncated_line(words, chars)})
         return Fragment(Markup(html + "\n"), f"\n\n{text}\n")  # noqa: S704 - the output of a template
 
     def card(self, card: DigestCard, feedback_links: Mapping[str, str]) -> Fragment:
@@ -219,12 +220,15 @@ class Renderer:
         html, text = self._both("digest/reason", {"reason": reason})
         return Fragment(Markup(html), f"{text}\n")  # noqa: S704
 
-    def updates(self, updates: Sequence[PaperUpdate]) -> Fragment:
+    def updates(self, updates: Sequence[PaperUpdate], limits: TextLimits) -> Fragment:
         """Return the updates on earlier papers. Both parts have the same number of links."""
         if not updates:
             return Fragment(Markup(), "")
         items = [
-            item._replace(title=truncated_line(item.title, UPDATE_TITLE_CHARS), url=web_link(item.url))
+            item._replace(
+                title=truncated_line(item.title, min(limits.title, UPDATE_TITLE_CHARS)),
+                url=web_link(item.url, limits.title_link),
+            )
             for item in updates
         ]
         html, text = self._both("digest/updates", {"updates": items})

@@ -15,7 +15,10 @@ MAX_HTML_BYTES = 98_000
 
 
 class TextLimits(NamedTuple):
-    """The maximum number of characters in each text of a paper, and in each link except the title's."""
+    """The maximum number of characters in each text of a paper, in each link and in the headings of sections.
+
+    `has_marks` tells whether words are marked. Without marks, the reason names the words.
+    """
 
     summary: int
     lead_summary: int = 320
@@ -27,9 +30,12 @@ class TextLimits(NamedTuple):
     short_authors: int = 60
     submitted_by: int = 60
     extra_link: int = MAX_LINK_CHARS
+    title_link: int = MAX_LINK_CHARS
+    heading: int = LINE_CHARS
+    has_marks: bool = True
 
 
-_SMALLEST_LIMITS = TextLimits(
+_SMALL_LIMITS = TextLimits(
     40,
     lead_summary=40,
     title=90,
@@ -41,7 +47,12 @@ _SMALLEST_LIMITS = TextLimits(
     submitted_by=30,
     extra_link=120,
 )
-LIMIT_STEPS = (TextLimits(180), TextLimits(120), _SMALLEST_LIMITS)
+# With these, the largest possible digest is below MAX_HTML_BYTES, even with three bytes per character.
+_SMALLEST_LIMITS = _SMALL_LIMITS._replace(
+    title=60, reason=60, heading=60, title_link=120, extra_link=60, has_marks=False
+)
+LIMIT_STEPS = (TextLimits(180), TextLimits(120), _SMALL_LIMITS, _SMALLEST_LIMITS)
+_LINES = ("title", "organization", "reason", "trend_note", "summary_by", "short_authors", "submitted_by")
 
 
 def fit_to_limits(item: DigestItem, limits: TextLimits, *, is_lead: bool) -> DigestItem:
@@ -49,9 +60,7 @@ def fit_to_limits(item: DigestItem, limits: TextLimits, *, is_lead: bool) -> Dig
     if not 0 <= int(item.paper_id) < 1 << 64:  # it must fit in a link
         raise ValueError(item.paper_id)
     texts: dict[str, Any] = {
-        name: truncated_line(getattr(item, name), chars)
-        for name, chars in limits._asdict().items()
-        if name not in ("summary", "lead_summary", "extra_link")
+        name: truncated_line(getattr(item, name), getattr(limits, name)) for name in _LINES
     }
     summary = shorten_at_clause(safe_line(item.summary), limits.lead_summary if is_lead else limits.summary)
     return replace(
@@ -59,7 +68,7 @@ def fit_to_limits(item: DigestItem, limits: TextLimits, *, is_lead: bool) -> Dig
         **texts,
         summary=summary,
         paper_id=int(item.paper_id),
-        url=web_link(item.url),
+        url=web_link(item.url, limits.title_link),
         pdf_url=web_link(item.pdf_url, limits.extra_link),
         code_url=web_link(item.code_url, limits.extra_link),
         project_url=web_link(item.project_url, limits.extra_link),

@@ -186,6 +186,40 @@ def test_longest_possible_digest_is_below_the_gmail_limit(
     assert rendered.left_out == 0
 
 
+@pytest.mark.parametrize("text", ['" & ', "我们重新审视长上下文", "a b "])
+@pytest.mark.parametrize("link_chars", [60, 100, 120, 800])
+def test_no_digest_is_clipped(
+    composer: Composer, renderer: Renderer, now: datetime, text: str, link_chars: int
+) -> None:
+    """Everything is as long as possible: texts, links, headings, updates. Every other letter is marked."""
+    line = text * 300
+    texts = dict.fromkeys(
+        ("authors", "short_authors", "organization", "trend_note", "summary_by", "submitted_by"), line
+    )
+    links = {
+        name: f"https://{name[:3]}.example.org/".ljust(min(chars, link_chars), "x")
+        for name, chars in {"url": 800, "pdf_url": 800, "code_url": 800, "project_url": 800}.items()
+    }
+    facts = {"votes": 123_456, "comments": 999, "stars": 123_456, "published_on": "2026-11-20"}
+    marks = Marks(*[tuple((at, at + 1) for at in range(0, 400, 2))] * 2, line)
+    picks = [
+        sample_digest.pick(
+            n, f"{n} {line}", summary=line, reason=line, marks=marks, **texts, **links, **facts
+        )
+        for n in range(30)
+    ]
+    digest = Digest(
+        "2026-11-20",
+        tuple(Section(line[: 290 + n], (pick,)) for n, pick in enumerate(picks, 1)),
+        line[:300],
+        999,
+        updates=tuple(PaperUpdate(kind, n, line, links["url"]) for n in range(5) for kind in UpdateKind),
+    )
+    rendered = check(composer, renderer, request_of(now, digest))
+    assert len(rendered.html.encode()) <= text_limits.MAX_HTML_BYTES
+    assert rendered.left_out == 0
+
+
 @pytest.mark.parametrize(("chars", "has_extra_links"), [(120, True), (400, False), (800, False)])
 def test_longest_links_are_below_the_gmail_limit(
     composer: Composer, renderer: Renderer, now: datetime, chars: int, has_extra_links: bool

@@ -137,7 +137,7 @@ def test_section_heading_is_the_same_in_both_parts(
     renderer: Renderer, interest: str, heading: str, words: str
 ) -> None:
     """The text part has it in capitals. Templates don't repeat the default heading."""
-    rendered = renderer.heading(interest, heading)
+    rendered = renderer.heading(interest, heading, 300)
     assert re.findall(r">([^<]+)<", rendered.html) == [words]
     assert rendered.text.split("\n") == ["", "", words.upper(), ""]
     templates = (path for path in template_folders.SHIPPED.rglob("*.*") if path.suffix != ".md")
