@@ -81,7 +81,7 @@ def settle(
                 report.recovered = ledger.copy_since(session, source, backup_at)
                 report.old_addresses = _repeat_changes(session, source, now)
         ledger.skip_ids(session)  # must run before any row is added
-        report.waiting = ledger.hold_waiting(session, now)
+        report.waiting = ledger.hold_waiting(session, now, sent_are_copied=previous is not None)
         while subscribers.end_expired_pauses(session, now):  # digests due since the end may have been sent
             pass
         report.due_since = _hold_due(session, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import threading
@@ -223,6 +224,59 @@ def test_previous_database_knows_which_waiting_emails_were_sent(
     assert [mail.reason for mail in after[:3]] == [reason for _, reason, _ in outcomes[:3]]
     assert {mail.state for mail in after[5:]} == {DeliveryState.UNCERTAIN}
     assert report.recovered == 2, "one was sent, and one may have been sent"
+
+
+@pytest.mark.parametrize("with_previous", [False, True])
+def test_first_digest_held_at_the_backup_and_released_since(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, mail_server: MailServer,
+    restored_services: list[Application], *, with_previous: bool,
+) -> None:  # fmt: skip
+    """It is not sent again. With the previous database, one that is still held there stays held."""
+    ten, file = now.replace(hour=10), tmp_path / "backup.zip"
+    pipeline.plan_and_send(service, ten)
+    table = b"email,interests,hour\ncarol@example.org,language agents,9\ndave@example.org,language agents,9\n"
+    maintenance.import_subscribers(service, io.BytesIO(table), "cli", ten)
+    nine = ten + timedelta(hours=23)
+    assert pipeline.plan_and_send(service, nine) == {"planned": 2}
+    maintenance.back_up(service, file, nine)
+    with service.db.write() as session:
+        assert ledger.resume(session, ledger.FIRST_DIGESTS)
+        carol, dave = session.exec(select(Delivery).order_by(col(Delivery.id)).offset(READERS)).all()
+        dave.next_attempt_at = None
+    assert pipeline.plan_and_send(service, nine)["sent"] == 1
+    previous = service.db if with_previous else None
+    restored, report = restore(service, file, empty_url, nine + timedelta(minutes=30), previous)
+    restored_services.append(restored)
+    assert (report.waiting, report.recovered) == ((0, 1) if with_previous else (2, 0))
+    with restored.db.write() as session:
+        assert {ledger.resume(session), ledger.resume(session, ledger.FIRST_DIGESTS)} == {True}
+        states = [session.get_one(Delivery, mail.id).state for mail in (carol, dave)]
+    assert states == (["sent", "pending"] if with_previous else ["uncertain", "uncertain"])
+    pipeline.plan_and_send(restored, nine + timedelta(minutes=31))
+    recipients = [mail.recipient for mail in mail_server.messages[READERS:]]
+    assert recipients == ["carol@example.org", *(["dave@example.org"] if with_previous else [])]
+
+
+def test_emails_deferred_at_the_backup_and_resumed_since(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, mail_server: MailServer,
+    restored_services: list[Application],
+) -> None:  # fmt: skip
+    """They are not sent again, although the time of their next attempt has not come yet."""
+    ten, file, minute = now.replace(hour=10), tmp_path / "backup.zip", timedelta(minutes=1)
+    mail_server.reply("rcpt", "550 5.7.1 Service unavailable; client host blocked using Spamhaus")
+    assert pipeline.plan_and_send(service, ten)["deferred"] == READERS
+    maintenance.back_up(service, file, ten + minute)
+    mail_server.clear_rules()
+    with service.db.write() as session:
+        ledger.resume(session)
+    assert pipeline.plan_and_send(service, ten + 2 * minute)["sent"] == READERS
+    restored, report = restore(service, file, empty_url, ten + 3 * minute)
+    restored_services.append(restored)
+    assert report.waiting == READERS
+    with restored.db.write() as session:
+        ledger.resume(session)
+    pipeline.plan_and_send(restored, ten + timedelta(hours=1))
+    assert len(mail_server.messages) == READERS
 
 
 def test_erasures_since_the_backup_are_repeated(

@@ -28,12 +28,18 @@ _DELIVERIES, _CONTENTS, _PAPERS, _SNAPSHOTS, _SUBSCRIBERS = (
 )
 
 
-def hold_waiting(session: Session, now: datetime) -> int:
-    """Hold emails that were in flight, or whose next attempt has become due. Return their number.
+def hold_waiting(session: Session, now: datetime, *, sent_are_copied: bool = False) -> int:
+    """Hold emails that were in flight, or waiting and due by now. Return their number.
 
-    Emails that are due later cannot have been sent.
+    Emails that are due later cannot have been sent. Those that were deferred or held can: an operator may
+    have resumed sending since the backup. If `copy_since` has copied the emails that were sent, only those
+    whose next attempt has become due are held.
     """
-    was_waiting = _DELIVERIES.c.state.in_(WAITING_STATES) & (_DELIVERIES.c.next_attempt_at <= now)
+    is_due = _DELIVERIES.c.next_attempt_at <= now
+    if not sent_are_copied:
+        is_on_hold = (_DELIVERIES.c.state == State.UNCERTAIN) & _DELIVERIES.c.next_attempt_at.is_(None)
+        is_due = (_DELIVERIES.c.due_at <= now) & ~is_on_hold
+    was_waiting = _DELIVERIES.c.state.in_(WAITING_STATES) & is_due
     return execute_and_count(
         session,
         update(_DELIVERIES)
