@@ -12,7 +12,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from app.delivery.ledger.entries import CANCELLED, UNDELIVERED
+from app.delivery.ledger.entries import CANCELLED
 from app.delivery.ledger.sending_pauses import UNSENT
 from app.errors import Conflict, NotFound
 from app.storage.column_types import UtcDateTime
@@ -136,8 +136,8 @@ def retry_failed(session: Session, edition: str, now: datetime) -> int:
     """Send the failed digests of an edition again, as new emails. Return their number.
 
     A digest stays failed if it may have arrived, if its content is lost, if its subscriber no longer gets
-    digests, or if a later digest, which may contain the same papers, is due or was or will be sent. A retried
-    digest is given up when the subscriber's next one is due, like any other.
+    digests, or if a later digest, which may contain the same papers, is due, was or will be sent, or has
+    failed, too. A retried digest is given up when the subscriber's next one is due, like any other.
     """
     failed = select(col(Delivery.subscriber_id)).where(_failed_digests(), col(Delivery.edition) == edition)
     # Planning locks the subscribers whose history it reads, so it cannot choose the same papers meanwhile.
@@ -181,14 +181,15 @@ def _failed_digests() -> ColumnElement[bool]:
 def _retryable(*columns: Any) -> Select[Any]:
     """Select failed digests that cannot have arrived.
 
-    Leave out those whose content is lost, and those whose subscriber has a later digest.
+    Leave out those whose content is lost, and those whose subscriber has a later digest that may have
+    arrived or can still be sent. A later failed digest can, and it contains the same papers.
     """
     later = aliased(Delivery)
     has_later = exists().where(
         col(later.subscriber_id) == Delivery.subscriber_id,
         col(later.kind) == MailKind.DIGEST,
         col(later.created_at) > Delivery.created_at,
-        col(later.state).not_in(UNDELIVERED),
+        or_(col(later.state).not_in((State.SUPPRESSED, State.SKIPPED)), col(later.possibly_delivered)),
     )
     has_content = exists().where(col(DigestContent.delivery_id) == Delivery.id)
     is_undelivered = ~col(Delivery.possibly_delivered)

@@ -287,7 +287,8 @@ def retry_failed(caller: CanSend, edition: Name) -> Retried:
     """Send the failed digests of an edition again, except to subscribers who have a later digest.
 
     A digest stays failed if it may have arrived, if its subscriber gets no more digests, or if a later digest
-    of the same subscriber is due or was or will be sent. Therefore, nobody receives a paper twice.
+    of the same subscriber is due, was or will be sent, or has failed, too. Therefore, nobody receives a paper
+    twice.
     """
     with caller.db.write() as session:
         retried = ledger.retry_failed(session, edition, caller.now)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 from sqlalchemy import event
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 from structlog.testing import capture_logs
 
 from app import bounces, clock, main, pipeline, subscribers
@@ -468,6 +468,32 @@ def test_failed_digests_are_retried_unless_a_later_one_may_have_their_papers(
     assert pipeline.send_now(app, now + SOON) == {"sent": 2}
     recipients = sorted(mail.recipient for mail in mail_server.messages)
     assert recipients == ["alice@example.org", "erin@example.org"]
+
+
+@pytest.mark.parametrize(
+    ("state", "may_have_arrived", "retryable"),
+    [
+        ("failed", False, ["2026-11-21"]),
+        ("failed", True, []),
+        ("suppressed", False, ["2026-11-20"]),
+        ("skipped", False, ["2026-11-20"]),
+        ("skipped", True, []),
+    ],
+)
+def test_digest_is_retried_only_if_a_later_one_can_never_arrive(
+    app: Application, now: datetime, state: str, *, may_have_arrived: bool, retryable: list[str]
+) -> None:
+    """If two digests with the same papers failed, only the later one is retried."""
+    enqueue_mails(app, now, "alice", next_due_at=now + 2 * NEXT_DAY)
+    with app.db.write() as session:
+        mail = {"kind": MailKind.DIGEST, "due_at": now + NEXT_DAY, "now": now + NEXT_DAY}
+        ledger.enqueue(session, subscriber_id=1, edition="2026-11-21", digest=sample_digest.digest(), **mail)
+        earlier, later = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
+        earlier.state = DeliveryState.FAILED
+        later.state, later.possibly_delivered = DeliveryState(state), may_have_arrived
+        assert list(ledger.count_retryable(session, now, now + NEXT_DAY)) == retryable
+        for edition in ("2026-11-20", "2026-11-21"):
+            assert ledger.retry_failed(session, edition, now + NEXT_DAY) == (edition in retryable)
 
 
 def test_disconnect_after_the_body_resends_the_same_bytes(
