@@ -42,7 +42,7 @@ from app.types import (
 log = structlog.get_logger(__name__)
 
 WEEKLY_DAYS = 8  # days that a weekly digest covers: one more than a week, for papers listed late
-CATCH_UP_DAYS = 15  # the same if the last was not delivered or was due more than a week ago, or this is late
+CATCH_UP_DAYS = 7  # days that a digest covers in addition, at most: see `DigestBuilder.by_window`
 MAX_CACHED_PROFILES = 500  # more than the number of subscribers in a batch
 
 
@@ -103,7 +103,8 @@ class DigestContext:
 class DigestBuilder:
     """A builder of digests for one run. It loads the candidates once, and they do not change after that.
 
-    `rewind_to` can go back up to `back` days before `day`. Weekly digests cover `weekly_days` days.
+    `rewind_to` can go back up to `back` days before `day`. Digests cover up to `extra_days` days more than
+    usual.
     """
 
     def __init__(
@@ -113,13 +114,14 @@ class DigestBuilder:
         now: datetime,
         day: date | None = None,
         back: int = 0,
-        weekly_days: int = WEEKLY_DAYS,
+        extra_days: int = 0,
     ) -> None:
-        self._context, self._settings, self._weekly_days = context, context.settings, weekly_days
+        self._context, self._settings, self._extra_days = context, context.settings, extra_days
         self._catching_up: DigestBuilder | None = None
+        self.undelivered_since: dict[int, datetime] = {}  # by subscriber; see `by_window`
         self.encoder = ledger.ItemEncoder()  # of the items in the run's digests
         today = day or now.date()
-        since = today - timedelta(days=back + max(context.settings.candidate_days, weekly_days))
+        since = today - timedelta(days=back + self._max_days)
         self.retained_since = ledger.retained_since(session, now, context.settings.retention_days)
         self._all = {
             paper.id: paper
@@ -138,12 +140,16 @@ class DigestBuilder:
         self._profiles = FIFOCache[tuple[Feedback, ...], ProfileScores](MAX_CACHED_PROFILES)
         self._set_moment(now, today, self._all)
 
+    @property
+    def _max_days(self) -> int:
+        return max(self._settings.candidate_days, WEEKLY_DAYS) + self._extra_days
+
     def rewind_to(self, at: datetime) -> None:
         """Build further digests as of this time, with the listings and votes that existed then.
 
         The texts of the papers and the relevance model do not change.
         """
-        since = at.date() - timedelta(days=max(self._settings.candidate_days, self._weekly_days))
+        since = at.date() - timedelta(days=self._max_days)
         listed = {
             number: paper_views.as_of(paper, at)
             for number, paper in self._all.items()
@@ -160,31 +166,41 @@ class DigestBuilder:
     ) -> list[tuple[DigestBuilder, list[Row]]]:
         """Group subscribers by the builder of their digests: this one, or one whose digests cover more days.
 
-        The latter is for weekly subscribers whose last digest (due before `until`) was not delivered, or was
-        due before the days that this one covers, for example because they paused. It is also for those whose
-        digest is late. It is created only if it is needed, so that it costs other subscribers nothing and
-        doesn't change their candidates.
+        The latter is for subscribers whose last digest (due before `until`) was not delivered. It covers all
+        days that the undelivered digests covered, but at most CATCH_UP_DAYS days more than usual. It is also
+        for weekly subscribers whose last digest was due before the days that this one covers, for example
+        because they paused, or whose digest is late. It is created only if it is needed, so that it costs
+        other subscribers nothing and doesn't change their candidates.
         """
         rows = list(rows)
+        since = datetime.combine(_first_day(WEEKLY_DAYS + CATCH_UP_DAYS, self._today), time(), UTC)
+        undelivered = ledger.undelivered_since(session, [row.id or 0 for row in rows], since, until)
         weekly = [row for row in rows if row.cadence is Cadence.WEEKLY]
-        if not weekly:
+        behind = undelivered.keys() | self._late(session, weekly, since, until)
+        if not behind:
             return [(self, rows)]
-        behind = {row.id for row in weekly if row.next_due_at and row.next_due_at.date() < self._today}
-        since = datetime.combine(_first_day(CATCH_UP_DAYS, self._today), time(), UTC)
-        weekly_ids = [row.id or 0 for row in weekly]
-        behind |= ledger.undelivered_since(session, weekly_ids, since, until).keys()
+        self._catching_up = self._catching_up or DigestBuilder(
+            self._context, session, self._now, self._today, extra_days=CATCH_UP_DAYS
+        )
+        self._catching_up.undelivered_since |= undelivered
+        return [
+            (self, [row for row in rows if row.id not in behind]),
+            (self._catching_up, [row for row in rows if row.id in behind]),
+        ]
+
+    def _late(
+        self, session: Session, weekly: Sequence[Row], since: datetime, until: datetime | None
+    ) -> set[int]:
+        """Return the weekly subscribers whose digest is late or whose last one was due too long ago."""
+        if not weekly:
+            return set()
+        late = {row.id or 0 for row in weekly if row.next_due_at and row.next_due_at.date() < self._today}
+        ids = [row.id or 0 for row in weekly]
         covered_from = _first_day(WEEKLY_DAYS, self._today)
-        last_due = ledger.last_due_times(session, weekly_ids, since, until)
-        others = [number for number in weekly_ids if number not in last_due]  # new, or after a long pause
+        last_due = ledger.last_due_times(session, ids, since, until)
+        others = [number for number in ids if number not in last_due]  # new, or after a long pause
         last_due |= ledger.last_due_times(session, others, until=until)
-        behind |= {number for number, due_at in last_due.items() if due_at.date() < covered_from}
-        groups = [(self, [row for row in rows if row.id not in behind])]
-        if behind:
-            self._catching_up = self._catching_up or DigestBuilder(
-                self._context, session, self._now, self._today, weekly_days=CATCH_UP_DAYS
-            )
-            groups.append((self._catching_up, [row for row in rows if row.id in behind]))
-        return groups
+        return late | {number for number, due_at in last_due.items() if due_at.date() < covered_from}
 
     @property
     def earliest_possible_delivery(self) -> datetime:
@@ -227,7 +243,8 @@ class DigestBuilder:
         subscriber = request.subscriber
         cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
         following_due = request.following_due or schedule.next_due(*cadence, self._now)
-        since, expires_on = self._window(subscriber.cadence, following_due)
+        undelivered_since = self.undelivered_since.get(subscriber.id or 0)
+        since, expires_on = self._window(subscriber.cadence, following_due, undelivered_since)
         prepared = ranking.RankingRequest(
             valid,
             *(subscriber.min_papers, subscriber.max_papers, subscriber.when_empty),
@@ -241,11 +258,18 @@ class DigestBuilder:
         )
         return self._with_profile(prepared, request.feedback)
 
-    def _window(self, cadence: Cadence, following_due: datetime) -> tuple[date, date]:
-        """Return the first listing day of a digest (`since`), and of the following one (`expires_on`)."""
-        is_weekly, daily_days = cadence is Cadence.WEEKLY, self._settings.candidate_days
-        since = _first_day(self._weekly_days if is_weekly else daily_days, self._today)
-        return since, _first_day(WEEKLY_DAYS if is_weekly else daily_days, following_due.date())
+    def _window(
+        self, cadence: Cadence, following_due: datetime, undelivered_since: datetime | None = None
+    ) -> tuple[date, date]:
+        """Return the first listing day of a digest (`since`), and of the following one (`expires_on`).
+
+        The digest covers the days of the undelivered digests that were due at or after `undelivered_since`.
+        """
+        days = WEEKLY_DAYS if cadence is Cadence.WEEKLY else self._settings.candidate_days
+        since = _first_day(days + self._extra_days, self._today)
+        if undelivered_since:
+            since = max(since, _first_day(days, undelivered_since.date()))
+        return since, _first_day(days, following_due.date())
 
     def _with_profile(
         self, request: ranking.RankingRequest, feedback: Sequence[Feedback]

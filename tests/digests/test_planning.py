@@ -330,6 +330,58 @@ def test_weekly_digest_contains_the_papers_of_a_refused_one(
         assert builder.by_window(session, readers) == [(builder, readers)]
 
 
+@pytest.mark.parametrize("cadence", [Cadence.DAILY, Cadence.WEEKDAYS])
+def test_next_digest_contains_the_oldest_papers_of_one_that_was_given_up(
+    app: Application, mail_server: MailServer, cadence: Cadence
+) -> None:
+    """It covers the days of that digest, even after a weekend, and no earlier ones. Explanations agree."""
+    following = HOUR + (DAY if cadence is Cadence.DAILY else 3 * DAY)
+    with app.db.write() as session:
+        source = session.get_one(Source, 1)
+        for title, day in (("Owls", HOUR - 7 * DAY), ("Doves", HOUR - 6 * DAY), ("Swans", HOUR - 5 * DAY)):
+            factories.add_paper(session, source, title, day.date(), day, abstract="On homing pigeons.")
+        for name in ("bob", "carol"):
+            factories.add_subscriber(session, f"{name}@example.org", ["pigeons"], HOUR, cadence=cadence)
+        session.execute(delete(Subscriber).where(col(Subscriber.id) == 1))
+    mail_server.reply("rcpt", "451 4.3.0 try later", to="bob@example.org")
+    pipeline.plan_and_send(app, HOUR)
+    assert sorted(map(sorted, titles(app))) == [["Doves", "Swans"]] * 2
+    mail_server.clear_rules()
+    explanation = explain(app.digest_context, following - DAY / 4, "bob@example.org", "4")
+    assert not explanation.ineligible_reason
+    for now in (following - timedelta(minutes=9), following):
+        pipeline.plan_and_send(app, now)
+    received = {
+        row.subscriber_id: sorted(pick.title for pick in factories.load_digest(app, row).picks)
+        for row in deliveries(app)
+        if row.state is DeliveryState.SENT
+    }
+    assert received == {2: ["Doves", "Swans"], 3: ["Doves", "Swans"]}
+    assert len(mail_server.messages) == 2
+    with app.db.read() as session:
+        builder = DigestBuilder(app.digest_context, session, following + DAY)
+        readers = session.exec(select(Subscriber)).all()
+        assert builder.by_window(session, readers) == [(builder, readers)]
+
+
+def test_papers_of_given_up_digests_are_sent_for_a_week_more(app: Application) -> None:
+    """After a long pause of all sending, older papers are left out, and the maximum per digest holds."""
+    with app.db.write() as session:
+        source = session.get_one(Source, 1)
+        for age in range(7):
+            day = HOUR - age * DAY
+            title = f"Pigeons {age} days before"
+            factories.add_paper(session, source, title, day.date(), day, abstract="On homing pigeons.")
+        factories.add_subscriber(session, "bob@example.org", ["pigeons"], HOUR)
+        factories.add_subscriber(session, "carol@example.org", ["pigeons"], HOUR, max_papers=2)
+        session.execute(delete(Subscriber).where(col(Subscriber.id) == 1))
+        ledger.pause(session, "the relay is being moved", HOUR)
+    for days in range(11):
+        planning.plan(app.digest_context, HOUR + days * DAY)
+    assert [len(picks) for picks in titles(app)[-2:]] == [4, 2]
+    assert set(titles(app)[-2]) == {f"Pigeons {age} days before" for age in range(4)}
+
+
 @pytest.mark.parametrize("gap", [13, 18])
 def test_weekly_digest_after_a_gap_contains_the_papers_of_all_days(app: Application, gap: int) -> None:
     """The subscriber has chosen another weekday or paused, so the next digest is due after `gap` days."""

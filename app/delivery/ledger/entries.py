@@ -175,17 +175,18 @@ def skipped_since_last_digest(
 
     Editions that were due before `since` do not count.
     """
-    digests = select(Delivery.subscriber_id, Delivery.edition, Delivery.reason, DigestContent.delivery_id)
-    due = digests.outerjoin(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(
-        in_array(session, col(Delivery.subscriber_id), subscriber_ids),
-        Delivery.kind == MailKind.DIGEST,
-        *_editions_from(since),
-        Delivery.due_at >= since,
+    number, has_content = col(Delivery.subscriber_id), _has_content()
+    digests = select(number, Delivery.edition, Delivery.reason, has_content).where(
+        Delivery.kind == MailKind.DIGEST, *_due_from(since)
     )
+    in_batch = digests.where(in_array(session, number, subscriber_ids), ~has_content)
+    # Read all digests only of the subscribers with a skipped edition.
+    ids = set(session.scalars(in_batch.with_only_columns(number)))
+    due = digests.where(in_array(session, number, ids)).order_by(col(Delivery.due_at))
     skipped: dict[int, tuple[SkippedEdition, ...]] = {}
-    for subscriber, edition, reason, digest_id in session.execute(due.order_by(col(Delivery.due_at))):
+    for subscriber, edition, reason, is_digest in session.execute(due) if ids else ():
         skipped[subscriber] = (
-            () if digest_id else (*skipped.get(subscriber, ()), SkippedEdition(edition, reason))
+            () if is_digest else (*skipped.get(subscriber, ()), SkippedEdition(edition, reason))
         )
     return skipped
 
@@ -198,19 +199,20 @@ def undelivered_since(
     Subscribers whose last digest was delivered are left out. Only digests that were due at or after
     `since` (and before `until`) count, and no skipped editions without a digest.
     """
-    states = select(Delivery.subscriber_id, Delivery.due_at, Delivery.state, Delivery.possibly_delivered)
-    digests = states.join(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(
-        in_array(session, col(Delivery.subscriber_id), subscriber_ids),
-        Delivery.kind == MailKind.DIGEST,
-        *_editions_from(since),
-        Delivery.due_at >= since,
+    waits = col(Delivery.state).in_((State.PENDING, State.DEFERRED, *UNDELIVERED))
+    is_undelivered = waits & ~col(Delivery.possibly_delivered)
+    digests = select(Delivery.subscriber_id, Delivery.due_at, is_undelivered).where(
+        Delivery.kind == MailKind.DIGEST, *_due_from(since), _has_content()
     )
     digests = digests if until is None else digests.where(Delivery.due_at < until)
+    number = col(Delivery.subscriber_id)
+    in_batch = digests.where(in_array(session, number, subscriber_ids), is_undelivered)
+    # Read all digests only of the subscribers with an undelivered one, who are usually few.
+    ids = set(session.scalars(in_batch.with_only_columns(number)))
+    due = digests.where(in_array(session, number, ids)).order_by(col(Delivery.due_at))
     undelivered: dict[int, datetime] = {}
-    for subscriber, due_at, state, may_have_arrived in session.execute(
-        digests.order_by(col(Delivery.due_at))
-    ):
-        if state in (State.PENDING, State.DEFERRED, *UNDELIVERED) and not may_have_arrived:
+    for subscriber, due_at, was_undelivered in session.execute(due) if ids else ():
+        if was_undelivered:
             undelivered.setdefault(subscriber, due_at)
         else:
             undelivered.pop(subscriber, None)
@@ -232,13 +234,31 @@ def last_due_times(
         Delivery.kind == MailKind.DIGEST,
         col(Delivery.edition) < AFTER_DAYS,
     )
-    last_due = last_due if since is None else last_due.where(*_editions_from(since), Delivery.due_at >= since)
+    last_due = last_due if since is None else last_due.where(*_due_from(since))
     last_due = last_due if until is None else last_due.where(Delivery.due_at < until)
     return dict(session.execute(last_due.group_by(col(Delivery.subscriber_id))).all())
 
 
+def _has_content() -> ColumnElement[bool]:
+    """Return the condition that a delivery is a digest whose content is stored, and no skipped edition."""
+    return exists().where(col(DigestContent.delivery_id) == Delivery.id)
+
+
+def _due_from(since: datetime) -> tuple[ColumnElement[bool], ...]:
+    """Return conditions for digests due at or after `since`, with a range of editions for the index.
+
+    The edition is the subscriber's local day of the due time, which is within a day of the UTC day.
+    """
+    first_edition = (since - A_DAY).date().isoformat()
+    return (
+        col(Delivery.edition) >= first_edition,
+        col(Delivery.edition) < AFTER_DAYS,
+        col(Delivery.due_at) >= since,
+    )
+
+
 def _editions_from(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """Return conditions for a range of editions that contains all digests created or due since `since`.
+    """Return conditions for a range of editions that contains all digests created since `since`.
 
     After an outage, a digest may be created up to a week after the day of its edition.
     """
