@@ -48,11 +48,11 @@ def import_subscribers(
 ) -> ImportResult:
     """Add the subscribers in a CSV file, who must have consented elsewhere. Skip invalid rows.
 
-    If `hold` is true, pause all sending first. If it is false, pause nothing. If it is None, pause all
-    sending if no digest has ever been sent; otherwise, hold only the first digests of the new subscribers.
-    The pause ends if nobody is added. Raise InvalidInput, and change nothing, if the file is not a table of
-    subscribers, and Conflict if another import is running. An interrupted import can be repeated. `run_id` is
-    the id of a run that has already begun.
+    If `hold` is true, pause all sending first. If it is false, pause nothing; the new subscribers' first
+    digests are held only if others are. If it is None, pause all sending if no digest has ever been sent;
+    otherwise, hold only first digests. The pause ends if nobody is added. Raise InvalidInput, and change
+    nothing, if the file is not a table of subscribers, and Conflict if another import is running. An
+    interrupted import can be repeated. `run_id` is the id of a run that has already begun.
     """
     wait_for_locks(BUSY_TIMEOUT_MS)
     contents = subscribers.survey(file, name)  # before the run: an unreadable file is not a failed job
@@ -76,15 +76,15 @@ def import_subscribers(
         report = subscribers.import_file(app.db, file, defaults, now, name=name, after_batch=record_batch)
         run.reject(Rejection(item.without_address, item.row) for item in report.rejections)
         if not report.is_complete:
-            run.fail(
-                name, f"stopped after {report.rows} of {count_of(report.total, 'row')}: import the file again"
-            )
+            progress = f"{report.rows} of {count_of(report.total, 'row')}"
+            run.fail(name, f"stopped after {progress}: import the file again")
         with app.db.write() as session:
             added, skipped = count_of(report.added, "subscriber"), report.rejected
             audit_log.record(session, actor, "subscriber.import", added, now, run=run.id, skipped=skipped)
             if has_paused and not report.added and ledger.end_import_pause(session, now, scope):
                 audit_log.record(session, actor, audit_log.PAUSE_ENDED, scope, now)
-    return ImportResult(report, scope if hold is not False and report.added else None, run.id)
+            is_held = hold is not False or ledger.is_paused(session, scope := ledger.FIRST_DIGESTS)
+    return ImportResult(report, scope if is_held and report.added else None, run.id)
 
 
 @contextmanager

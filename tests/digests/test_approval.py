@@ -17,6 +17,7 @@ from app.doctor import service_state
 from app.errors import Conflict, InvalidInput
 from app.settings import Settings
 from app.storage.models import Delivery, DeliveryState
+from app.subscribers import Preferences, SignUp
 from app.types import Interest
 from tests.support import factories
 from tests.support.mail_server import MailServer
@@ -300,6 +301,30 @@ def test_import_into_a_live_list_holds_only_the_new_first_digests(
     pipeline.plan_and_send(live, tomorrow + timedelta(days=1))
     with live.db.read() as session:
         assert ledger.draw_held(session, 5)[0] == 0
+
+
+def test_import_does_not_hold_the_first_digests_of_others(
+    live: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """Those of subscribers who were added before it, or have left and signed up again since.
+
+    Until an operator releases them, it also holds those of a later import, which says so.
+    """
+    file = io.BytesIO(b"email,interests,hour\nfrank@example.org,language agents,9\n")
+    later = maintenance.import_subscribers(live, file, "cli", now + 5 * HOUR, hold=False)
+    assert later.paused_scope == ledger.FIRST_DIGESTS
+    with live.db.write() as session:
+        subscribers.add(
+            session, "erin@example.org", Preferences(interests=(Interest("language agents"),)), now
+        )
+        carol = subscribers.find(session, "carol@example.org").id or 0
+        subscribers.unsubscribe(session, carol, now + 5 * HOUR)
+        form = SignUp("carol@example.org", Preferences(interests=(Interest("language agents"),), hour=9))
+        mail = factories.sign_up(session, form, "192.0.2.1", now + 6 * HOUR)
+        assert mail
+        subscribers.confirm(session, carol, "192.0.2.1", now + 6 * HOUR, mail)
+    pipeline.plan_and_send(live, now + timedelta(days=1))
+    assert recipients(mail_server) == ["alice", "alice", "bob", "carol", "carol", "erin"]
 
 
 def test_first_digests_are_held_until_they_are_released(

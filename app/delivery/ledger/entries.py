@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, LargeBinary, exists, func, or_, type_coerce
+from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, delete, select
 from sqlmodel.sql.expression import Select
 
@@ -142,10 +143,23 @@ def withdraw(session: Session, subscriber_id: int, now: datetime) -> list[str]:
     return [edition for edition, state in deleted if state is State.PENDING]
 
 
-def awaiting_first_digest(session: Session, subscriber_ids: Collection[int]) -> set[int]:
-    """Return the subscribers in `subscriber_ids` who were added and have not been sent a digest."""
+def awaiting_first_digest(
+    session: Session, subscriber_ids: Collection[int], added_since: datetime | None = None
+) -> set[int]:
+    """Return the subscribers in `subscriber_ids` who were added and have not been sent a digest.
+
+    If `added_since` is given, leave out those who were added before it, and those who have confirmed since.
+    """
     of_subscribers = in_array(session, col(Event.subscriber_id), subscriber_ids)
     added_subscribers = select(Event.subscriber_id).where(of_subscribers, is_awaiting_first_digest())
+    if added_since:
+        later = aliased(Event)
+        has_confirmed = exists().where(
+            col(later.subscriber_id) == Event.subscriber_id,
+            col(later.kind) == "confirmed",
+            col(later.at) > Event.at,
+        )
+        added_subscribers = added_subscribers.where(Event.at >= added_since, ~has_confirmed)
     return {number for number in session.exec(added_subscribers) if number is not None}
 
 

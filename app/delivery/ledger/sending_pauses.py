@@ -31,7 +31,7 @@ AWAITS_APPROVAL = "it awaits approval"
 MOVED = "this database was moved"
 ALSO = "; also: "  # between the reasons for a pause
 IMPORTED = "subscribers were imported, and their digests have not been checked yet"
-# The scope of a pause that holds only the first digests of subscribers who were added or imported.
+# The scope of a pause that holds only the first digests of subscribers who are added or imported during it.
 FIRST_DIGESTS = "first digests"
 COMPOSED_WITHIN = timedelta(days=3)  # longer than an edition's day lasts in all time zones together
 HOLD_AHEAD = timedelta(days=60)  # a later day is probably a mistake
@@ -274,11 +274,13 @@ def last_automatic(session: Session, pause: SendingPause) -> datetime | None:
 
 
 def first_digests_to_hold(session: Session, subscriber_ids: Collection[int]) -> set[int]:
-    """Return the added or imported subscribers in `subscriber_ids` whose first digest must be held."""
-    paused = select(SendingPause.id).where(SendingPause.edition == FIRST_DIGESTS)
-    if session.exec(paused.with_for_update(read=True)).first() is None:  # lock the pause until we commit
-        return set()
-    return awaiting_first_digest(session, subscriber_ids)
+    """Return the subscribers in `subscriber_ids` whose first digest must be held.
+
+    These are subscribers who have been added or imported since the pause began, and have not confirmed since.
+    """
+    paused = select(SendingPause.since).where(SendingPause.edition == FIRST_DIGESTS)
+    since = session.exec(paused.with_for_update(read=True)).first()  # lock the pause until we commit
+    return awaiting_first_digest(session, subscriber_ids, since) if since else set()
 
 
 def pauses(session: Session) -> list[SendingPause]:
