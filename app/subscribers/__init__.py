@@ -75,6 +75,7 @@ from app.subscribers.preferences import (
     check,
     deduplicate,
     default_preferences,
+    normalize_preferences,
     problems,
 )
 from app.subscribers.privacy import (

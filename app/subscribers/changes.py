@@ -40,6 +40,8 @@ def change(session: Session, subscriber_id: int, preferences: Preferences, now: 
     require_not_erased(subscriber)
     before = preferences_of(session, subscriber)
     checked = check(preferences, before=before)
+    if preferences.zone == before.zone:
+        checked = replace(checked, zone=before.zone)  # it may be a former name
     if subscriber.paused_until and checked.zone != before.zone:
         local_end = subscriber.paused_until.astimezone(ZoneInfo(before.zone))
         subscriber.paused_until = local_end.replace(tzinfo=ZoneInfo(checked.zone)).astimezone(UTC)

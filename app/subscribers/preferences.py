@@ -61,7 +61,7 @@ def problems(
         ("hour", 0 <= preferences.hour <= 23, "Choose an hour from 0 to 23."),
         (
             "zone",
-            dates.valid_zone(preferences.zone),
+            dates.find_zone(preferences.zone) is not None,
             f"“{preferences.zone[:64]}” is not a known time zone. Use a name such as Europe/Berlin.",
         ),
         ("max_papers", 1 <= most <= MAX_PAPERS, bounds),
@@ -110,19 +110,24 @@ def _problem_of_muted(texts: Sequence[str], stored: Collection[str]) -> str:
 def check(
     preferences: Preferences, max_interests: int = ABSOLUTE_MAX_INTERESTS, before: Preferences | None = None
 ) -> Preferences:
-    """Return the preferences with the time zone's full name, and with normalised, distinct texts.
+    """Return the normalised preferences. Raise InvalidPreference, which names the first invalid field.
 
-    `before` contains the stored preferences: see `stored` in `problems`. Raise InvalidPreference, which names
-    the first invalid field.
+    `before` contains the stored preferences: see `stored` in `problems`.
     """
-    preferences = replace(preferences, zone=dates.find_zone(preferences.zone) or preferences.zone)
     stored = [*(interest.text for interest in before.interests), *before.muted] if before else []
     for field, problem in problems(preferences, max_interests, stored).items():
         raise InvalidPreference(problem, field)
+    return normalize_preferences(preferences)
+
+
+def normalize_preferences(preferences: Preferences) -> Preferences:
+    """Return preferences with the current name of the time zone, and with normalised, distinct texts."""
+    zone = dates.find_zone(preferences.zone) or preferences.zone
     muted: dict[str, str] = {}
     for text in map(query_language.normalize, preferences.muted):
         muted.setdefault(text.casefold(), text)
-    return replace(preferences, interests=deduplicate(preferences.interests), muted=tuple(muted.values()))
+    interests = deduplicate(preferences.interests)
+    return replace(preferences, zone=zone, interests=interests, muted=tuple(muted.values()))
 
 
 def deduplicate(interests: Iterable[Interest]) -> tuple[Interest, ...]:

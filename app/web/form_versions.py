@@ -1,7 +1,7 @@
 """PURE. Find out what has changed since a form was shown.
 
-This is so that nobody overwrites changes that they have not seen. A form contains the version of each value
-that its page showed.
+This prevents people from overwriting changes that they have not seen. A form contains the version of each
+value that its page showed.
 """
 
 from __future__ import annotations
@@ -49,5 +49,5 @@ def describe_conflicts(names: Iterable[str]) -> str:
     return (
         "Nothing was saved, because these values have changed since the page was shown: "
         f"{', '.join(names)}. Open the page in another tab to see the current values, then save here again "
-        "to overwrite them."
+        "to replace them."
     )

@@ -7,15 +7,21 @@ preference was changed both in the form and elsewhere, nothing is stored until t
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from sqlmodel import Session
 
 from app import subscribers
+from app.relevance import query_language
 from app.subscribers import Preferences
 from app.web import form_versions, forms
 from app.web.forms import LABELS, PreferencesForm
+
+# The fields of Preferences, keyed by the fields of the form.
+_PREFERENCES = {name: "interests" if name == "rows" else name for name in LABELS}
 
 
 def save(
@@ -23,46 +29,66 @@ def save(
 ) -> tuple[PreferencesForm, list[str]]:
     """Store a form. Return it, and the names of the fields that were changed elsewhere since it was opened.
 
-    If the form has errors or conflicts with these changes, store nothing, and return it with the reason. The
-    row is locked, so that words muted and authors followed at the same time are not overwritten.
+    If the form has errors or conflicts with these changes, store nothing, and return the form with the reason
+    and with the current values of all fields that were not changed in it. The row is locked, so that words
+    muted and authors followed at the same time are not overwritten.
     """
     stored = subscribers.preferences_of(session, subscribers.get_for_update(session, subscriber_id))
-    current = _without_additions(stored, form)
-    form = replace(form, versions=form_versions.versions_of(current.values) | form.versions)
-    edits = form_versions.edits(form.values, form.versions)
-    if conflicts := form_versions.conflicts(edits, current.values, form.versions):
+    current = forms.filled_form(stored, form.max_interests)
+    if not form.original_texts and not form.versions:  # the original contents of the form are unknown
+        form = replace(form, original_texts=current.original_texts)
+    versions = form_versions.versions_of(_without_additions(current, form).values)
+    seen = versions | form.versions
+    edits = form_versions.edits(form.values, seen)
+    merged_form = _merge(current, form, edits)
+    chosen = merged_form.to_preferences()
+    merged = replace(stored, **{_PREFERENCES[name]: getattr(chosen, _PREFERENCES[name]) for name in edits})
+    differing = _differing_fields(merged, stored)
+    if conflicts := [name for name in edits if name in differing and versions[name] != seen[name]]:
         conflict = form_versions.describe_conflicts(LABELS[name] for name in conflicts)
-        return replace(form, versions=form.versions | conflicts, conflict=conflict), []
-    unchanged = {name: getattr(current, name) for name in LABELS if name not in edits}
-    merged = with_additions(replace(form, **unchanged).to_preferences(), stored, form)
-    most = max(form.max_interests, len(stored.interests))
-    texts = [*(interest.text for interest in stored.interests), *stored.muted]
-    if problems := subscribers.problems(merged, most, texts):
-        return replace(form, problems=problems), []
+        conflict += " Interests and muted words added elsewhere are kept."
+        return replace(merged_form, conflict=conflict), []
+    if problems := subscribers.problems(merged, current.max_interests, current.original_texts):
+        return replace(merged_form, problems=problems), []
     subscribers.change(session, subscriber_id, merged, now)
-    values = forms.filled_form(stored, most).values
-    changed = form_versions.edits(values, form.versions)
-    differing = form_versions.edits(values, form_versions.versions_of(form.values))
-    return form, [name for name in LABELS if name in changed and name in differing]
+    differing = _differing_fields(form.to_preferences(), stored)
+    return form, [name for name in differing if current.versions[name] != seen[name]]
 
 
-def with_additions(preferences: Preferences, stored: Preferences, form: PreferencesForm) -> Preferences:
-    """Return preferences, plus the interests and muted words that were added since `form` was opened."""
-    if not form.original_texts:  # the original contents of the form are unknown
-        return preferences
-    in_form = {*form.original_texts, *(item.text for item in preferences.interests), *preferences.muted}
-    interests = (item for item in stored.interests if item.text not in in_form)
-    muted = (text for text in stored.muted if text not in in_form)
-    return replace(
-        preferences,
-        interests=(*preferences.interests, *interests),
-        muted=(*preferences.muted, *muted),
-    )
+def _merge(current: PreferencesForm, form: PreferencesForm, edits: Mapping[str, str]) -> PreferencesForm:
+    """Return the current form with the typed values of `edits`.
+
+    Edited interests and muted words are followed by those that were added elsewhere since `form` was opened.
+    """
+    typed: dict[str, Any] = {name: getattr(form, name) for name in edits}
+    if "rows" in edits:
+        in_form = _keys([*form.original_texts, *(row.text for row in form.rows)])
+        typed["rows"] = form.rows + tuple(row for row in current.rows if _key(row.text) not in in_form)
+    if "muted" in edits:
+        lines = form.muted.splitlines()
+        in_form = _keys([*form.original_texts, *lines])
+        added = [text for text in current.muted.splitlines() if _key(text) not in in_form]
+        typed["muted"] = "\n".join([*lines, *added])
+    return replace(current, **typed)
 
 
-def _without_additions(stored: Preferences, form: PreferencesForm) -> PreferencesForm:
-    """Return the form for stored preferences, without what `with_additions` adds to `form`."""
-    had = {*form.original_texts} or {*stored.muted, *(interest.text for interest in stored.interests)}
-    interests = tuple(interest for interest in stored.interests if interest.text in had)
-    muted = tuple(text for text in stored.muted if text in had)
-    return forms.filled_form(replace(stored, interests=interests, muted=muted), form.max_interests)
+def _without_additions(current: PreferencesForm, form: PreferencesForm) -> PreferencesForm:
+    """Return the current form without the interests and muted words that were not in `form` originally."""
+    original = _keys(form.original_texts)
+    rows = tuple(row for row in current.rows if _key(row.text) in original)
+    muted = "\n".join(text for text in current.muted.splitlines() if _key(text) in original)
+    return replace(current, rows=rows, muted=muted)
+
+
+def _differing_fields(preferences: Preferences, stored: Preferences) -> list[str]:
+    """Return the names of the form's fields whose values differ, ignoring how they were typed."""
+    one, other = subscribers.normalize_preferences(preferences), subscribers.normalize_preferences(stored)
+    return [name for name, field in _PREFERENCES.items() if getattr(one, field) != getattr(other, field)]
+
+
+def _keys(texts: Iterable[str]) -> set[str]:
+    return set(map(_key, texts))
+
+
+def _key(text: str) -> str:
+    return query_language.normalize(text).casefold()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -13,9 +14,7 @@ from app import clock, subscribers
 from app.application import Application
 from app.links import Purpose
 from app.subscribers import Preferences
-from app.types import Cadence, Interest
-from app.web import preferences_merge
-from app.web.forms import PreferencesForm
+from app.types import Cadence, EmptyDigestPolicy, Interest
 from tests.web.conftest import WANTED, Link, fields_of
 
 
@@ -43,8 +42,8 @@ def test_form_in_an_older_window(app: Application, client: TestClient, alice: in
     answer = client.post(path, data=form | {"max_papers": "9"})
     assert stored(app, alice) == replace(elsewhere, max_papers=9)
     assert (
-        "Saved. Kept, because it was changed elsewhere since you opened the page: how often, time of day, "
-        "muted, interests."
+        "Saved. These were changed elsewhere after you opened the page, and were kept: how often, "
+        "time of day, muted, interests."
     ) in answer.text
 
 
@@ -82,11 +81,136 @@ def test_changes_since_the_form_was_opened_are_merged(
     assert preferences.muted == ("games", "blockchain")
 
 
+@pytest.mark.parametrize(
+    "typed",
+    [
+        {"interest": ["diffusion models", "graphs"]},
+        {"interest": ["diffusion models", "graph  networks "]},
+        {"interest": ["Robotics", "diffusion models"]},
+        {"quota": ["03"]},
+        {"max_papers": "09"},
+        {"muted": "Foo  bar"},
+        {"zone": "Asia/Calcutta"},
+    ],
+)
+def test_form_that_is_submitted_twice(
+    app: Application, client: TestClient, alice: int, link: Link, typed: dict[str, str | list[str]]
+) -> None:
+    """The second answer, the only one that a double click shows, is the same as the first."""
+    path = link(Purpose.PREFERENCES, alice)
+    form = fields_of(client.get(path).text) | typed
+    client.post(path, data=form)
+    first = stored(app, alice)
+    assert first != WANTED
+    assert '<p class="notice good" role="status">Saved.</p>' in client.post(path, data=form).text
+    assert stored(app, alice) == first
+
+
+def test_error_of_a_merged_form(app: Application, client: TestClient, alice: int, link: Link) -> None:
+    """The page shows the values that cause the error, so that it can be corrected."""
+    path = link(Purpose.PREFERENCES, alice)
+    form = fields_of(client.get(path).text)
+    with app.db.write() as session:
+        subscribers.change(session, alice, replace(WANTED, max_papers=3), clock.utcnow())
+    refused = client.post(path, data=form | {"min_papers": "5"})
+    assert "The minimum is greater than the maximum." in refused.text
+    form = fields_of(refused.text)
+    assert (form["min_papers"], form["max_papers"]) == (["5"], ["3"])
+    assert client.post(path, data=form | {"max_papers": "6"}).status_code == 200
+    assert stored(app, alice) == replace(WANTED, min_papers=5, max_papers=6)
+
+
+def test_interests_were_removed_elsewhere(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    path = link(Purpose.PREFERENCES, alice)
+    only_trending = replace(WANTED, when_empty=EmptyDigestPolicy.TRENDING)
+    with app.db.write() as session:
+        subscribers.change(session, alice, only_trending, clock.utcnow())
+    form = fields_of(client.get(path).text)
+    with app.db.write() as session:
+        subscribers.change(session, alice, replace(only_trending, interests=()), clock.utcnow())
+    refused = client.post(path, data=form | {"when_empty": "skip"})
+    assert "Add at least one interest" in refused.text
+    assert not any(fields_of(refused.text)["interest"])
+
+
+def test_additions_are_shown_if_a_form_is_refused(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """They may cause the error, and errors of interests name the row in which they are shown."""
+    path = link(Purpose.PREFERENCES, alice)
+    form = fields_of(client.get(path).text)
+    with app.db.write() as session:
+        subscribers.follow(session, alice, "Ada", clock.utcnow())
+    refused = client.post(path, data=form | {"interest": [f"subject {number}" for number in range(20)]})
+    assert "You can have at most 20 interests." in refused.text
+    shown = fields_of(refused.text)
+    assert shown["interest"][-1] == "author:Ada"
+    assert client.post(path, data=shown | {"interest": shown["interest"][1:]}).status_code == 200
+    assert [interest.text for interest in stored(app, alice).interests][-2:] == ["subject 19", "author:Ada"]
+
+
+def test_conflict_is_shown_with_the_current_values(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """A further change elsewhere is another conflict."""
+    path = link(Purpose.PREFERENCES, alice)
+    form = fields_of(client.get(path).text) | {"hour": "20"}
+    for hour in (6, 7):
+        with app.db.write() as session:
+            changed = replace(WANTED, hour=hour, max_papers=hour)
+            subscribers.change(session, alice, changed, clock.utcnow())
+        refused = client.post(path, data=form)
+        assert "since the page was shown: time of day." in refused.text
+        form = fields_of(refused.text)
+        assert (form["hour"], form["max_papers"]) == (["20"], [str(hour)])
+    client.post(path, data=form)
+    assert stored(app, alice) == replace(WANTED, hour=20, max_papers=7)
+
+
+def test_values_that_the_form_shows_differently(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """They are kept as they are, unless they are changed in the form."""
+    path = link(Purpose.PREFERENCES, alice)
+    form = fields_of(client.get(path).text)
+    precise = replace(WANTED, interests=(Interest("author:Ada"), Interest("robotics", 1.23456789)))
+    with app.db.write() as session:
+        subscribers.change(session, alice, precise, clock.utcnow())
+        subscribers.get(session, alice).zone = "Asia/Calcutta"
+    client.post(path, data=form | {"hour": "20"})
+    assert stored(app, alice) == replace(precise, hour=20, zone="Asia/Calcutta")
+
+
+def test_pages_from_before_the_upgrade(app: Application, client: TestClient, alice: int, link: Link) -> None:
+    """They contain no versions, so each value that differs counts as edited."""
+    path = link(Purpose.PREFERENCES, alice)
+    form = {name: value for name, value in fields_of(client.get(path).text).items() if name != "seen"}
+    with app.db.write() as session:
+        subscribers.change(session, alice, replace(WANTED, hour=6), clock.utcnow())
+        subscribers.follow(session, alice, "Ada", clock.utcnow())
+    client.post(path, data=form | {"max_papers": "9"})
+    preferences = stored(app, alice)
+    assert (preferences.hour, preferences.max_papers) == (WANTED.hour, 9)
+    assert Interest("author:Ada") in preferences.interests
+
+
+@pytest.mark.parametrize("seen", ["x", ":", "rows", "hour:<script>", "rows: hour:zz", "a:b " * 1000])
+def test_forged_versions(app: Application, client: TestClient, alice: int, link: Link, seen: str) -> None:
+    path = link(Purpose.PREFERENCES, alice)
+    form = fields_of(client.get(path).text) | {"seen": seen, "max_papers": "0"}
+    refused = client.post(path, data=form)
+    assert refused.status_code == 422
+    assert "hour:<script>" not in refused.text
+    assert stored(app, alice) == WANTED
+
+
 def test_preferences_are_locked_while_they_are_saved(
     app: Application, client: TestClient, alice: int, link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A link in an email that mutes a word has to wait, so that its change is not overwritten."""
-    merge = preferences_merge.with_additions
+    change = subscribers.change
     fail_if_locked = {"sqlite": "PRAGMA busy_timeout = 0", "postgresql": "SET lock_timeout = '1ms'"}
     refused: list[str] = []
 
@@ -98,15 +222,14 @@ def test_preferences_are_locked_while_they_are_saved(
                 subscribers.mute(session, alice, ["blockchain"], clock.utcnow())
                 session.commit()
 
-    def merge_while_muting(
-        preferences: Preferences, stored: Preferences, form: PreferencesForm
-    ) -> Preferences:
+    def change_while_muting(*arguments: Any) -> None:
+        monkeypatch.setattr(subscribers, "change", change)  # `mute` calls it, too
         with pytest.raises(OperationalError) as error:
             mute()
         refused.append(str(error.value))
-        return merge(preferences, stored, form)
+        change(*arguments)
 
-    monkeypatch.setattr(preferences_merge, "with_additions", merge_while_muting)
+    monkeypatch.setattr(subscribers, "change", change_while_muting)
     path = link(Purpose.PREFERENCES, alice)
     form = fields_of(client.get(path).text) | {"hour": "17"}
     assert "Saved." in client.post(path, data=form).text

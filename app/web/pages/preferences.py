@@ -89,14 +89,15 @@ def pause(link: Pause, until: Text = "", action: Text = "") -> Response:
 def preferences(link: Change, done: str = "", elsewhere: Annotated[Sequence[str], Query()] = ()) -> Response:
     """Show the preferences. After a redirect, `done` names the message to show.
 
-    `elsewhere` are the fields that were changed elsewhere, in another window for example, and were kept.
+    `elsewhere` names the fields that were changed elsewhere, for example in another window, and kept.
     """
     message, feedback_message = MESSAGES.get(done, ""), feedback_overview.MESSAGES.get(done, "")
     if done in ANNOUNCE_MAIL and background.is_paused(link.request):
         message = WAITING
     if labels := [label for name, label in forms.LABELS.items() if name in elsewhere]:
-        message += f" Kept, because it was changed elsewhere since you opened the page: {', '.join(labels)}."
-    return _preferences_page(link, message=message, feedback_message=feedback_message)
+        names = ", ".join(labels)
+        message += f" These were changed elsewhere after you opened the page, and were kept: {names}."
+    return _preferences_page(link, message=message.lstrip(), feedback_message=feedback_message)
 
 
 @router.post("/preferences/{token}")

@@ -59,6 +59,20 @@ def test_changes_are_recorded_without_values(
     assert "changed: " in desk.get("/admin/changes").text
 
 
+def test_error_of_a_merged_form(app: Application, sign_in: Callable[..., Desk], alice: int) -> None:
+    """The page shows the values that cause the error, and the form works when they are corrected."""
+    desk, at = sign_in(), f"/admin/subscribers/{alice}/preferences"
+    form = fields_of(desk.get(at).text)
+    with app.db.write() as session:
+        subscribers.change(session, alice, replace(STORED, max_papers=3), clock.utcnow())
+    refused = desk.post(at, **form | {"min_papers": "5"})
+    assert "The minimum is greater than the maximum." in refused.text
+    form = fields_of(refused.text)
+    assert (form["min_papers"], form["max_papers"]) == (["5"], ["3"])
+    assert desk.post(at, **form | {"min_papers": "2"}).status_code == 303
+    assert stored(app, alice) == replace(STORED, min_papers=2, max_papers=3)
+
+
 def test_every_preference_can_be_changed(app: Application, sign_in: Callable[..., Desk], alice: int) -> None:
     """The change is recorded under the operator's name, and in the subscriber's events."""
     desk, at = sign_in(), f"/admin/subscribers/{alice}"
