@@ -9,6 +9,18 @@ from importlib.resources import files
 from zoneinfo import available_timezones
 
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+# Former names that the time zone database links to a place in another country, which now has the same time.
+_RENAMED = {
+    "Africa/Asmera": "Africa/Asmara",
+    "Africa/Timbuktu": "Africa/Bamako",
+    "America/Coral_Harbour": "America/Atikokan",
+    "America/Virgin": "America/St_Thomas",
+    "Antarctica/South_Pole": "Antarctica/McMurdo",
+    "Atlantic/Jan_Mayen": "Arctic/Longyearbyen",
+    "Pacific/Ponape": "Pacific/Pohnpei",
+    "Pacific/Truk": "Pacific/Chuuk",
+    "Pacific/Yap": "Pacific/Chuuk",
+}
 _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 
 
@@ -85,6 +97,12 @@ def current_zones() -> tuple[str, ...]:
 
 
 @cache
+def unlisted_zones() -> tuple[str, ...]:
+    """Return the available time zones that are no place's current or former name, such as "EST5EDT"."""
+    return tuple(sorted(_zones() - {*current_zones(), *_former_names(), "UTC"}))
+
+
+@cache
 def _zones() -> frozenset[str]:
     # Systems add names such as "localtime", which means this machine's zone. "Factory" means no zone.
     simple = {*files("tzdata").joinpath("zones").read_text("ascii").split()} - {"Factory"}
@@ -105,7 +123,8 @@ def _former_names() -> dict[str, str]:
     current = frozenset(current_zones())
     lines = files("tzdata").joinpath("zoneinfo/tzdata.zi").read_text("ascii").splitlines()
     links = (line.split() for line in lines if line.startswith("L "))
-    return {old: new for _, new, old in links if "/" in old and old not in current and new in current}
+    former = {old: new for _, new, old in links if "/" in old and old not in current and new in current}
+    return former | {old: new for old, new in _RENAMED.items() if old in former}
 
 
 def _fold(text: str) -> str:

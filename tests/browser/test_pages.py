@@ -392,15 +392,24 @@ def test_former_name_of_a_time_zone(browser: Browser, live_server: Live) -> None
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("zone", "selected"),
-    [("Etc/GMT+3", "Etc/GMT+3"), ("Etc/Unknown", "UTC"), ("Factory", "UTC"), ("Atlantis/Centre", "UTC")],
+    [
+        ("'Etc/GMT+3'", "Etc/GMT+3"),
+        ("'EST5EDT'", "EST5EDT"),
+        ("'Etc/Unknown'", "UTC"),
+        ("'Factory'", "UTC"),
+        ("'Atlantis/Centre'", "UTC"),
+        ("undefined", "UTC"),
+        ("(() => { throw new RangeError('Unsupported time zone') })()", "UTC"),
+    ],
 )
 def test_time_zone_that_the_form_does_not_offer(
     live_server: Live, page: Page, zone: str, selected: str
 ) -> None:
-    """A zone that the service may not know is not selected, because the sign-up would be refused."""
-    page.add_init_script(
-        f"""const format = Intl.DateTimeFormat, own = {{ resolvedOptions: () => ({{ timeZone: "{zone}" }}) }};
+    """A zone that the service does not know is not selected, because the sign-up would be refused."""
+    page.add_init_script(  # this browser does not know a zone of the form
+        f"""const format = Intl.DateTimeFormat, own = {{ resolvedOptions: () => ({{ timeZone: {zone} }}) }};
         Intl.DateTimeFormat = function (locale, options) {{
+          if (options?.timeZone === "America/Coyhaique") throw new RangeError("Invalid time zone");
           return options ? new format(locale, options) : own;
         }};"""
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 import pytest
 
 from app.text import dates
@@ -54,6 +56,28 @@ def test_unknown_time_zone_is_rejected(name: str) -> None:
 def test_typed_time_zones_are_found(typed: str, name: str | None) -> None:
     """Case, underscores and the region of a current zone may be left out."""
     assert dates.find_zone(typed) == name
+
+
+def test_former_names_of_places_in_other_countries() -> None:
+    """The time zone database links zones that have the same time now, even of different countries.
+
+    If this fails after an update of tzdata, add to `_RENAMED` each new name of a place in another country.
+    """
+    zoneinfo = files("tzdata").joinpath("zoneinfo")
+    rows = [line.split("\t") for line in zoneinfo.joinpath("zone1970.tab").read_text("utf-8").splitlines()]
+    shared = {row[2] for row in rows if not row[0].startswith("#") and "," in row[0]}
+    renamed = {old for old, new in dates._former_names().items() if new in shared}
+    assert renamed == {
+        "America/Montreal", "America/Nipigon", "America/Thunder_Bay", "Asia/Rangoon",
+        "Canada/Eastern", "Europe/Belfast", "Pacific/Samoa", "US/Arizona", "US/Samoa",
+    }  # fmt: skip
+
+
+def test_unlisted_zones() -> None:
+    """Together with those of the form, they are all zones that the service accepts."""
+    assert {"EST5EDT", "Etc/GMT+3", "Japan"} <= set(dates.unlisted_zones())
+    for name in {*dates._zones()} - {*dates.unlisted_zones(), "UTC"}:
+        assert dates.find_zone(name) in dates.current_zones()
 
 
 def test_last_parts_of_current_zones_are_distinct() -> None:

@@ -12,6 +12,7 @@ from app import clock, subscribers
 from app.errors import TooManyRequests
 from app.papers import bibliography
 from app.subscribers import SignUp
+from app.text import dates
 from app.types import EmptyDigestPolicy, ParseResult
 from app.web import background, forms, paper_cards, pasted_papers
 from app.web import preview as previews
@@ -193,4 +194,5 @@ def _front_page(
     return page(
         request, "home.html", status=status, headers=PUBLIC_REFERRER | (preview.headers if preview else {}),
         form=form, listing=listing, words=words, zones=forms.zones(), preview=preview,
+        unlisted_zones=dates.unlisted_zones(),
     )  # fmt: skip

@@ -12,9 +12,9 @@ for (const select of document.querySelectorAll("select[data-detect]")) {
   const zone = zoneOf();
   const names = [...select.options].map((option) => option.value);
   // Browsers may use the former name of a zone. If they don't know the zone ("Etc/Unknown"), keep the default.
-  const listed = names.includes(zone) ? zone : names.find((name) => zoneOf({ timeZone: name }) === zone);
-  if (listed) select.value = listed;
-  else if (/^Etc\/GMT/.test(zone)) select.add(new Option(zone, zone, true, true));
+  const current = names.includes(zone) ? zone : names.find((name) => zone && zoneOf({ timeZone: name }) === zone);
+  if (current) select.value = current;
+  else if (select.dataset.detect.split(" ").includes(zone)) select.add(new Option(zone, zone, true, true));
 }
 
 // Show the weekday only for a weekly digest.
