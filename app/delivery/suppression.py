@@ -10,7 +10,7 @@ from sqlalchemy import update
 from sqlmodel import Session, col, delete, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from app.storage.database import execute_and_count, in_array
+from app.storage.database import contains, execute_and_count, in_array
 from app.storage.inserts import insert_or_ignore
 from app.storage.models import Subscriber, Suppression
 
@@ -63,7 +63,7 @@ def reasons_for(session: Session, emails: Collection[str]) -> dict[str, str]:
 
 def with_reason(text: str = "") -> SelectOfScalar[Suppression]:
     """Return a query for the entries whose reason contains `text`, ignoring case."""
-    return select(Suppression).where(col(Suppression.reason).icontains(text, autoescape=True))
+    return select(Suppression).where(contains(col(Suppression.reason), text))
 
 
 def list_page(session: Session, *, limit: int = 100, after: int = 0, text: str = "") -> list[Suppression]:

@@ -12,7 +12,7 @@ from sqlmodel import Session, and_, col, func, or_, select
 
 from app.papers import paper_views
 from app.papers.paper_views import PUBLIC
-from app.storage.database import in_array
+from app.storage.database import contains, in_array
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import PaperView
 
@@ -60,7 +60,7 @@ def search(
         matching = matching.where(is_pinned if pinned else ~is_pinned)
     for word in text.split():
         columns = col(Paper.title), col(Paper.abstract)
-        matching = matching.where(or_(*(column.icontains(word, autoescape=True) for column in columns)))
+        matching = matching.where(or_(*(contains(column, word) for column in columns)))
     if day is not None or source_id is not None:
         listed = select(Listing.paper_id)
         listed = listed.where(Listing.listed_on == day) if day is not None else listed

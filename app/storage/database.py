@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     CursorResult,
+    String,
     UpdateBase,
     any_,
     create_engine,
@@ -29,6 +30,9 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 from sqlmodel import Session
 
 from app import clock
@@ -222,6 +226,31 @@ def in_array(session: Session, column: Any, values: Iterable[Any]) -> ColumnElem
     return column.in_(select(array.c.value))  # type: ignore[no-any-return]
 
 
+def contains(column: Any, text: str) -> ColumnElement[bool]:
+    """Return the condition that a column contains a text, ignoring case.
+
+    SQLite itself ignores the case of ASCII letters only. A function in Python knows all letters, but has to
+    wait for other threads in each row, so it is called only for texts with other letters.
+    """
+    if text.isascii():
+        return column.icontains(text, autoescape=True)  # type: ignore[no-any-return]
+    part = _Caseless(literal(re.sub("[%_/]", r"/\g<0>", text)))
+    return _Caseless(column).contains(part, escape="/")
+
+
+class _Caseless(FunctionElement[str]):
+    """A text for comparisons that ignore case."""
+
+    inherit_cache = True
+    type = String()
+
+
+@compiles(_Caseless)
+def _compile_caseless(element: _Caseless, compiler: SQLCompiler, **options: Any) -> str:
+    name = "casefold" if compiler.dialect.name == "sqlite" else "lower"
+    return f"{name}({compiler.process(element.clauses, **options)})"
+
+
 def utc_day(session: Session, moment: Any) -> Any:
     """Return the UTC day of a column with times: a date in PostgreSQL, and its ISO text in SQLite."""
     is_sqlite = session.get_bind().dialect.name == "sqlite"
@@ -294,8 +323,11 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
     for pragma in ("journal_mode=WAL", "foreign_keys=ON", "synchronous=NORMAL", timeout):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
-    # SQLite's own lower(), which `icontains` calls, changes ASCII letters only.
-    connection.create_function("lower", 1, lambda text: text and text.lower(), deterministic=True)
+    connection.create_function("casefold", 1, _casefold, deterministic=True)
+
+
+def _casefold(value: object) -> object:
+    return value.casefold() if isinstance(value, str) else value
 
 
 def _configure_postgresql(connection: Any, _record: object) -> None:

@@ -15,7 +15,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 from app import clock
 from app.delivery import ledger, suppression
 from app.errors import AddressSuppressed, Conflict, NotFound
-from app.storage.database import in_array, utc_day
+from app.storage.database import contains, in_array, utc_day
 from app.storage.models import Delivery, DeliveryState, Event, Subscriber, SubscriberState
 from app.subscribers import mailbox_limits, schedule
 from app.subscribers.address import ascii_domain, normalize_address
@@ -237,7 +237,7 @@ def query_by_address(part: str = "") -> SelectOfScalar[Subscriber]:
     if part:
         spellings = {part, ascii_domain(part)}  # a word may also come before the @
         email = col(Subscriber.email)
-        statement = statement.where(or_(*(email.icontains(each, autoescape=True) for each in spellings)))
+        statement = statement.where(or_(*(contains(email, each) for each in spellings)))
     return statement
 
 

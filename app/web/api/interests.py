@@ -15,6 +15,7 @@ from app import pipeline
 from app.errors import InvalidInterest
 from app.relevance import suggestions
 from app.relevance.suggestions import InterestHint
+from app.storage.database import contains
 from app.storage.models import InterestQuery, InterestRow, Subscriber, SubscriberState
 from app.web.api.auth import Analysis, CanRead
 from app.web.api.pagination import Page, Paging, cut
@@ -91,7 +92,7 @@ def list_interests(
     count = select(func.count()).select_from(InterestRow).where(is_active)
     active = count.where(col(InterestRow.query_id) == InterestQuery.id).scalar_subquery()
     statement = select(InterestQuery.id, InterestQuery.text, active).where(
-        col(InterestQuery.text).icontains(q, autoescape=True)
+        contains(col(InterestQuery.text), q)
     )
     if window.after_id is not None:
         statement = statement.where(col(InterestQuery.id) < window.after_id)

@@ -1,0 +1,52 @@
+"""Test the parts of queries that several packages share."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import Integer, String, cast, literal, select
+
+from app.application import Application
+from app.storage.database import contains
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "expected"),
+    [
+        ("Robots in Zürich", "ROBOTS", True),
+        ("Robots in Zürich", "ZÜRICH", True),
+        ("ROBOTS IN ZÜRICH", "zürich", True),
+        ("Robots in Zürich", "ZURICH", False),
+        ("ΟΔΟΣΑ", "οδοσ", True),
+        ("100 % sûr", "% SÛR", True),
+        ("100 percent sûr", "% sûr", False),
+        ("a_ü/", "_Ü/", True),
+        ("abü/", "_ü/", False),
+        ("", "ü", False),
+    ],
+)
+def test_texts_contain_texts_in_any_case(app: Application, text: str, part: str, expected: bool) -> None:
+    with app.db.read() as session:
+        assert session.execute(select(contains(cast(text, String), part))).scalar_one() is expected
+
+
+@pytest.mark.once
+def test_final_sigma(app: Application) -> None:
+    """SQLite compares as Unicode says: Σ is a σ, also at the end of a word."""
+    with app.db.read() as session:
+        assert session.execute(select(contains(literal("ΟΔΟΣΑ"), "ΟΔΟΣ"))).scalar_one()
+        assert session.execute(select(contains(literal("οδός"), "ΟΔΌΣ"))).scalar_one()
+
+
+@pytest.mark.once
+def test_values_that_are_not_text(app: Application) -> None:
+    with app.db.read() as session:
+        assert session.execute(select(contains(literal(12, Integer), "ü"))).scalar_one() is False
+        assert session.execute(select(contains(literal(None, String), "ü"))).scalar_one() is None
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("part", ["robots", "zürich"])
+def test_python_compares_only_letters_outside_ascii(app: Application, part: str) -> None:
+    """SQLite would wait for other threads before and after each call."""
+    statement = str(select(contains(literal("Zürich"), part)).compile(app.db.engine))
+    assert ("casefold" in statement) is not part.isascii()
