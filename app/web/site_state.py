@@ -37,11 +37,11 @@ def cached(
 ) -> Value:
     """Return the last result of `read` if it is younger than `lifetime`. Otherwise, call `read` again.
 
-    While one thread calls it, the others wait. None is never stored.
+    While one thread calls it, the others wait. None is not cached.
     """
     values: dict[str, tuple[datetime, Value]] = request.app.state.cached_values
-    now = clock.utcnow()
     with request.app.state.cache_locks[name]:
+        now = clock.utcnow()  # not before the lock, or a value that was read meanwhile would be newer
         read_at, value = values.get(name, (now, None))
         if value is None or not timedelta() <= now - read_at < lifetime:
             with db(request).read() as session:
