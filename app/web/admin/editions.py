@@ -13,7 +13,7 @@ from sqlmodel import Session, col, select
 from app import subscribers
 from app.delivery import ledger
 from app.digests import reconciliation
-from app.errors import Conflict, InvalidInput
+from app.errors import Conflict, InvalidInput, NotFound
 from app.storage.models import Delivery, DeliveryState
 from app.text.in_words import count_of
 from app.types import MailKind
@@ -172,8 +172,8 @@ def ask_resending(operator: ProspectiveSender, edition: editions.Name) -> Respon
     """Ask before all uncertain emails of an edition are sent again."""
     return _ask_about_uncertain(
         operator, edition, f"Send all uncertain emails of {edition} again?",
-        "These emails may have arrived. Subscribers whose email did arrive may get it twice: it keeps its "
-        "Message-ID, but not all mail clients hide the second one.",
+        "These emails may have arrived. Subscribers whose email did arrive may get it twice. The second "
+        "copy has the same Message-ID, but not all mail clients hide it.",
         "Send them again",
     )  # fmt: skip
 
@@ -183,7 +183,8 @@ def ask_confirmation(operator: ProspectiveSender, edition: editions.Name) -> Res
     """Ask before all uncertain emails of an edition are recorded as arrived."""
     return _ask_about_uncertain(
         operator, edition, f"Record all uncertain emails of {edition} as arrived?",
-        "These emails will not be sent again. Subscribers whose email did not arrive never get its papers.",
+        "These emails will not be sent again. Subscribers whose email did not arrive will not get its "
+        "papers.",
         "Record them as arrived",
     )  # fmt: skip
 
@@ -191,9 +192,10 @@ def ask_confirmation(operator: ProspectiveSender, edition: editions.Name) -> Res
 def _ask_about_uncertain(
     operator: Operator, edition: str, question: str, consequences: str, confirm: str
 ) -> Response:
-    editions.get_edition(operator, edition)  # raises NotFound
     with operator.db.read() as session:
         uncertain = ledger.uncertain_ids(session, edition)
+    if not uncertain:
+        raise NotFound(f"The edition {edition} has no uncertain emails.")
     return operator.confirmation_page(
         question, consequences, confirm=confirm, section="/admin/editions",
         back=f"/admin/editions/{edition}", facts={"Uncertain": count_of(len(uncertain), "email")},
@@ -217,15 +219,15 @@ def _settle_uncertain(
     operator: Operator, edition: str, version: str, done: str, action: str,
     settle: Callable[[Session, str, datetime], int],
 ) -> Response:  # fmt: skip
-    """Settle the uncertain emails that the page showed. If they have changed since, show the page again."""
+    """Settle the uncertain emails about which the operator was asked, unless they have changed since."""
     with operator.db.write() as session:
         if is_current := version == version_of(str(ledger.uncertain_ids(session, edition))):
             count = settle(session, edition, operator.now)
             operator.record(session, action, edition, **{done: count})
     if not is_current:
         problem = (
-            "Nothing was done, because the uncertain emails of this edition have changed since the page was "
-            "shown. The page is now up to date: check it, then press the button again."
+            "The uncertain emails of this edition have changed since you were asked. Nothing was done. Check "
+            "the list, then choose the action again."
         )
         return _edition_page(operator, edition, problem=problem, status=409)
     return back_to(f"/admin/editions/{edition}", f"all_{done}", count=count)

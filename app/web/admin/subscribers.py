@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple, Unpack
 
 from fastapi import APIRouter, Response
@@ -221,8 +222,9 @@ def ask_unsubscription(operator: ProspectiveWriter, subscriber_id: Id) -> Respon
         operator,
         subscriber_id,
         "Unsubscribe {email}?",
-        "The subscriber gets no more digests. Only they can subscribe again: no operator can. To stop "
-        "digests for a while, pause the subscription instead.",
+        "The subscriber gets no more digests. Only the subscriber can undo this. Operators can’t. To "
+        "stop digests for a while, pause the subscription instead.",
+        states={*SubscriberState} - {SubscriberState.UNSUBSCRIBED, SubscriberState.ERASED},
         confirm="Unsubscribe",
     )
 
@@ -254,6 +256,7 @@ def ask_new_links(operator: ProspectiveSender, subscriber_id: Id) -> Response:
         "Send new links to {email}?",
         "The subscriber gets an email with new links. The links in all earlier emails stop working, except "
         "those to unsubscribe, and so do the addresses of the subscriber’s feed.",
+        states={*SubscriberState} - {SubscriberState.PENDING, SubscriberState.ERASED},
         confirm="Send new links",
     )
 
@@ -293,12 +296,23 @@ def erase(operator: Writer, subscriber_id: Id, sure: Text = "") -> Response:
 
 
 def _confirmation_page(
-    operator: Operator, subscriber_id: int, question: str, consequences: str, *, confirm: str
+    operator: Operator,
+    subscriber_id: int,
+    question: str,
+    consequences: str,
+    *,
+    states: Collection[SubscriberState],
+    confirm: str,
 ) -> Response:
-    """Ask before an action on a subscriber, whose address replaces `{email}` in the question."""
+    """Ask before an action on a subscriber, whose address replaces `{email}` in the question.
+
+    Raise Conflict if the subscriber is not in one of the `states` that allow the action.
+    """
     subscriber = api.get_subscriber(operator, subscriber_id)
+    if subscriber.state not in states:
+        raise Conflict(f"This subscriber’s state is now “{subscriber.state}”, which rules out this action.")
     return operator.confirmation_page(
-        question.format(email=subscriber.email or "this erased subscriber"),
+        question.format(email=subscriber.email),
         consequences,
         confirm=confirm,
         section=PATH,

@@ -16,7 +16,7 @@ from app.delivery import ledger
 from app.papers import source_registry
 from app.storage import webhook_endpoints
 from app.storage.api_keys import Scope
-from app.storage.models import Delivery, DeliveryState
+from app.storage.models import Delivery, DeliveryState, SubscriberState
 from app.subscribers import Preferences
 from app.types import Interest, MailKind, SourceKind
 from tests.support import sample_digest
@@ -82,6 +82,35 @@ def test_no_question_without_the_scope(sign_in: Callable[..., Desk], asks: str) 
     assert f'href="{asks}"' not in desk.get(ASKED_ON[asks]).text
     assert desk.get(asks).status_code == 403
     assert desk.post(asks).status_code == 403
+
+
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize("path", ["resend-uncertain", "confirm-uncertain"])
+def test_no_question_about_an_edition_without_uncertain_emails(
+    app: Application, sign_in: Callable[..., Desk], path: str
+) -> None:
+    with app.db.write() as session:
+        session.exec(select(Delivery)).one().state = DeliveryState.SENT
+    desk = sign_in()
+    for edition in (EDITION, "2026-11-21"):
+        question = desk.get(f"/admin/editions/{edition}/{path}")
+        assert f"The edition {edition} has no uncertain emails." in question.text
+
+
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize("state", SubscriberState)
+@pytest.mark.parametrize("path", ["unsubscribe", "new-links"])
+def test_no_question_about_subscribers_whose_page_has_no_link(
+    app: Application, sign_in: Callable[..., Desk], path: str, state: SubscriberState
+) -> None:
+    """The state may have changed since the page was shown."""
+    with app.db.write() as session:
+        subscribers.get(session, 1).state = state
+    desk = sign_in()
+    has_link = f'href="/admin/subscribers/1/{path}"' in desk.get("/admin/subscribers/1").text
+    question = desk.get(f"/admin/subscribers/1/{path}")
+    assert question.status_code == (200 if has_link else 409)
+    assert (f"state is now “{state}”" in question.text) is not has_link
 
 
 @pytest.mark.parametrize(

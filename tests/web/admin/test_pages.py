@@ -732,7 +732,7 @@ def test_only_uncertain_mails_that_the_page_showed_are_settled(
     with app.db.write() as session:
         session.get_one(Delivery, 8).state = DeliveryState.UNCERTAIN
     answer = desk.post(f"{edition}/{action}", uncertain=stale[1])
-    assert (answer.status_code, "have changed since the page was shown" in answer.text) == (409, True)
+    assert (answer.status_code, "have changed since you were asked" in answer.text) == (409, True)
     assert actions(app) == []
     with app.db.read() as session:
         rows = session.exec(select(Delivery)).all()
