@@ -35,8 +35,8 @@ class Sink:
     def port(self) -> int:
         return int(self._server.server_address[1])
 
-    def refusal(self, _recipient: str) -> str:
-        """Return the reply that refuses a recipient. It is empty if the recipient is accepted."""
+    def rejection_reply(self, _recipient: str) -> str:
+        """Return the reply that rejects a recipient, or "" if it is accepted."""
         return ""
 
     def receive(self, mail: CapturedMail) -> None:
@@ -83,10 +83,10 @@ class _SmtpHandler(socketserver.StreamRequestHandler):
                 self._reply("250 2.1.0 ok")
             elif verb == b"RCPT":
                 recipient = _path(argument)
-                refusal = sink.refusal(recipient)
-                if not refusal:
+                rejection = sink.rejection_reply(recipient)
+                if not rejection:
                     recipients.append(recipient)
-                self._reply(refusal or "250 2.1.5 ok")
+                self._reply(rejection or "250 2.1.5 ok")
             elif verb == b"DATA" and not recipients:
                 self._reply("503 5.5.1 no recipients")
             elif verb == b"DATA":

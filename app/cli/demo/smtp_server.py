@@ -66,11 +66,13 @@ class DemoMailServer(Sink):
         """Return an email by its number, counted from 1 in the order of arrival."""
         return self.mails[number - 1] if 0 < number <= len(self.mails) else None
 
-    def refusal(self, recipient: str) -> str:
+    def rejection_reply(self, recipient: str) -> str:
         if recipient in self._unknown:
             return "550 5.1.1 No such mailbox"
-        if recipient in self._greylisted:
+        with self._lock:
+            is_greylisted = recipient in self._greylisted
             self._greylisted.discard(recipient)
+        if is_greylisted:
             return "451 4.7.1 Greylisted, please try again later"
         return ""
 
