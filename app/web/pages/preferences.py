@@ -73,7 +73,7 @@ Change = Annotated[SignedLink, allows(Purpose.PREFERENCES)]
 
 @router.get("/pause/{token}")
 def ask_pause(link: Pause, done: str = "") -> Response:
-    return _pause_page(link, is_back=done == "resumed")
+    return _pause_page(link, done=done == "resumed")
 
 
 @router.post("/pause/{token}")
@@ -256,12 +256,12 @@ def _pause(link: SignedLink, until: str, action: str) -> None:
         subscribers.pause(session, link.subscriber_id, midnight, clock.utcnow())
 
 
-def _pause_page(link: SignedLink, *, is_back: bool = False, typed: str = "", problem: str = "") -> Response:
+def _pause_page(link: SignedLink, *, done: bool = False, typed: str = "", problem: str = "") -> Response:
     with link.db.read() as session:
         subscriber = subscribers.get(session, link.subscriber_id)
     until = forms.pause_form(subscriber, clock.utcnow(), typed, problem)
     return link.page(
-        "pause.html", status=422 if problem else 200, subscriber=subscriber, is_back=is_back, until=until
+        "pause.html", status=422 if problem else 200, subscriber=subscriber, done=done, until=until
     )
 
 
