@@ -176,7 +176,7 @@ def _has_route(request: Request, method: str, path: str) -> bool:
 
 
 def nearest_page(request: Request, path: str) -> str:
-    """Return the path if it answers GET, otherwise its nearest parent that does, at last the home page."""
+    """Return the path if it answers GET, otherwise its nearest parent, or the home page if no parent does."""
     while path and not _has_route(request, "GET", path):
         path = path.rpartition("/")[0]
     return path or "/"
@@ -217,7 +217,8 @@ def request_error(request: Request, error: Exception) -> Response:
                 detail = please_wait(error, "try again").removeprefix("Too many requests. ")
             return _respond(request, status_of(error), detail, headers, error_page)
         case HTTPException(status_code=HTTPStatus.METHOD_NOT_ALLOWED) if request.method == "GET":
-            # The address of a form's response, opened by a bookmark, a restored tab or the Enter key.
+            # Someone opened the address of a form's response: in a restored tab, from a bookmark, or with
+            # Enter in the address bar.
             to = nearest_page(request, request.url.path)
             return RedirectResponse(to, status_code=303, headers={"Cache-Control": "no-store"})
         case HTTPException():

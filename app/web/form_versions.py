@@ -6,7 +6,7 @@ value that its page showed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 
@@ -21,9 +21,9 @@ def versions_of(values: Mapping[str, str]) -> dict[str, str]:
     return {name: version_of(value) for name, value in values.items()}
 
 
-def parse(fields: Sequence[str] | None) -> dict[str, str]:
+def parse(fields: Iterable[str]) -> dict[str, str]:
     """Return the versions that a form contains as `NAME:VERSION NAME:VERSION`, keyed by field name."""
-    pairs = (pair.partition(":") for field in fields or () for pair in field.split())
+    pairs = (pair.partition(":") for field in fields for pair in field.split())
     return {name: version for name, _, version in pairs}
 
 

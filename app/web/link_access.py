@@ -71,7 +71,10 @@ class SignedLink:
         return templating.page(self.request, template, headers={**headers, **PRIVATE}, **values)
 
     def redirect_to_itself(self, message: str) -> Response:
-        """Redirect to the page of the link, so that browsers can go back to it. `message`: see below."""
+        """Redirect to the page of the link, so that browsers can go back to it.
+
+        `message` names the message to show there, if any.
+        """
         done = f"?done={message}" if message else ""
         return RedirectResponse(self.request.url.path + done, status_code=303, headers=PRIVATE)
 

@@ -103,7 +103,7 @@ def edit_paper(
     `seen` contains the versions of the values that the page showed. A poll or another operator may have
     changed them since then. If this operator changed the same field, refuse the form once.
     """
-    versions = form_versions.parse(seen)
+    versions = form_versions.parse(seen or ())
     try:
         with operator.db.write() as session:
             stored = _fields(papers.detail(session, paper_id))

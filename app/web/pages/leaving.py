@@ -32,7 +32,7 @@ def ask_unsubscribe(link: Unsubscribe) -> Response:
 def unsubscribe(link: Unsubscribe) -> Response:
     """Unsubscribe. The button and mail clients send this request. Its body is not read.
 
-    RFC 8058 forbids a redirect.
+    Answer with a page: RFC 8058 forbids redirects.
     """
     with link.db.write() as session:
         subscribers.unsubscribe(session, link.subscriber_id, clock.utcnow())
