@@ -104,7 +104,7 @@ class Filters:
             yield "it does not contain a phrase in quotes", ~self._containing(phrase, query.capitals)
         for name in self.required_names(query):
             typed = name_as_typed(query, name)
-            yield f"it does not contain “{typed}” as a whole", ~self._mentioning(name, query.capitals)
+            yield f"it does not contain “{typed}” as a whole", ~self._mentioning_name(name, query.capitals)
         for field, values in query.required.items():
             if field in _ABSENT:
                 attribute, reason = _ABSENT[field]
@@ -132,10 +132,7 @@ class Filters:
         as_written, as_folded = self._texts
         # Without "on", "on-policy" would match any policy. Papers may write "on-line" as one word.
         if has_one_content_word([*map(stem, phrase)]):
-            compound = "-".join(phrase)
-            needs_hyphen = compound in self._abbreviations.hyphenated
-            apart = self._compounds.containing([compound]) if needs_hyphen else as_written.containing(phrase)
-            return np.asarray(apart | as_written.containing(["".join(phrase)]))
+            return np.asarray(as_written.containing(phrase) | as_written.containing(["".join(phrase)]))
         words = self._abbreviations.acronyms.words_of_phrase(phrase, capitals)
         terms = self._abbreviations.fold(without_stopwords(map(stem_of, words)))
         implying = self._abbreviations.implied_by.get(" ".join(terms), ())
@@ -144,6 +141,13 @@ class Filters:
             | as_folded.containing(self._abbreviations.fold_words(words))
             | as_folded.containing_any(f"{TERM}{term}" for term in implying)
         )
+
+    def _mentioning_name(self, name: Sequence[str], capitals: Set[str]) -> Matrix:
+        """Return a mask of the papers that contain a name, with its hyphen if papers seldom leave it out."""
+        if "-".join(name) not in self._abbreviations.hyphenated:
+            return self._mentioning(name, capitals)
+        with_hyphen = self._compounds.containing([hyphens.stemmed("-".join(name))])
+        return np.asarray(with_hyphen | self._texts[0].containing(["".join(name)]))
 
     def _having(self, field: FilterField, names: Sequence[str]) -> Matrix:
         """Return a mask of the papers with an author, an organisation or a category that matches a name.

@@ -77,7 +77,7 @@ _REQUEST_BEFORE = re.compile(
 )
 _REQUEST_AFTER = re.compile(r"(?<=\S)\s+(?:papers?|methods?|techniques?|approaches)$", re.IGNORECASE)
 _PART = re.compile(rf'(-)?(?:{FILTER_PATTERN}\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
-_QUOTES = str.maketrans(dict.fromkeys("“”„‟«»\uff02", '"') | dict.fromkeys("−–\u2010\u2011\uff0d", "-"))
+_QUOTES = str.maketrans(dict.fromkeys("“”„‟«»\uff02", '"') | dict.fromkeys(characters.HYPHENS, "-"))
 
 
 @dataclass(frozen=True)

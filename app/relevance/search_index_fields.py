@@ -34,7 +34,7 @@ from app.text.names import forms_of_name, words_of_organization
 from app.text.tokenizer import STOP_STEMS, WORD, without_stopwords
 from app.text.word_forms import americanize, forms_pattern, stem
 
-INDEX_FORMAT = 6  # increase this when a field is added or removed, or a field or a record changes its meaning
+INDEX_FORMAT = 7  # increase this when a field is added or removed, or a field or a record changes its meaning
 MAX_PHRASES = 10  # phrases, exclusions and hyphenated words in a search; each may take a tenth of a second
 # Words of a phrase whose forms are checked. The stems of a longer phrase are distinctive enough.
 MAX_CHECKED_FORMS = 6
@@ -252,7 +252,7 @@ class QueryBuilder:
         abbreviations, statistics = self.model.abbreviations, self.model.statistics
         for name in dict.fromkeys(query.names):
             if belongs_together(name, query.capitals, abbreviations, statistics):
-                yield self._mentioning(name, query.capitals)
+                yield self._mentioning_name(name, query.capitals)
         yield from self._fields(query.required)
 
     def _fields(self, filters: FilterValues) -> Iterable[TantivyQuery]:
@@ -281,8 +281,6 @@ class QueryBuilder:
         stems = [*map(stem_of, words)]
         # Without "on", "on-policy" would match any policy. Papers may write "on-line" as one word.
         if has_one_content_word(stems):
-            if (compound := "-".join(phrase)) in abbreviations.hyphenated:
-                texts = [self._term("words", compound)]
             texts.append(self._containing(["".join(phrase)], capitals))
         else:
             terms = abbreviations.fold(without_stopwords(stems))
@@ -297,6 +295,13 @@ class QueryBuilder:
             implying = abbreviations.implied_by.get(" ".join(terms), ())
             texts += [self._term("text", term) for term in implying]
         return _any(texts)
+
+    def _mentioning_name(self, name: Sequence[str], capitals: Set[str]) -> TantivyQuery:
+        """Return a query for papers that contain a name, with its hyphen if papers seldom leave it out."""
+        if (compound := "-".join(name)) not in self.model.abbreviations.hyphenated:
+            return self._mentioning(name, capitals)
+        with_hyphen = self._term("words", hyphens.stemmed(compound))
+        return _any([with_hyphen, self._containing(["".join(name)], capitals)])
 
     def _containing(self, phrase: Sequence[str], capitals: Set[str]) -> TantivyQuery:
         """Return a query for papers that contain this phrase as typed, with its acronyms in capitals."""

@@ -15,6 +15,7 @@ _UNWANTED = re.compile(
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction marks
     "\ud800-\udfff]"
 )
+HYPHENS = "-\u2010\u2011–−\uff0d"  # hyphens, and signs that authors use for them; the first is ASCII
 MAX_MARKS = 30  # combining marks on one letter, as in Unicode's stream-safe format
 _MARKS = re.compile(rf"([^\w\s\x00-\x7f]{{{MAX_MARKS}}})[^\w\s\x00-\x7f]+")
 # Tags of formatted words, which are removed without leaving a space: “H<sub>2</sub>O” is “H2O”.

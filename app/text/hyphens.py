@@ -9,26 +9,37 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from app.text.characters import fold_accents
+from app.text.characters import HYPHENS, fold_accents
 from app.text.tokenizer import STOP_STEMS
+from app.text.word_forms import stem
 
 MIN_PAPERS = 3  # papers that must write a compound with its hyphen
 # Papers with the hyphen for each paper without it. "On-demand" and "on demand" are equally frequent, and mean
 # the same.
 MIN_RATIO = 2.0
-# Without a hyphen, "in domain-specific" has no such words.
+# "In domain-specific" is not the pair "in domain".
 _PAIR = re.compile(
-    r"(?<![\w-])(at|by|for|from|in|into|of|on|to|with)(?:(-)| )([^\W_]+)(?(2)(?!\w)|(?![\w-]))"
+    rf"(?<![{HYPHENS}\w])(at|by|for|from|in|into|of|on|to|with)(?:([{HYPHENS}])| )([^\W_]+)"
+    rf"(?(2)(?!\w)|(?![{HYPHENS}\w]))"
 )
 
 
 def compounds_in(text: str) -> set[str]:
-    """Return the compounds in a text, in lower case and without accents."""
-    return {compound for compound, has_hyphen in _pairs(text) if has_hyphen}
+    """Return the compounds in a text, as `stemmed` returns them."""
+    return {stemmed(compound) for compound, has_hyphen in _pairs(text) if has_hyphen}
+
+
+def stemmed(compound: str) -> str:
+    """Return a compound with the stem of its second word, because "by-product" also means "by-products"."""
+    first, _, second = compound.partition("-")
+    return f"{first}-{stem(second)}"
 
 
 def learn(texts: Iterable[str]) -> frozenset[str]:
-    """Return the compounds that papers seldom write without the hyphen. `texts` has one text per paper."""
+    """Return the compounds that papers seldom write without the hyphen, in lower case and without accents.
+
+    `texts` has one text per paper.
+    """
     with_hyphen, without = Counter[str](), Counter[str]()
     for text in texts:
         for pair, has_hyphen in {*_pairs(text)}:

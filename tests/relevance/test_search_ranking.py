@@ -33,7 +33,7 @@ PAPERS = [
         paper,
         title=paper.title
         + (" on SWE-bench", ", Online")[paper.id % 2]
-        + ("", ", In-Depth", " in Depth")[paper.id % 3]
+        + ("", ", In-Depth", " in Depth", ", In\u2011Depths")[paper.id % 4]
         + (" with CLIP", " and CLIPs", " with clips", " and Clipping", "")[paper.id % 5],
         authors=(("Lovelace, Ada", "Alan M. Turing"), ("Grace Hopper",), ("José García-Ruiz",))[paper.id % 3],
         categories=(("cs.CL",), ("math.PR", "cs.LG"), ("math",), ())[paper.id % 4],
@@ -84,6 +84,8 @@ QUERIES = [
     "CLIP-graph speech",
     "in-depth robot",
     "graph -in-depth",
+    'graph -"in depth"',
+    "in-depths graph",
     "Nvidia",
     "Meteo",
     "together",
