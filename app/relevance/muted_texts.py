@@ -44,7 +44,7 @@ def parse_muted(text: str) -> Query:
     phrase = tuple(WORD.findall(fold_accents(text)))
     if not _content_stems(phrase):
         raise _too_general(text)
-    capitals = frozenset(map(str.lower, acronyms.find(text).values()))
+    capitals = frozenset[str]() if acronyms.is_emphasis(text) else acronyms.find_typed([text])
     return Query(text, excluded_phrases=(phrase,), excluded_capitals=capitals)
 
 

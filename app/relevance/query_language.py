@@ -85,7 +85,8 @@ class Query:
     """A parsed interest. Words are stems; a phrase or a name is a sequence of words.
 
     The words of phrases and names are as typed, but in lower case and without accents. `filters` also accepts
-    their other forms, but no other words with the same stem. Words in capitals are in lower case as well.
+    their other forms, but no other words with the same stem. Words in capitals, which
+    may be acronyms, are in lower case as well: see `acronyms.find_typed`.
     """
 
     text: str
@@ -93,7 +94,7 @@ class Query:
     names: tuple[tuple[str, ...], ...] = ()  # the words of possible names with hyphens, such as "SWE-bench"
     phrases: tuple[tuple[str, ...], ...] = ()
     excluded_phrases: tuple[tuple[str, ...], ...] = ()  # an excluded word is a phrase of one word
-    capitals: frozenset[str] = frozenset()  # words and words of phrases in capitals: possible acronyms
+    capitals: frozenset[str] = frozenset()  # the words typed in capitals, also those within phrases
     excluded_capitals: frozenset[str] = frozenset()  # the same, of the excluded phrases
     required: FilterValues = field(default_factory=lambda: _NO_VALUES)  # papers need one value of each field
     excluded: FilterValues = field(default_factory=lambda: _NO_VALUES)
@@ -167,13 +168,12 @@ class _QueryBuilder:
     """The fields of a `Query`, to which parts of a text are added."""
 
     fillers: Collection[str] = ()  # stems that are ignored unless joined to other words
-    acronyms: Mapping[int, str] = field(default_factory=dict)  # that the text may contain, by position
     words: list[str] = field(default_factory=list)
     names: list[tuple[str, ...]] = field(default_factory=list)
     phrases: list[tuple[str, ...]] = field(default_factory=list)
     excluded_phrases: list[tuple[str, ...]] = field(default_factory=list)
-    capitals: set[str] = field(default_factory=set)
-    excluded_capitals: set[str] = field(default_factory=set)
+    texts: list[str] = field(default_factory=list)  # of words, names and phrases
+    excluded_texts: list[str] = field(default_factory=list)
     required: dict[FilterField, list[str]] = field(default_factory=lambda: defaultdict(list))
     excluded: dict[FilterField, list[str]] = field(default_factory=lambda: defaultdict(list))
 
@@ -187,9 +187,7 @@ class _QueryBuilder:
         words = tuple(WORD.findall(fold_accents(part.text)))
         if not words or _EMPTY_FILTER.fullmatch(part.bare):
             return
-        capitals = self.excluded_capitals if part.minus else self.capitals
-        own = (word for start, word in self.acronyms.items() if part.start <= start < part.end)
-        capitals.update(map(str.lower, own))
+        (self.excluded_texts if part.minus else self.texts).append(part.text)
         if part.minus:
             self.excluded_phrases.append(words)
         elif part.quoted:
@@ -205,14 +203,19 @@ class _QueryBuilder:
             {name: tuple(values[name]) for name in FilterField if name in values} or _NO_VALUES
             for values in (self.required, self.excluded)
         )
+        has_emphasis = acronyms.is_emphasis(" ".join(self.texts))
+        capitals, excluded_capitals = (
+            frozenset[str]() if has_emphasis else acronyms.find_typed(texts)
+            for texts in (self.texts, self.excluded_texts)
+        )
         return Query(
             text,
             tuple(self.words),
             tuple(self.names),
             tuple(self.phrases),
             tuple(self.excluded_phrases),
-            frozenset(self.capitals),
-            frozenset(self.excluded_capitals),
+            capitals,
+            excluded_capitals,
             required,
             excluded,
         )
@@ -258,7 +261,7 @@ def parse(text: str, noun: str = "An interest") -> Query:
         parts = split_into_parts(_REQUEST_BEFORE.sub("", text))
     phrases = (part.quoted for part in parts if not (part.minus or part.field))
     has_phrase = any(without_stopwords(stem_all(phrase)) for phrase in phrases)
-    builder = _QueryBuilder(_FILLERS if has_phrase else (), acronyms.find(subject))
+    builder = _QueryBuilder(_FILLERS if has_phrase else ())
     for part in parts:
         require_well_formed(part, "interests", "search for")
         builder.add(part)

@@ -18,8 +18,8 @@ from app.text.tokenizer import STOP_STEMS, WORD, Tokens, tokenize, without_stopw
 from app.text.word_forms import stem
 
 MIN_PAPERS = 3  # papers that must contain the acronym, and those that must inflect the ordinary word
-# At least this number of papers inflect the ordinary word for each paper with the acronym. Some authors write
-# "llms", but few. "Clips", "clipped" and "clipping" together are as frequent as "CLIP".
+# Papers that must inflect the word in lower case, per paper with the acronym. Some authors write "llms", but
+# few. "Clips", "clipped" and "clipping" together are as frequent as "CLIP".
 MIN_INFLECTED = 0.2
 TERM = "*"  # marks an acronym, or a term that stands for several words; no word contains it
 # "CLIP", also in "CLIPs" and "CLIP-based", but not in "OpenCLIP". Beginning with a letter makes it faster.
@@ -27,12 +27,32 @@ _IN_CAPITALS = re.compile(r"([A-Z](?<![^\W_][A-Z])[A-Z]+)s?(?![^\W_])")
 
 
 def find(text: str) -> Mapping[int, str]:
-    """Return the words in capitals, without the s of a plural, by position.
+    """Return the words in capitals, without the s of a plural, by position."""
+    return {match.start(): match[1] for match in _IN_CAPITALS.finditer(text)}
 
-    Return {} for a text in which all of several words are in capitals, because it emphasises each word.
+
+def is_emphasis(text: str) -> bool:
+    """Return True if a text has several words and all are in capitals, which are then only emphasis.
+
+    Letters without case, such as those of Chinese, are not in capitals.
     """
-    words = {match.start(): match[1] for match in _IN_CAPITALS.finditer(text)}
-    return {} if len(words) > 1 and text.isupper() else words
+    return all(letter.isupper() for letter in text if letter.isalpha()) and len(find(text)) > 1
+
+
+def find_typed(texts: Sequence[str]) -> frozenset[str]:
+    """Return the words in capitals in the parts of a query, in lower case. They may be acronyms.
+
+    Leave out those that share a stem with a differently typed word, because a query is matched by stems:
+    "CLIP on video clips" and "AIM or AIME" match as in lower case.
+    """
+    spellings = defaultdict[str, set[str]](set)
+    for text in texts:
+        capitals = find(text)
+        for token in tokenize(text):
+            word = capitals.get(token.start) or text[token.start : token.end].lower()
+            spellings[stem(word.lower())].add(word)
+    distinct = (word for word, *others in spellings.values() if not others)
+    return frozenset(word.lower() for word in distinct if word.isupper())
 
 
 @dataclass(frozen=True)
@@ -49,7 +69,10 @@ class Acronyms:
         return dict(by_stem)
 
     def find(self, text: str) -> Mapping[int, str]:
-        """Return the stems of the acronyms in a text, such as "CLIP", by position."""
+        """Return the stems of the acronyms in a paper's text, such as "CLIP", by position.
+
+        In a title in capitals, any word may be one. This loses nothing, as the acronym implies the word.
+        """
         words = find(text) if self.words else {}
         return {start: word for start, word in words.items() if word.lower() in self.words}
 
@@ -73,12 +96,18 @@ class Acronyms:
         ]
 
     def words_of_phrase(self, phrase: Iterable[str], capitals: Set[str]) -> list[str]:
-        """Return the words of a query's phrase as `words_of` does. `capitals` are those of the query."""
+        """Return the words of a query's phrase as `words_of` does.
+
+        `capitals` is `query.capitals` or `query.excluded_capitals`.
+        """
         acronyms = self.words & capitals
         return [f"{TERM}{word.upper()}" if word in acronyms else word for word in phrase]
 
     def stems_of_query(self, stems: Iterable[str], capitals: Set[str]) -> list[str]:
-        """Return stems of a query, with those of acronyms. `capitals` are those of the query."""
+        """Return stems of a query, with those of acronyms.
+
+        `capitals` is `query.capitals` or `query.excluded_capitals`.
+        """
         acronyms = {stem(word): word.upper() for word in sorted(self.words & capitals)}
         return [acronyms.get(own, own) for own in stems]
 
@@ -105,7 +134,8 @@ def learn(papers: Iterable[tuple[str, str]]) -> Acronyms:
     """
     in_capitals, in_lower_case = Counter[str](), Counter[str]()
     for texts in papers:
-        in_capitals.update({word.lower() for text in texts for word in find(text).values()})
+        plain = (text for text in texts if not is_emphasis(text))
+        in_capitals.update({word.lower() for text in plain for word in find(text).values()})
         in_lower_case.update({word for text in texts for word in WORD.findall(text) if word.islower()})
     acronyms = defaultdict[str, list[str]](list)
     for word, count in in_capitals.items():

@@ -12,8 +12,7 @@ from app.types import PaperView
 
 MODEL = RelevanceModel.train(
     [
-        *[("In\u2010Context Learning", "Agents run on-demand and learn in-context, in-domain and at-scale.")]
-        * 4,
+        *[("In\u2010Context Learning", "Agents run on-demand and learn in-domain and at-scale.")] * 4,
         *[("Agents", "They run on demand, at scale, in domain-specific tasks, and in the wild.")] * 4,
         ("Length", "An increase in context length."),
     ]
