@@ -11,6 +11,7 @@ from app.errors import InvalidInterest
 from app.relevance.model import RelevanceModel
 from app.relevance.muted_texts import parse_muted, parse_typed_muted
 from app.relevance.query_language import GENERAL_STEMS, normalize
+from app.text.acronyms import stem_of
 from app.text.tokenizer import WORD, compound_span, stem_all, without_stopwords
 from app.types import Interest
 
@@ -61,8 +62,9 @@ def share_of_papers(text: str, model: RelevanceModel) -> float:
 
     A phrase is in at most as many papers as each of its words and pairs of words. Return 0 for a filter.
     """
-    phrases = parse_muted(text).excluded_phrases
-    terms, _ = model.document(" ".join(itertools.chain(*phrases)), "")
+    query, acronyms = parse_muted(text), model.abbreviations.acronyms
+    words = acronyms.words_of_phrase(itertools.chain(*query.excluded_phrases), query.excluded_capitals)
+    terms = model.abbreviations.fold(without_stopwords(map(stem_of, words)))
     parts = [*terms, *map(" ".join, itertools.pairwise(terms))]
     statistics = model.statistics
     return min((statistics.frequencies.get(part, 0) for part in parts), default=0) / max(1, statistics.papers)
