@@ -227,6 +227,19 @@ def normalize(text: str) -> str:
     return " ".join(cleaned.split())
 
 
+@lru_cache(maxsize=12_000)
+def comparison_key(text: str) -> tuple[str, frozenset[str]]:
+    """Return a key that is equal for texts that differ only in notation and letter case.
+
+    Words in capitals are part of the key, because they may be acronyms, except those in filters and those
+    that are only emphasis.
+    """
+    text = normalize(text)
+    texts = [part.text for part in split_into_parts(text) if not part.field]
+    has_emphasis = acronyms.is_emphasis(" ".join(texts))
+    return text.casefold(), frozenset() if has_emphasis else acronyms.find_typed(texts)
+
+
 def parse_typed(text: str, noun: str = "An interest") -> Query:
     """Parse an interest that is about to be stored, or a search. Raise InvalidInterest like `parse`.
 

@@ -95,16 +95,29 @@ def mute(session: Session, subscriber_id: int, texts: Sequence[str], now: dateti
     Raise InvalidPreference if a text cannot be muted, or if there would be too many muted texts.
     """
     preferences = preferences_of(session, get_for_update(session, subscriber_id))
-    already_muted = {text.casefold() for text in preferences.muted}
-    new = [text for text in map(query_language.normalize, texts) if text.casefold() not in already_muted]
+    already_muted = {*map(query_language.comparison_key, preferences.muted)}
+    new = [
+        query_language.normalize(text)
+        for text in texts
+        if query_language.comparison_key(text) not in already_muted
+    ]
     change(session, subscriber_id, replace(preferences, muted=(*preferences.muted, *new)), now)
 
 
 def unmute(session: Session, subscriber_id: int, texts: Sequence[str], now: datetime) -> None:
-    """Stop muting these texts. Differences in letter case and notation are ignored."""
+    """Stop muting these texts, or texts that differ from them only in letter case and notation.
+
+    If "CLIP" and "clip" are both muted, only the one that is given is unmuted.
+    """
     preferences = preferences_of(session, get_for_update(session, subscriber_id))
-    unmuted = {query_language.normalize(text).casefold() for text in texts}
-    muted = tuple(text for text in preferences.muted if text.casefold() not in unmuted)
+    already_muted = {*map(query_language.comparison_key, preferences.muted)}
+    unmuted = {*map(query_language.comparison_key, texts)}
+    in_other_case = {text for text, _ in unmuted - already_muted}
+    muted = tuple(
+        text
+        for text in preferences.muted
+        if query_language.comparison_key(text) not in unmuted and text.casefold() not in in_other_case
+    )
     change(session, subscriber_id, replace(preferences, muted=muted), now)
 
 

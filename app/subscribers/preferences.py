@@ -123,19 +123,19 @@ def check(
 def normalize_preferences(preferences: Preferences) -> Preferences:
     """Return preferences with the current name of the time zone, and with normalised, distinct texts."""
     zone = dates.find_zone(preferences.zone) or preferences.zone
-    muted: dict[str, str] = {}
+    muted = dict[tuple[str, frozenset[str]], str]()
     for text in map(query_language.normalize, preferences.muted):
-        muted.setdefault(text.casefold(), text)
+        muted.setdefault(query_language.comparison_key(text), text)
     interests = deduplicate(preferences.interests)
     return replace(preferences, zone=zone, interests=interests, muted=tuple(muted.values()))
 
 
 def deduplicate(interests: Iterable[Interest]) -> tuple[Interest, ...]:
     """Return normalised interests. Of several interests with the same text, keep only the first."""
-    unique: dict[str, Interest] = {}
+    unique = dict[tuple[str, frozenset[str]], Interest]()
     for interest in interests:
         text = query_language.normalize(interest.text)
-        unique.setdefault(text.casefold(), replace(interest, text=text))
+        unique.setdefault(query_language.comparison_key(text), replace(interest, text=text))
     return tuple(unique.values())
 
 

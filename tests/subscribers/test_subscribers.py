@@ -112,6 +112,10 @@ def test_duplicate_interests_are_merged() -> None:
     typed = (Interest("Graph  neural networks", 2.0), Interest("robotics"), Interest("graph neural Networks"))
     checked = subscribers.check(replace(WANTED, interests=typed))
     assert checked.interests == (Interest("Graph neural networks", 2.0), Interest("robotics"))
+    acronyms = (Interest("CLIP"), Interest("clip"))
+    assert subscribers.check(replace(WANTED, interests=acronyms, muted=("RAG", "rag", "Rag"))) == replace(
+        WANTED, interests=acronyms, muted=("RAG", "rag")
+    )
 
 
 @pytest.mark.parametrize(
@@ -707,6 +711,19 @@ def test_mute_and_unmute_a_word(app: Application, now: datetime) -> None:
     with app.db.write() as session:
         subscribers.unmute(session, alice, [" BLOCKCHAIN", "nothing"], now)
         assert subscribers.preferences_of(session, subscribers.get(session, alice)).muted == ("cat:cs.CR",)
+
+
+def test_muted_acronyms_and_words_are_distinct(app: Application, now: datetime) -> None:
+    """ "CLIP" does not mute papers on clips."""
+    alice = add_confirmed_reader(app, now)
+    with app.db.write() as session:
+        for text in ("CLIP", "clip", "CLIP", "Clip", "cat:CS.CL", "cat:cs.cl", "BIG DATA", "big data"):
+            subscribers.mute(session, alice, [text], now)
+        assert subscribers.get(session, alice).muted == ["CLIP", "clip", "cat:CS.CL", "BIG DATA"]
+        subscribers.unmute(session, alice, ["Clip"], now)
+        assert subscribers.get(session, alice).muted == ["CLIP", "cat:CS.CL", "BIG DATA"]
+        subscribers.unmute(session, alice, ["clip", "big data"], now)
+        assert subscribers.get(session, alice).muted == ["cat:CS.CL"]
 
 
 def test_invalid_change_changes_nothing(app: Application, now: datetime) -> None:
