@@ -43,7 +43,8 @@ FRESH = 0.9
 PINNED = 2.0  # higher than the score of any paper that is not pinned
 CERTAIN = 1 - 1e-9  # higher relevances are capped at this, so that their evidence is finite
 MAX_COMPARED = 5_000  # papers whose similarities are kept: at most 100 megabytes
-RANKED_TOGETHER = 100  # subscribers, to limit the memory of dense matrices
+RANK_BATCH_SIZE = 100  # subscribers, to limit the memory of dense matrices
+MAX_DENSE_TEXTS = 5  # distinct interests per subscriber in a batch; with more, sparse matrices are faster
 MAX_CACHED_ORDERS = 20_000  # interests with their weights; a few hundred bytes each
 ROW_BYTES = 500  # of an interest's objects, besides the numbers
 NO_TREND = Trend(0.0, "")
@@ -355,11 +356,13 @@ def rank(pool: CandidatePool, requests: Sequence[RankingRequest]) -> list[Ranked
 
     A subscriber's result is the same to the last digit whether they are ranked alone or with others.
     """
-    groups = (requests[start : start + RANKED_TOGETHER] for start in range(0, len(requests), RANKED_TOGETHER))
-    return [ranked for group in groups for ranked in _rank_group(pool, group)]
+    batches = (
+        requests[start : start + RANK_BATCH_SIZE] for start in range(0, len(requests), RANK_BATCH_SIZE)
+    )
+    return [ranked for batch in batches for ranked in _rank_batch(pool, batch)]
 
 
-def _rank_group(pool: CandidatePool, requests: Sequence[RankingRequest]) -> Iterator[Ranked]:
+def _rank_batch(pool: CandidatePool, requests: Sequence[RankingRequest]) -> Iterator[Ranked]:
     """Yield the ranked papers of a few subscribers."""
     matches = pool.matches
     evidence, strengths = _sums(matches, requests)
@@ -389,9 +392,11 @@ def _sums(matches: EvidenceMatrix, requests: Sequence[RankingRequest]) -> tuple[
     weights = [weight for pairs in interests for _, weight in pairs]
     spans = np.cumsum([0, *map(len, interests)])
     shape = (len(requests), len(texts))
-    # The product with a dense matrix takes a third of the time of one with a sparse matrix.
+    is_dense = len(texts) <= MAX_DENSE_TEXTS * len(requests)
     evidence, strengths = (
-        sparse.csr_matrix((np.array(weights, own.dtype), interest_rows, spans), shape) @ own.toarray()
+        _product(
+            sparse.csr_matrix((np.array(weights, own.dtype), interest_rows, spans), shape), own, is_dense
+        )
         for own in matches.matrices(texts)
     )
     for n, request in enumerate(requests):
@@ -400,6 +405,16 @@ def _sums(matches: EvidenceMatrix, requests: Sequence[RankingRequest]) -> tuple[
             evidence[n] += by_profile
             strengths[n] += by_profile
     return evidence, strengths
+
+
+def _product(weights: sparse.csr_matrix, evidence: sparse.csr_matrix, is_dense: bool) -> Matrix:
+    """Return the product as a dense matrix. `is_dense` changes the time, but not the result.
+
+    If subscribers share interests, making the evidence dense first takes down to a third of the time. If each
+    has 20 interests of their own, it takes up to twice as long.
+    """
+    product = weights @ evidence.toarray() if is_dense else (weights @ evidence).toarray()
+    return np.asarray(product)
 
 
 def _effective_profile(request: RankingRequest, matches: EvidenceMatrix) -> dict[int, float]:

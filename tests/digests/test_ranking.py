@@ -179,9 +179,14 @@ readers = st.builds(
 def test_ranking_is_independent_of_other_readers(
     hits: Sequence[dict[int, float]], asking: list[RankingRequest]
 ) -> None:
-    """Results are identical to the last digit for any order of the interests."""
+    """Results are identical to the last digit for any order of the interests, and with sparse matrices."""
     on = build_pool(*hits, excluded=frozenset({4, 5}), listed={6: YESTERDAY})
     together = ranking.rank(on, asking)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranking, "MAX_DENSE_TEXTS", 0)
+        without_dense_matrix = ranking.rank(on, asking)
+    for result, other in zip(together, without_dense_matrix, strict=True):
+        assert (result.papers, result.scores.tolist()) == (other.papers, other.scores.tolist())
     for result, reader in zip(together, asking, strict=True):
         for alone in (reader, replace(reader, interests=reader.interests[::-1])):
             other = rank_for(on, alone)
