@@ -28,6 +28,7 @@ class Sources:
     per_day: int
     now: datetime
     down_until: datetime | None = None
+    refused_requests: int = 0
 
     def transport(self) -> HttpTransport:
         """Return a transport that requests nothing from the internet and never waits."""
@@ -42,6 +43,7 @@ class Sources:
 
     def respond(self, request: httpx.Request) -> httpx.Response:
         if self.down_until and self.now < self.down_until:
+            self.refused_requests += 1
             return httpx.Response(503)
         if "daily_papers" in request.url.path:
             day, page = date.fromisoformat(request.url.params["date"]), int(request.url.params["p"])

@@ -1,4 +1,4 @@
-"""Live through a year of an installation in accelerated time, and check what grows and what goes wrong.
+"""Simulate a year of an installation in accelerated time, and report growth and violations.
 
     python -m benchmarks.year [--days 365] [--readers 100] [--papers 50] [--database postgresql] [--json]
 
@@ -6,8 +6,9 @@ The service's own jobs run at the times at which readers in four time zones are 
 come from a simulated Hugging Face, and a feed lists every tenth again, up to 70 days later. Each day, people
 sign up (one does not confirm), like, mute, pause, unsubscribe and are erased, and an email bounces.
 A visitor searches the archive. A backup is written every seventh day and deleted after 30. In between, the
-relay fails for a day and the sources for a week, the process restarts, and a backup is restored. The run
-begins on 1 September 2027, so that it crosses daylight saving changes, New Year and 29 February.
+relay fails for a day and the sources for a week (in short runs, a sixth of the days), the process restarts,
+and a backup is restored. The run begins on 1 September 2027, so that it crosses daylight saving changes, New
+Year and 29 February.
 
 Retention periods are the shortest, so a table with one should not grow after the second month. Every night,
 `year_checks` compares the ledger, the relay and earlier digests. The exit status is 1 if there are
@@ -128,8 +129,8 @@ class Year:
 
     # --- a day
 
-    def live(self, number: int, days: int) -> None:
-        """Live through a day, with its disturbances."""
+    def simulate_day(self, number: int, days: int) -> None:
+        """Simulate a day, including its failures."""
         day = START + DAY * number
         self._disturb(number, days, day)
         if number % BACKUP_EVERY == 0:
@@ -139,7 +140,7 @@ class Year:
             self.sources.now = minute
             if minute == day + NOON:
                 self.meter.measure("web", self._visit)
-                self._act(minute)
+                self._simulate_people(minute)
             self._run_jobs(minute, day)
         with self.app.db.read() as session:
             self.checks.check_day(session, day + DAY - MINUTE, len(self.received), self.app.snapshots)
@@ -149,14 +150,14 @@ class Year:
         if number == days // 4:
             self.relay.reply("connect", "421 4.3.2 busy")
             self.checks.disturbed_until = day + 2 * DAY
-        elif number == days // 4 + 1:
+        if number == days // 4 + 1:
             self.relay.clear_rules()
-        elif number == days // 3:
-            self.sources.down_until = day + 7 * DAY
-        elif number == days // 2:
+        if number == days // 3:
+            self.sources.down_until = day + min(7, max(1, days // 6)) * DAY
+        if number == days // 2:
             self.app.db.dispose()
             self.start()
-        elif number == days * 2 // 3:
+        if number == days * 2 // 3:
             self._restore(day)
 
     def _minutes(self, day: datetime) -> list[datetime]:
@@ -188,7 +189,7 @@ class Year:
         for path in ("/", f"/search?q={self.draw.choice(self.interests)}"):
             self.client.get(path).raise_for_status()
 
-    def _act(self, now: datetime) -> None:
+    def _simulate_people(self, now: datetime) -> None:
         """Let people sign up, readers change or end their subscriptions, and an email bounce.
 
         As many confirm as have left since yesterday.
@@ -284,7 +285,8 @@ class Year:
             early, late = (self.months[at]["rows"] for at in (1, -1))
             self.checks.check_growth(early, {name: late[name] for name in late.keys() - set(KEPT)})
         texts = {"operator_mails": self.operator_mails, "failed_jobs": self.failed_jobs}
-        return {"months": self.months, **texts, "violations": self.checks.violations}
+        failures = {"refused_requests": self.sources.refused_requests}
+        return {"months": self.months, **texts, **failures, "violations": self.checks.violations}
 
 
 def table_bytes(session: Session) -> dict[str, int]:
@@ -311,7 +313,7 @@ def run(kind: str, days: int, readers: int, papers: int) -> dict[str, Any]:
         with scale.run_database(kind, folder) as (url, server):
             year = Year(folder, url, server, relay, readers, papers)
             for number in range(days):
-                year.live(number, days)
+                year.simulate_day(number, days)
                 if number % MONTH == MONTH - 1:
                     year.record_month(number)
                     print(number + 1, "days:", year.months[-1]["figures"], file=sys.stderr, flush=True)

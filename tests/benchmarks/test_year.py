@@ -38,6 +38,7 @@ def test_days_with_all_disturbances(
     result = year.run("sqlite", days=6, readers=8, papers=5)
     year.show(result)
     assert not result["violations"]
+    assert result["refused_requests"]
     assert all(month["figures"]["sent digests"] > 0 for month in result["months"])
     assert "paper_snapshot" in capsys.readouterr().out
 
