@@ -13,10 +13,10 @@ from zoneinfo import ZoneInfo
 from sqlmodel import Session, col, func, select
 
 from app.delivery import ledger
+from app.delivery.ledger.claims import FINAL_STATES
 from app.digests import reconciliation
 from app.storage.models import (
     Delivery,
-    DeliveryState,
     DigestContent,
     FormSubmission,
     JobRun,
@@ -27,10 +27,6 @@ from app.types import MailKind
 
 DAY = timedelta(days=1)
 MAX_DELAY = timedelta(minutes=5)
-FINAL = (
-    DeliveryState.SENT, DeliveryState.FAILED, DeliveryState.SUPPRESSED, DeliveryState.SKIPPED,
-    DeliveryState.UNCERTAIN,
-)  # fmt: skip
 
 
 class Checks:
@@ -109,7 +105,7 @@ class Checks:
 def count_unfinished(session: Session, before: datetime) -> dict[str, int]:
     """Count the rows that were due before a time and are not in a final state."""
     conditions: dict[str, tuple[Any, ...]] = {
-        "emails": (Delivery.id, col(Delivery.state).not_in(FINAL), Delivery.due_at < before),
+        "emails": (Delivery.id, col(Delivery.state).not_in(FINAL_STATES), Delivery.due_at < before),
         "runs": (JobRun.id, col(JobRun.ended_at).is_(None), JobRun.started_at < before),
         "forms": (
             FormSubmission.id, col(FormSubmission.processed_at).is_(None), FormSubmission.created_at < before,

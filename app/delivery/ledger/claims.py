@@ -26,6 +26,8 @@ BATCH_SIZE = 300
 # Emails are claimed in this order, so that emails that were never tried are sent first.
 WAITING_STATES = (State.PENDING, State.DEFERRED, State.UNCERTAIN)
 LEASED_STATES = (State.CLAIMED, State.COMMITTING)
+NOT_SENT = (State.SKIPPED, State.FAILED, State.SUPPRESSED)
+FINAL_STATES = (State.SENT, State.UNCERTAIN, *NOT_SENT)
 
 DELIVERIES = cast("Table", inspect(Delivery).local_table)
 # The order during a warm-up: first the emails that somebody is waiting for, such as confirmations, then the

@@ -14,9 +14,8 @@ from sqlalchemy import ColumnElement, case, literal, or_, update
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from app.delivery.ledger.claims import WAITING_STATES, is_all_paused
+from app.delivery.ledger.claims import FINAL_STATES, WAITING_STATES, is_all_paused
 from app.delivery.ledger.entries import is_held
-from app.delivery.ledger.held_after_restore import FINAL_STATES
 from app.storage.database import in_array, skew
 from app.storage.models import Delivery
 from app.storage.models import DeliveryState as State
@@ -46,8 +45,8 @@ def with_unsettled_digest(by: datetime) -> SelectOfScalar[int]:
     """
     return select(Delivery.subscriber_id).where(
         Delivery.kind == MailKind.DIGEST,
-        # A digest that has just been deferred or released expires before the next planning run. For `in_`,
-        # SQLite would use the index of states, and read all digests that were planned since the run began.
+        # A digest that has just been deferred or released expires before the next planning run. With `in_`,
+        # SQLite would use the index of states and read all digests that were planned since the run began.
         col(Delivery.state).not_in(FINAL_STATES),
         col(Delivery.possibly_delivered).is_(False),
         col(Delivery.next_attempt_at).is_not(None),

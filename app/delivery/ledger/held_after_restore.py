@@ -8,7 +8,7 @@ from typing import cast
 from sqlalchemy import Table, delete, func, insert, inspect, or_, select, update
 from sqlmodel import Session
 
-from app.delivery.ledger.claims import LEASED_STATES, WAITING_STATES
+from app.delivery.ledger.claims import FINAL_STATES, LEASED_STATES, NOT_SENT, WAITING_STATES
 from app.storage.database import execute_and_count, in_array
 from app.storage.inserts import insert_many, last_id, set_last_id
 from app.storage.models import Delivery, DigestContent, Paper, PaperSnapshot, Subscriber
@@ -18,8 +18,6 @@ ID_GAP = 1_000_000  # must exceed the number of emails added since the backup
 # The same for papers. It is not larger, because each sitemap covers 50,000 ids, and would be empty.
 PAPER_ID_GAP = 50_000
 BATCH = 1000  # rows
-NOT_SENT = (State.SKIPPED, State.FAILED, State.SUPPRESSED)
-FINAL_STATES = (State.SENT, State.UNCERTAIN, *NOT_SENT)
 WAITING = "it was waiting when the backup was made, so it may have been sent since"
 
 _DELIVERIES, _CONTENTS, _PAPERS, _SNAPSHOTS, _SUBSCRIBERS = (
