@@ -59,7 +59,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
         is_kept = or_(subscribers.is_current_pause(), ledger.is_awaiting_first_digest())
         _repeat(app, run, lambda session: ledger.prune_events(session, old, is_kept))
         _repeat(app, run, lambda session: ledger.prune_deliveries(session, old, now))
-        delete = subscribers.delete_ended_sign_ups
+        delete = subscribers.delete_unconfirmed_sign_ups
         _repeat(app, run, lambda session: Counter(sign_ups=delete(session)))
         run.counts["signatures"] = _drop_sender_data(app, now)
     return run.counts

@@ -156,7 +156,7 @@ class PaperText:
     def has_other_form(self, stem: str, word: str) -> bool:
         """Return True if the paper or its card has a word with this stem that is not a form of `word`.
 
-        This is rare. All other typed words leave highlights and marks unchanged.
+        Such words are rare. A typed word without another form does not change highlights or marks.
         """
         typed = {stem: word}
         return not all(

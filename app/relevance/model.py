@@ -120,10 +120,10 @@ class RelevanceModel:
         """
         unfolded = [(content_stems(title), content_stems(abstract)) for title, abstract in papers]
         compounds, apart = abbreviations.find_compounds(unfolded)
-        own_acronyms = acronyms.learn(papers)
-        shorts = abbreviations.learn((abstract for _, abstract in papers), compounds, own_acronyms)
+        learned_acronyms = acronyms.learn(papers)
+        shorts = abbreviations.learn((abstract for _, abstract in papers), compounds, learned_acronyms)
         texts = [f"{title} {abstract}" for title, abstract in papers]
-        folding = Abbreviations(compounds, shorts, apart, own_acronyms, hyphens.learn(texts))
+        folding = Abbreviations(compounds, shorts, apart, learned_acronyms, hyphens.learn(texts))
         documents = [folding.document(title, abstract) for title, abstract in papers]
         statistics = TermStatistics.count(documents, folding.expansions, min_frequency)
         titled = [(title, document) for (title, _), document in zip(papers, documents, strict=True)]
@@ -194,11 +194,11 @@ class RelevanceModel:
                     _table(line.split("\t") for line in _decode_lines(arrays[name]))
                     for name in ("compounds", "shorts")
                 )
-                apart, own_acronyms, hyphenated = (
+                apart, learned_acronyms, hyphenated = (
                     frozenset(_decode_lines(arrays[name]) if name in arrays else ())  # 0.1 has only "apart"
                     for name in ("apart", "acronyms", "hyphenated")
                 )
-                folding = Abbreviations(compounds, shorts, apart, Acronyms(own_acronyms), hyphenated)
+                folding = Abbreviations(compounds, shorts, apart, Acronyms(learned_acronyms), hyphenated)
                 space = None
                 if "projection" in arrays:
                     space = VectorSpace.from_arrays(arrays, statistics.frequencies, statistics.idf)

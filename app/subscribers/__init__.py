@@ -79,7 +79,7 @@ from app.subscribers.preferences import (
     problems,
 )
 from app.subscribers.privacy import (
-    delete_ended_sign_ups,
+    delete_unconfirmed_sign_ups,
     erase,
     export,
     new_links,

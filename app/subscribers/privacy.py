@@ -121,7 +121,7 @@ def erase(session: Session, subscriber_id: int, now: datetime, *, suppress: bool
 def anonymize(session: Session, subscriber: Subscriber, now: datetime) -> None:
     """Remove all personal data from a subscriber's rows.
 
-    The rows themselves are kept for statistics, except those of sign-ups (see `delete_ended_sign_ups`).
+    The rows themselves are kept for statistics, except those of sign-ups (see `delete_unconfirmed_sign_ups`).
     """
     identity = subscriber.id or 0
     audit_log.erase_details(session, identity, suppression.address_hash(subscriber.email))
@@ -149,7 +149,7 @@ def anonymize(session: Session, subscriber: Subscriber, now: datetime) -> None:
     session.add(subscriber)
 
 
-def delete_ended_sign_ups(session: Session) -> int:
+def delete_unconfirmed_sign_ups(session: Session) -> int:
     """Delete a batch of erased rows that nobody ever confirmed, once no email, event or form refers to them.
 
     Keep the newest row, because SQLite would give its id to the next subscriber. Return the number of deleted
