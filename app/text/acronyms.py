@@ -132,18 +132,21 @@ def learn(papers: Iterable[tuple[str, str]]) -> Acronyms:
 
     A word is ordinary if (title, abstract) pairs inflect it in lower case, as acronyms seldom are.
     """
-    in_capitals, in_lower_case = Counter[str](), Counter[str]()
+    in_capitals, by_stem, uninflected = Counter[str](), Counter[str](), Counter[str]()
     for texts in papers:
         plain = (text for text in texts if not is_emphasis(text))
         in_capitals.update({word.lower() for text in plain for word in find(text).values()})
-        in_lower_case.update({word for text in texts for word in WORD.findall(text) if word.islower()})
-    acronyms = defaultdict[str, list[str]](list)
-    for word, count in in_capitals.items():
-        if count >= MIN_PAPERS and (own := stem(word)) not in STOP_STEMS:
-            acronyms[own].append(word)
-    inflected = Counter[str]()
-    for word, count in in_lower_case.items():
-        for acronym in acronyms.get(stem(word), ()):
-            inflected[acronym] += count * (word != acronym)
-    enough = {word: max(MIN_PAPERS, MIN_INFLECTED * count) for word, count in in_capitals.items()}
-    return Acronyms(frozenset(word for word, count in inflected.items() if count >= enough[word]))
+        forms = defaultdict[str, list[str]](list)
+        for word in {word for text in texts for word in WORD.findall(text) if word.islower()}:
+            forms[stem(word)].append(word)
+        by_stem.update(forms.keys())
+        uninflected.update(words[0] for words in forms.values() if len(words) == 1)
+    return Acronyms(
+        frozenset(
+            word
+            for word, papers_with_word in in_capitals.items()
+            if (own := stem(word)) not in STOP_STEMS
+            and papers_with_word >= MIN_PAPERS
+            and by_stem[own] - uninflected[word] >= max(MIN_PAPERS, MIN_INFLECTED * papers_with_word)
+        )
+    )

@@ -96,6 +96,8 @@ def test_learned_acronyms_are_inflected_in_lower_case() -> None:
     """Few authors write "llms", so "LLM" is no ordinary word. A title in capitals shows no acronyms."""
     assert MODEL.abbreviations.acronyms.words == {"clip"}
     assert acronyms.learn([("IMAGE MODELS", "An image. Images.")] * 3).words == set()
+    assert acronyms.learn([("CLIP", "Clips."), *[("CLIP", "clips, clipped and clipping")] * 2]).words == set()
+    assert acronyms.learn([("CLIP", "We clip."), *[("CLIP", "clips")] * 3]).words == {"clip"}
     assert (
         acronyms.learn([("Objects", "The IS and AN are ARE."), ("", "isn't aren't annual")] * 3).words
         == set()
