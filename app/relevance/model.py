@@ -124,7 +124,7 @@ class RelevanceModel:
         shorts = abbreviations.learn((abstract for _, abstract in papers), compounds, learned_acronyms)
         texts = [f"{title} {abstract}" for title, abstract in papers]
         folding = Abbreviations(compounds, shorts, apart, learned_acronyms, hyphens.learn(texts))
-        documents = [folding.document(title, abstract) for title, abstract in papers]
+        documents = [folding.document(*texts, stems) for texts, stems in zip(papers, unfolded, strict=True)]
         statistics = TermStatistics.count(documents, folding.expansions, min_frequency)
         titled = [(title, document) for (title, _), document in zip(papers, documents, strict=True)]
         space = VectorSpace.fit(

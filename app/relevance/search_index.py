@@ -27,7 +27,7 @@ from app.papers.searchable_papers import SearchablePaper
 from app.relevance import search_index_fields, search_index_folder, search_index_records
 from app.relevance.model import RelevanceModel
 from app.relevance.search_index_records import PaperRecords
-from app.text.tokenizer import stem_all
+from app.text.tokenizer import stem_all, without_stopwords
 
 WRITER_BYTES = 60_000_000  # memory for new documents before they are written
 PAPERS_PER_COMMIT = 20_000
@@ -123,7 +123,12 @@ class IndexWriter:
         model = self._model
         views = [indexed.paper.view for indexed in papers]
         written = [(stem_all(view.title), stem_all(view.abstract)) for view in views]
-        folded = [model.document(view.title, view.abstract) for view in views]
+        folded = [
+            model.abbreviations.document(
+                view.title, view.abstract, (without_stopwords(title), without_stopwords(abstract))
+            )
+            for view, (title, abstract) in zip(views, written, strict=True)
+        ]
         vectors = model.space.vectors(folded) if model.space else np.zeros((len(papers), 0))
         self._delete_texts([view.id for view in views])
         rows = []

@@ -329,14 +329,22 @@ class Abbreviations:
                 stems = _replace_spans(stems, spans, [table[tuple(stems[a:b])] for a, b in spans])
         return Tokens(stems, array("I", starts), array("I", ends))
 
-    def document(self, title: str, abstract: str) -> tuple[list[str], list[str]]:
-        """Return the terms of a paper's title and of its abstract."""
+    def document(
+        self, title: str, abstract: str, unmarked: tuple[Sequence[str], Sequence[str]] | None = None
+    ) -> tuple[list[str], list[str]]:
+        """Return the terms of a paper's title and of its abstract. `unmarked` is as for `Acronyms.stems`."""
         redefined = self.redefined_short_forms(title, abstract)
-        return self.terms(title, redefined), self.terms(abstract, redefined)
+        of_title, of_abstract = unmarked or (None, None)
+        return self.terms(title, redefined, of_title), self.terms(abstract, redefined, of_abstract)
 
-    def terms(self, text: str, redefined: Set[str] = frozenset()) -> list[str]:
-        """Return the folded stems of a text, without stop words. `redefined` is the same as for `fold`."""
-        return self.fold(self.acronyms.stems(text), redefined)
+    def terms(
+        self, text: str, redefined: Set[str] = frozenset(), unmarked: Sequence[str] | None = None
+    ) -> list[str]:
+        """Return the folded stems of a text, without stop words.
+
+        `redefined` is as for `fold`, and `unmarked` as for `Acronyms.stems`.
+        """
+        return self.fold(self.acronyms.stems(text, unmarked), redefined)
 
 
 def _mark_redefined(stems: Sequence[str], redefined: Set[str]) -> list[str]:

@@ -83,8 +83,13 @@ class Acronyms:
         stems = enumerate(map(words.get, tokens.starts))
         return tokens.with_stems({position: word for position, word in stems if word})
 
-    def stems(self, text: str) -> list[str]:
-        """Return the stems of a text without stop words, with those of acronyms."""
+    def stems(self, text: str, unmarked: Sequence[str] | None = None) -> list[str]:
+        """Return the stems of a text without stop words, with those of acronyms.
+
+        If the text's stems without those of acronyms are known, as `unmarked`, few texts are split again.
+        """
+        if unmarked is not None and not self.find(text):
+            return [*unmarked]
         return without_stopwords(self.mark(tokenize(text), text).stems)
 
     def words_of(self, text: str) -> list[str]:

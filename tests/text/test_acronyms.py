@@ -12,6 +12,7 @@ from app.relevance.matching import MatchIndex
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import parse
 from app.text import acronyms
+from app.text.tokenizer import content_stems
 from app.types import PaperView
 
 ARCHIVE = [
@@ -51,7 +52,8 @@ ACRONYM, WORD = {1, 3, 4, 6}, {2, 5}
 )
 def test_find(text: str, words: dict[int, str], stems: list[str]) -> None:
     assert acronyms.find(text) == words
-    assert MODEL.abbreviations.acronyms.stems(text) == stems
+    own = MODEL.abbreviations.acronyms
+    assert own.stems(text) == own.stems(text, content_stems(text)) == stems
 
 
 @pytest.mark.parametrize(
