@@ -5,6 +5,7 @@ Later polls do not add a hidden paper again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from sqlalchemy import update
@@ -31,15 +32,20 @@ def hide(session: Session, paper: Paper, now: datetime) -> int:
     return ledger.leave_out(session, merging.with_absorbed(session, merging.id_of(paper)))
 
 
-def leave_out_merged(session: Session, survivor: Paper) -> int:
-    """Take a paper that has absorbed another out of unsent digests. Return the number of changed digests.
+def leave_out_merged(session: Session, survivors: Iterable[Paper]) -> int:
+    """Take papers that have absorbed others out of unsent digests. Return the number of changed digests.
 
-    If it is hidden, take it out of all. Otherwise, take it out of those of subscribers who were or will be
+    If one is hidden, take it out of all. Otherwise, take it out of those of subscribers who were or will be
     sent one of its rows in another digest.
     """
-    rows = merging.with_absorbed(session, merging.id_of(survivor))
-    leave_out = ledger.leave_out if survivor.hidden_at else ledger.leave_out_repeated
-    return leave_out(session, rows)
+    hidden, visible = list[set[int]](), list[set[int]]()
+    # A survivor may have been merged into another one since.
+    for number, paper in {merging.id_of(paper): paper for paper in survivors}.items():
+        if paper.merged_into_id is None:
+            (hidden if paper.hidden_at else visible).append(merging.with_absorbed(session, number))
+    return sum(ledger.leave_out(session, rows) for rows in hidden) + ledger.leave_out_repeated(
+        session, visible
+    )
 
 
 def show(session: Session, paper: Paper, now: datetime) -> None:

@@ -90,7 +90,7 @@ class Editor:
         pair = self.lock(paper_id), self.lock(other_id)
         survivor = merging.merge_by_hand(self.session, *pair, self.now)
         [absorbed] = [paper for paper in pair if paper is not survivor]
-        digests = hiding.leave_out_merged(self.session, survivor)
+        digests = hiding.leave_out_merged(self.session, [survivor])
         names = {"absorbed": absorbed.id, "absorbed_title": absorbed.title}
         self._record("merge", survivor, **names, left_out_of_digests=digests)
         return survivor

@@ -38,7 +38,7 @@ from app.storage.inserts import insert_many, reserve_ids
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection, SourceKind
 
-OnMerge = Callable[[Session, Paper], object]  # called after two stored papers were merged, with the survivor
+OnMerges = Callable[[Session, Sequence[Paper]], object]  # called with the papers that absorbed others
 
 DATABASE_REJECTED = "the database refused the row"
 NO_IDENTITY = "the row has no title, arXiv ID or DOI to identify a paper"
@@ -71,18 +71,19 @@ def store_in_batches(
     source_of: Callable[[Session], Source],
     finish: Callable[[Source], None] = lambda _source: None,
     *,
-    on_merge: OnMerge = lambda _session, _survivor: None,
+    on_merges: OnMerges = lambda _session, _survivors: None,
     polled: bool = False,
     origin: str = "",
     first_row: int = 1,
 ) -> IngestSummary:
     """Store parsed records, each batch in its own short transaction.
 
-    Each transaction begins with a call to `source_of`, and the last one ends with a call to `finish`. If two
-    stored papers are merged, `on_merge` is called in the same transaction. After a crash, the caller can
-    store all records again, because storing a record twice changes nothing. Votes are dated `now` if `polled`
-    is True. Otherwise they are dated the end of the day on which the file lists the paper, but no later than
-    `now`. `origin` names the file or source in rejections. `first_row` is the row number of the first record.
+    Each transaction begins with a call to `source_of`, and the last one ends with a call to `finish`. If
+    stored papers are merged, `on_merges` is called once in the same transaction. After a crash, the caller
+    can store all records again, because storing a record twice changes nothing. Votes are dated `now` if
+    `polled` is True. Otherwise they are dated the end of the day on which the file lists the paper, but no
+    later than `now`. `origin` names the file or source in rejections. `first_row` is the row number of the
+    first record.
     """
     summary = _parser_rejections(parsed)
     batches = _batches(parsed, first_row)
@@ -91,7 +92,7 @@ def store_in_batches(
             candidates = duplicate_candidates.find(session, rows)
         with db.write() as session:
             source = source_of(session)
-            summary += _store_batch(_Batch(session, source, now, polled, candidates, on_merge), rows)
+            summary += _store_batch(_Batch(session, source, now, polled, candidates, on_merges), rows)
             if number == len(batches):
                 finish(source)
     return summary.with_origin(origin)
@@ -140,13 +141,14 @@ class _Batch:
     now: datetime
     polled: bool
     candidates: DuplicateCandidates
-    on_merge: OnMerge = lambda _session, _survivor: None
+    on_merges: OnMerges = lambda _session, _survivors: None
     # Papers with similar titles that were stored since the candidates were found, by record number.
     recent: Mapping[int, Sequence[int]] = field(default_factory=dict)
     identities: dict[int, int] = field(default_factory=dict)  # row ids, by record number
     stored: StoredRows = field(init=False)
     # Listings and votes to insert after the rows of their papers.
     new_rows: list[Listing | VoteCount] = field(default_factory=list)
+    survivors: list[Paper] = field(default_factory=list)  # papers that absorbed others
     # The fields that a poll returned for each row, by row id, combined from all records of the batch.
     polled_fields: dict[int, field_precedence.Fields] = field(default_factory=dict)
     reserved_ids: Iterator[int] = field(default_factory=lambda: iter(()))  # for new papers
@@ -161,6 +163,8 @@ class _Batch:
         summary = self._insert(plain)
         summary += sum((self._store_one(*row) for row in others), IngestSummary(rows=len(others)))
         self._flush()
+        if self.survivors:
+            self.on_merges(self.session, self.survivors)
         return summary
 
     def _combine_polled_fields(self, records: Iterable[PaperRecord]) -> None:
@@ -180,6 +184,7 @@ class _Batch:
     def load(self, rows: Sequence[Row]) -> None:
         """Load the rows that the records may change."""
         self.new_rows.clear()
+        self.survivors.clear()
         near = {key for number, _ in rows for key in self.candidates.by_number.get(number, ()) if key > 0}
         self.stored = StoredRows(self.session, self.source)
         self.stored.load([record for _, record in rows], near)
@@ -313,7 +318,7 @@ class _Batch:
                 self._flush()  # merging moves listings and votes with UPDATE statements
             merging.merge(self.session, root, other, reason, self.now, has_no_listings=has_no_listings)
             if not new:  # no digest contains a new row
-                self.on_merge(self.session, survivor)
+                self.survivors.append(survivor)
         self.identities[number] = id_of(identity)
         changed = self._update_fields(identity, record)
         listing_change = self._add_listing(identity, record)

@@ -60,7 +60,7 @@ class PollContext:
     settings: Settings
     http: http_client.HttpTransport
     stopping: Event  # set when the process should stop: no new poll starts
-    on_merge: ingest.OnMerge
+    on_merges: ingest.OnMerges
 
 
 def poll(context: PollContext, now: datetime, source_id: int | None) -> PollResult:
@@ -273,7 +273,7 @@ def _store_page(group: _LeaseGroup, source: Source, page: FetchedPage) -> Ingest
         group.moment(),
         load_source,
         partial(poll_schedule.record_progress, page=page, today=group.now.date()),
-        on_merge=group.context.on_merge,
+        on_merges=group.context.on_merges,
         polled=True,
         origin=source.name,
     )
@@ -370,7 +370,7 @@ def _store_file(
             part.parsed,
             now,
             source_of,
-            on_merge=context.on_merge,
+            on_merges=context.on_merges,
             origin=str(path),
             first_row=first_row,
         )

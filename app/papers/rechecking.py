@@ -151,7 +151,7 @@ async def _query_and_store(
                 parsed,
                 time(),
                 lambda session: session.get_one(Source, source.id),
-                on_merge=context.on_merge,
+                on_merges=context.on_merges,
                 polled=True,
                 origin=source.name,
             )

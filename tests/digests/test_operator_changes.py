@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import inspect, text, update
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from app import pipeline
 from app.application import Application
 from app.delivery import ledger
 from app.delivery.ledger import removal
-from app.digests import paper_updates, planning
+from app.digests import hiding, paper_updates, planning
 from app.digests.builder import DigestBuilder
 from app.digests.operator_changes import Editor
 from app.errors import Conflict, InvalidInput, NotFound
@@ -415,6 +416,54 @@ def test_merged_paper_stays_in_the_first_of_two_digests_that_wait(app: Applicati
     with app.db.write() as session:
         Editor(session, "desk", AHEAD + DAY).merge(1, 4)
     assert digests(app) == [[AGENTS, MORE], [removal.ONLY_REPEATED]]
+
+
+def test_merged_paper_leaves_a_digest_after_the_clock_was_set_back(
+    app: Application, mail_server: MailServer
+) -> None:
+    """Then a digest can be older than the snapshot that it contains."""
+    hour = timedelta(hours=1)
+    with app.db.write() as session:
+        session.get_one(Subscriber, 1).next_due_at = HOUR + 5 * hour
+        factories.add_subscriber(session, "bob@example.org", ["language agents"], HOUR + hour)
+    pipeline.plan(app, AHEAD + hour)
+    with app.db.write() as session:
+        session.get_one(Subscriber, 1).next_due_at = HOUR
+    assert pipeline.plan_and_send(app, HOUR)["sent"] == 1
+    add_duplicate(app)
+    with app.db.write() as session:
+        session.get_one(Subscriber, 2).next_due_at = HOUR + 2 * DAY
+    pipeline.plan(app, AHEAD + DAY)
+    assert digests(app) == [[AGENTS, MORE], [AGENTS, MORE], [SAME]]
+    with app.db.write() as session:
+        Editor(session, "desk", AHEAD + DAY).merge(1, 4)
+    assert digests(app)[2] == [removal.ONLY_REPEATED]
+
+
+@pytest.mark.postgres
+def test_merge_locks_only_digests_that_change(
+    app: Application, mail_server: MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a poll merges papers, all other digests can be claimed and sent."""
+    assert pipeline.plan_and_send(app, HOUR)["sent"] == 1
+    add_duplicate(app)
+    with app.db.write() as session:
+        for name, interest in (("bob", "language agents"), ("carol", f'"{SAME}"'), ("dave", "diffusion")):
+            factories.add_subscriber(session, f"{name}@example.org", [interest], HOUR + DAY)
+    pipeline.plan(app, AHEAD + DAY)
+    sent, merge = list[dict[str, int]](), hiding.leave_out_merged
+
+    def merge_and_send(session: Session, survivors: Sequence[Paper]) -> None:
+        assert merge(session, survivors) == 2
+        with ThreadPoolExecutor(1) as pool:
+            sent.append(pool.submit(pipeline.send_now, app, HOUR + DAY).result(timeout=30))
+
+    monkeypatch.setattr(hiding, "leave_out_merged", merge_and_send)
+    file = tmp_path / "papers.json"
+    file.write_text('[{"title": "Language Agents that Plan", "arxiv_id": "2611.00001", "doi": "10.1000/1"}]')
+    pipeline.read_files(app, [file], AHEAD + DAY)
+    assert sent == [{"sent": 2}], "Alice's is skipped and Bob's is sent when the poll ends"
+    assert pipeline.send_now(app, HOUR + DAY) == {"sent": 1}
 
 
 def test_who_was_sent_a_merged_paper_was_sent_both_parts(app: Application, mail_server: MailServer) -> None:

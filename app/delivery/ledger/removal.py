@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement
-from sqlmodel import Session, col, func, or_, select
+from sqlalchemy import ColumnElement, LargeBinary, type_coerce
+from sqlmodel import Session, col, func, select
 
 from app.delivery.ledger.entries import papers_in, promising_digests
 from app.delivery.ledger.signatures import NOT_AHEAD
@@ -23,8 +24,6 @@ from app.types import MailKind
 NOTHING_LEFT = "an operator hid the only paper in it"
 ONLY_REPEATED = "the only paper in it is in another digest"
 BATCH = 500  # digests that are read at once
-# Digests that are being sent or may have arrived must not change.
-_UNSENT = (State.PENDING, State.DEFERRED)
 
 
 def leave_out(session: Session, papers: Collection[int]) -> int:
@@ -33,50 +32,86 @@ def leave_out(session: Session, papers: Collection[int]) -> int:
     A digest that contained no other paper is skipped. On PostgreSQL, digests that are being claimed do not
     change: see `leave_out_hidden`.
     """
-    batches = _unsent_digests(session, papers)
-    return sum(len(_leave_out(session, papers, batch, skip_locked=True)) for batch in batches)
+    ids, count = _find_candidates(session, papers, _is_unsent()), 0
+    for start in range(0, len(ids), BATCH):
+        batch = in_array(session, col(Delivery.id), ids[start : start + BATCH]) & _is_unsent()
+        count += len(_leave_out(session, papers, batch, skip_locked=True))
+    return count
 
 
-def leave_out_repeated(session: Session, papers: Set[int]) -> int:
-    """Remove a merged paper from unsent digests of subscribers who get it in another digest, too.
+def leave_out_repeated(session: Session, merged: Sequence[Set[int]]) -> int:
+    """Remove merged papers from unsent digests of subscribers who get them in another digest, too.
 
-    `papers` are the ids of its rows, the last of which has just been merged. If only unsent digests contain
-    the paper, the first one keeps it. A digest that contained no other paper is skipped. Return how many
-    changed. Digests that are being sent do not change.
+    `merged` has the ids of the rows of each paper. If only unsent digests contain a paper, the first one
+    keeps it. A digest that contained no other paper is skipped. Return how many changed. Digests that are
+    being sent do not change. Other digests are neither changed nor locked.
     """
-    created = select(func.min(PaperSnapshot.created_at))
-    since = session.exec(created.where(in_array(session, col(PaperSnapshot.paper_id), papers))).one()
-    if since is None:  # no digest contains it
+    paper_id, created_at = col(PaperSnapshot.paper_id), PaperSnapshot.created_at
+    dates = select(paper_id, func.min(created_at), func.max(created_at)).group_by(paper_id)
+    dates = dates.where(in_array(session, paper_id, set[int]().union(*merged)))
+    spans = {row: (first, last) for row, first, last in session.exec(dates)}
+    # Usually, digests contain only one row of a paper, which no subscriber gets twice.
+    papers = {row: min(rows) for rows in merged if len(rows & spans.keys()) > 1 for row in rows}
+    if not papers:
         return 0
-    receivers, count = set[int](), 0
-    for batch in _unsent_digests(session, papers):
-        digests = _lock_digests(session, papers, batch, skip_locked=True)
-        subscriber_ids = {delivery.subscriber_id for delivery, _ in digests}
-        receivers |= _receivers(session, papers, subscriber_ids, since)
-        for delivery, content in digests:
-            contained = [number for number in paper_ids(content.digest) if number in papers]
-            repeated = contained if delivery.subscriber_id in receivers else contained[1:]
-            if contained:
-                receivers.add(delivery.subscriber_id)
-            if repeated:
-                _remove(delivery, content, repeated, ONLY_REPEATED)
-                count += 1
+    first_uses, last_uses = zip(*(spans[row] for row in papers.keys() & spans.keys()), strict=True)
+    # The clock may have been set back between a snapshot and a digest of the same day.
+    repeated = _find_repeated(session, papers, min(first_uses) - A_DAY, max(last_uses) + A_DAY)
+    ids, count = list(repeated), 0
+    for start in range(0, len(ids), BATCH):
+        batch = in_array(session, col(Delivery.id), ids[start : start + BATCH]) & _is_unsent()
+        for delivery, content in _lock_digests(session, papers.keys(), batch, skip_locked=True):
+            _remove(delivery, content, repeated[delivery.id or 0], ONLY_REPEATED)
+            count += 1
     session.flush()
     return count
 
 
-def _receivers(
-    session: Session, papers: Set[int], subscriber_ids: Collection[int], since: datetime
-) -> set[int]:
-    """Return the subscribers who were sent one of the papers since `since`, or are being sent it."""
-    digests = promising_digests(session, subscriber_ids, since).where(
-        or_(col(Delivery.state).not_in(_UNSENT), col(Delivery.possibly_delivered))
+def _find_repeated(
+    session: Session, papers: Mapping[int, int], since: datetime, until: datetime
+) -> dict[int, set[int]]:
+    """Return, by delivery, the rows in unsent digests whose subscriber gets the same paper in another one.
+
+    `papers` maps each row to its paper. `since` and `until` limit the dates of digests that can contain it.
+    """
+    content = type_coerce(col(DigestContent.digest), LargeBinary)
+    digests = select(col(Delivery.id), col(Delivery.subscriber_id), content).join(
+        DigestContent, col(DigestContent.delivery_id) == Delivery.id
     )
-    return {
-        subscriber_id
-        for subscriber_id, _, stored in session.execute(digests)
-        if not papers.isdisjoint(papers_in(compressed_json.text_of(stored)))
+    unsent = digests.where(_is_unsent(), col(Delivery.created_at).between(since, until))
+    in_unsent = [
+        (delivery_id or 0, subscriber_id, rows)
+        for delivery_id, subscriber_id, stored in session.execute(unsent.execution_options(yield_per=BATCH))
+        if (rows := _rows_in(stored, papers))
+    ]
+    subscriber_ids = {subscriber_id for _, subscriber_id, _ in in_unsent}
+    others = promising_digests(session, subscriber_ids, since).where(~_is_unsent())
+    received = {
+        (subscriber_id, papers[row])
+        for subscriber_id, _, stored in session.execute(others)
+        for row in _rows_in(stored, papers)
     }
+    repeated = defaultdict[int, set[int]](set)
+    for delivery_id, subscriber_id, rows in sorted(in_unsent):
+        for row in rows:
+            if (subscriber_id, papers[row]) in received:
+                repeated[delivery_id].add(row)
+            received.add((subscriber_id, papers[row]))
+    return repeated
+
+
+def _rows_in(stored: bytes, rows: Collection[int]) -> list[int]:
+    """Return the rows among `rows` that a stored digest contains, in its order."""
+    return [row for row in dict.fromkeys(papers_in(compressed_json.text_of(stored))) if row in rows]
+
+
+def _is_unsent() -> ColumnElement[bool]:
+    """Return the condition that a delivery is a digest that has not been sent and may change."""
+    return (
+        col(Delivery.state).in_((State.PENDING, State.DEFERRED))
+        & (col(Delivery.kind) == MailKind.DIGEST)
+        & col(Delivery.possibly_delivered).is_(False)
+    )
 
 
 def leave_out_hidden(session: Session, claimed_ids: Collection[int]) -> list[int]:
@@ -95,23 +130,12 @@ def leave_out_hidden(session: Session, claimed_ids: Collection[int]) -> list[int
     return [delivery.id or 0 for delivery in changed if delivery.state is State.SKIPPED]
 
 
-def _unsent_digests(session: Session, papers: Collection[int]) -> Iterator[ColumnElement[bool]]:
-    """Yield a condition for each batch of unsent digests that may contain one of the papers, oldest first.
-
-    All `papers` must be hidden, or rows of one paper.
-    """
-    unsent = col(Delivery.state).in_(_UNSENT)
-    ids = _find_candidates(session, papers, unsent)
-    for start in range(0, len(ids), BATCH):
-        yield in_array(session, col(Delivery.id), ids[start : start + BATCH]) & unsent
-
-
 def _find_candidates(
     session: Session, papers: Collection[int], condition: ColumnElement[bool]
 ) -> Sequence[int | None]:
     """Return the ids of the digests that meet a condition, may contain one of the papers and may change.
 
-    All `papers` must be hidden, or rows of one paper.
+    All `papers` must be hidden.
     """
     digests = select(Delivery.id).where(
         condition, Delivery.kind == MailKind.DIGEST, col(Delivery.possibly_delivered).is_(False)
