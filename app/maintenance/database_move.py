@@ -46,7 +46,7 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
         is_empty = prepare_target(target, target_url)  # first, because the target may be unreachable
         refuse_same(app.db, target, now)
         backup_file.check_target(file)
-        earlier = pause_old(app.db, target, now, is_empty=is_empty)
+        has_paused = pause_old(app.db, target, now, is_empty=is_empty)
         manifest, is_copying = None, False
         try:
             manifest = backup_file.write(
@@ -65,8 +65,8 @@ def move(app: Application, target_url: str, file: Path, now: datetime) -> Move:
         except BaseException:
             if manifest:
                 file.unlink(missing_ok=True)  # it contains addresses, and a repeated move writes a new backup
-            if not is_copying:
-                undo_pause(app.db, earlier, now)
+            if has_paused and not is_copying:
+                undo_pause(app.db)
             raise
         # Last, and only in the new database, because a repeated move compares the tables again.
         with job_runs.record(target, "move", time(), job_runs.begin(target, "move", now)) as run:
@@ -106,64 +106,56 @@ def refuse_same(old: Database, target: Database, now: datetime) -> None:
             session.execute(delete(Lock).where(of_mark))
 
 
-def pause_old(old: Database, target: Database, now: datetime, *, is_empty: bool) -> SendingPause | None:
-    """Pause all sending from the old database. Return the pause that it had before, if any.
+def pause_old(old: Database, target: Database, now: datetime, *, is_empty: bool) -> bool:
+    """Pause all sending from the old database. Return False if an interrupted move has paused it already.
 
     Raise Conflict if the database was already moved to `target`, which is not empty.
     """
     with old.write() as session:
-        pauses = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
-        earlier = next(pauses, None)
-        if earlier:
-            session.expunge(earlier)
-        if earlier and earlier.reason == _moved_to(target) and not is_empty:
+        pause = _pause_of_all(session)
+        if pause and pause.reason == _moved_to(target) and not is_empty:
             raise Conflict(
-                f"{earlier.reason} on {earlier.since:%Y-%m-%d} already: "
-                "set PAPERBOY_DATABASE_URL to the new URL"
+                f"{pause.reason} on {pause.since:%Y-%m-%d} already: set PAPERBOY_DATABASE_URL to the new URL"
             )
-        if earlier:  # pause again, so that an import does not end its own pause
-            for reason in ledger.reasons(earlier):
-                ledger.pause(session, reason, now)
+        if pause and MOVING in ledger.reasons(pause):
+            return False
+        if pause:
+            pause.reason += ledger.ALSO + MOVING
         else:  # without a webhook event, which would be sent from the new database or after a refused move
             session.add(SendingPause(edition=ledger.ALL_EDITIONS, reason=MOVING, since=now))
-    return earlier
+    return True
 
 
-def undo_pause(old: Database, earlier: SendingPause | None, now: datetime) -> None:
-    """Undo what `pause_old` did at the time `now`."""
+def undo_pause(old: Database) -> None:
+    """Undo what `pause_old` did."""
     with old.write() as session:
-        if earlier is None:
-            _remove_moving(session, now)
-        else:
-            ledger.end_import_pause(session, now, earlier=earlier.since)
-
-
-def _remove_moving(session: Session, now: datetime) -> str:
-    """End the pause of a move. Pause for the other reasons, if any were added, and return these."""
-    pauses = (each for each in ledger.pauses(session) if each.edition == ledger.ALL_EDITIONS)
-    others = [reason for pause in pauses for reason in ledger.reasons(pause) if reason != MOVING]
-    ledger.resume(session, now, force=True)
-    for reason in others:
-        ledger.pause(session, reason, now)
-    return ledger.ALSO.join(others)
+        ledger.remove_reason(session, MOVING)
 
 
 def _finish_move(old: Database, new: Database, now: datetime) -> str:
     """Copy the operator's pause, if any, to the new database. Then pause the old database for good.
 
-    Return the reasons for the operator's pause.
+    Return the reasons for the operator's pause. No email changes, and the old database stays paused, so that
+    an interrupted move can be repeated.
     """
-    moved = _moved_to(new)
+    moved, all_sending = _moved_to(new), col(SendingPause.edition) == ledger.ALL_EDITIONS
     with old.write() as session:
-        paused_before = _remove_moving(session, now)
-    for db, reason in ((new, paused_before), (old, moved)):
-        with db.write() as session:
-            ledger.resume(session, now, force=True)
-            if reason:
-                ledger.pause(session, reason, now)
-            if db is old:  # last, because a repeated move compares the tables again
-                webhook_endpoints.disable_all(session, moved, now)
-    return paused_before
+        pause = _pause_of_all(session)
+        others = [reason for reason in ledger.reasons(pause) if reason != MOVING] if pause else []
+        with new.write() as new_session:
+            new_session.execute(delete(SendingPause).where(all_sending))
+            if pause and others:  # without a webhook event, which a repeated move would find in this database
+                copy = SendingPause(edition=pause.edition, reason=ledger.ALSO.join(others), since=pause.since)
+                new_session.add(copy)
+        session.execute(delete(SendingPause).where(all_sending))
+        ledger.pause(session, moved, now)
+        webhook_endpoints.disable_all(session, moved, now)
+    return ledger.ALSO.join(others)
+
+
+def _pause_of_all(session: Session) -> SendingPause | None:
+    all_sending = select(SendingPause).where(SendingPause.edition == ledger.ALL_EDITIONS)
+    return session.exec(all_sending.with_for_update()).first()
 
 
 def _moved_to(target: Database) -> str:

@@ -22,6 +22,7 @@ from app.maintenance import database_move
 from app.storage import backup_file, schema, webhook_endpoints
 from app.storage.database import Database
 from app.storage.models import Source, Subscriber, WebhookEvent, WebhookMessage
+from app.types import MailKind
 from tests.maintenance.conftest import DAY, READERS, add_papers, move, pop_run, received
 from tests.storage.test_releases import read_rows
 from tests.support import factories, other_process
@@ -270,25 +271,65 @@ def test_move_is_repeated_if_the_target_was_lost(service: Application, tmp_path:
         file.unlink()
 
 
-def test_move_takes_over_the_pause_of_an_import(
-    service: Application, empty_url: str, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An import that adds nobody and ends during the move does not end the pause, which goes along."""
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_pause_of_an_import_during_a_move(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime,
+    monkeypatch: pytest.MonkeyPatch, has_ended: bool,
+) -> None:  # fmt: skip
+    """It goes along, unless the import adds nobody and ends meanwhile. The old database stays paused."""
     with service.db.write() as session:
         ledger.pause(session, ledger.IMPORTED, now - DAY)
     original = database_move._finish_move
 
     def end_import(old: Database, new: Database, at: datetime) -> str:
         with service.db.write() as session:
-            assert not ledger.end_import_pause(session, now - DAY)
+            assert not (has_ended and ledger.end_import_pause(session, now - DAY))
+            assert ledger.is_paused(session)
         return original(old, new, at)
 
     monkeypatch.setattr(database_move, "_finish_move", end_import)
     maintenance.move(service, empty_url, tmp_path / "1.zip", now)
     target = Database(empty_url)
     with target.read() as session:
-        assert [pause.reason for pause in ledger.pauses(session)] == [ledger.IMPORTED]
+        pauses = [(pause.reason, pause.since) for pause in ledger.pauses(session)]
+        assert pauses == ([] if has_ended else [(ledger.IMPORTED, now - DAY)])
     target.dispose()
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_requested_emails_wait_during_a_move(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, mail_server: MailServer,
+    restored_services: list[Application], monkeypatch: pytest.MonkeyPatch, is_interrupted: bool,
+) -> None:  # fmt: skip
+    """The pause keeps its date, so the emails are sent after it, also if the move had to be repeated."""
+    with service.db.write() as session:
+        webhook_endpoints.add(session, "https://a.test/hook", list(WebhookEvent), False, now)
+        ledger.pause(session, "on holiday", now)
+        ledger.pause(session, ledger.IMPORTED, now)
+        ledger.enqueue(
+            session, subscriber_id=1, kind=MailKind.MANAGE, edition="manage-1", due_at=now, now=now,
+            give_up_at=now + DAY,
+        )  # fmt: skip
+    moved_at = now + 3 * DAY
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if is_interrupted:
+        with monkeypatch.context() as patch:
+            patch.setattr(webhook_endpoints, "disable_all", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                maintenance.move(service, empty_url, tmp_path / "1.zip", moved_at)
+        with service.db.read() as session:
+            assert database_move.MOVING in ledger.pauses(session)[0].reason
+    new = move(service, empty_url, tmp_path / "2.zip", moved_at + timedelta(hours=1))
+    restored_services.append(new)
+    resumed_at = moved_at + timedelta(hours=2)
+    with new.db.write() as session:
+        [pause] = ledger.pauses(session)
+        assert (ledger.reasons(pause), pause.since) == (["on holiday", ledger.IMPORTED], now)
+        ledger.resume(session, resumed_at)
+    assert pipeline.send_now(new, resumed_at) == {"sent": 1}
 
 
 @pytest.mark.parametrize("is_refused", [False, True])

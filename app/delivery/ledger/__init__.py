@@ -128,6 +128,7 @@ from app.delivery.ledger.sending_pauses import (
     planned_editions,
     prune_pauses,
     reasons,
+    remove_reason,
     resume,
     unsent_editions,
 )

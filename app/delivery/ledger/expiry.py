@@ -70,7 +70,7 @@ def is_recent(since: datetime) -> ColumnElement[bool]:
 
 
 def exclude_pause(session: Session, since: datetime, now: datetime) -> None:
-    """Postpone the dates of requested emails that waited in a pause of all sending, by the time they waited.
+    """Move the dates of requested emails that waited during a pause of all sending by the time they waited.
 
     Their links count from `created_at`, so they work as long as without the pause. An email that may have
     arrived keeps its dates, because it is sent again with the same bytes.
@@ -81,8 +81,10 @@ def exclude_pause(session: Session, since: datetime, now: datetime) -> None:
         col(Delivery.next_attempt_at).is_not(None),
         col(Delivery.possibly_delivered).is_(False),
     )
-    now += skew(session)  # by the clock of `created_at`
-    for delivery in session.exec(waiting.with_for_update().execution_options(populate_existing=True)):
+    ahead = skew(session)  # `created_at` is by the database's clock
+    since, now = since + ahead, now + ahead
+    waiting = waiting.order_by(col(Delivery.id)).with_for_update()
+    for delivery in session.exec(waiting.execution_options(populate_existing=True)):
         waited = max(now - max(since, delivery.created_at), timedelta())
         delivery.created_at += waited
         if delivery.give_up_at:

@@ -110,28 +110,34 @@ def _name(edition: str) -> str | None:
     return None if edition == ALL_EDITIONS else edition
 
 
-def end_import_pause(
-    session: Session, since: datetime, scope: str = ALL_EDITIONS, earlier: datetime | None = None
-) -> bool:
+def end_import_pause(session: Session, since: datetime, scope: str = ALL_EDITIONS) -> bool:
     """End the pause that an import began at `since`. Return False if it is over or was taken over.
 
-    Also return False if it has other reasons by now: they remain. If it was taken over from an import that
-    had begun it at `earlier`, give it back and return False.
+    Also return False if it has other reasons by now: they remain.
     """
     row = _lock_row(session, scope)
     if row is None or row.since != since or IMPORTED not in reasons(row):
         return False
-    if earlier:
-        row.since = earlier
+    if remove_reason(session, IMPORTED, scope):
         return False
-    if others := [reason for reason in reasons(row) if reason != IMPORTED]:
-        row.reason = ALSO.join(others)
-        return False
-    session.delete(row)
-    session.flush()
     if scope == FIRST_DIGESTS:
         _release_first_digests(session)
     return True
+
+
+def remove_reason(session: Session, reason: str, scope: str = ALL_EDITIONS) -> bool:
+    """Remove a reason for a pause, and end the pause if it has no other. Return whether it has.
+
+    Emails do not change, unlike in `resume`.
+    """
+    row = _lock_row(session, scope)
+    others = [each for each in reasons(row) if each != reason] if row else []
+    if row and others:
+        row.reason = ALSO.join(others)
+    elif row:
+        session.delete(row)
+    session.flush()
+    return bool(others)
 
 
 def _release_first_digests(session: Session) -> None:
@@ -217,11 +223,11 @@ def unsent_editions(session: Session, editions: Collection[str]) -> set[str]:
 
 
 def resume(session: Session, now: datetime, edition: str = ALL_EDITIONS, *, force: bool = False) -> bool:
-    """End a pause. Return False if there was none.
+    """End a pause for an operator. Return False if there was none.
 
-    If all sending was paused, requested emails that are waiting count as requested later (`exclude_pause`).
-    Raise Conflict if the database was moved, because the new database sends the digests. With `force`,
-    resume anyway.
+    If all sending was paused, the dates of waiting requested emails are moved by the time they waited (see
+    `exclude_pause`). Raise Conflict if the database was moved, because the new database sends the digests.
+    With `force`, resume anyway.
     """
     row = session.exec(select(SendingPause).where(SendingPause.edition == edition)).first()
     if row and is_moved(row) and not force:
