@@ -294,13 +294,14 @@ def pauses(session: Session) -> list[SendingPause]:
 
 
 def hold_reason(current: Collection[SendingPause], delivery: Delivery) -> str:
-    """Return the reason why an unsent email is held back, or "". `current` is the result of `pauses`."""
+    """Return the reasons why an unsent email is held back, or "". `current` is the result of `pauses`."""
     scopes = {ALL_EDITIONS, delivery.edition}
     if delivery.next_attempt_at is None:
         scopes.add(FIRST_DIGESTS)
     if delivery.state not in UNSENT:
         return ""
-    return next((pause.reason for pause in current if pause.edition in scopes), "")
+    holding = (reason for pause in current if pause.edition in scopes for reason in reasons(pause))
+    return ALSO.join(dict.fromkeys(holding))
 
 
 def delivery_reasons(session: Session, deliveries: Collection[Delivery]) -> dict[int, str]:

@@ -255,6 +255,16 @@ def test_reason_of_a_held_email(app: Application, pending_delivery: int, call: C
         assert [mail["reason"] for mail in (*listed, detail)] == [given] * 2
 
 
+def test_all_reasons_of_a_held_email(app: Application, pending_delivery: int, call: Call) -> None:
+    """A reason that several pauses share is given once."""
+    with app.db.write() as session:
+        ledger.pause(session, "the relay is moved", NOW)
+        for reason in ("the relay is moved", "it awaits approval"):
+            ledger.pause(session, reason, NOW + timedelta(hours=1), "2026-11-20")
+    detail = call("GET", f"/deliveries/{pending_delivery}").json()
+    assert detail["reason"] == "the relay is moved; also: it awaits approval"
+
+
 def test_suppression_lookup_and_removal(
     app: Application, call: Call, audit_log: Callable[[], list[tuple[str, str, str]]]
 ) -> None:
