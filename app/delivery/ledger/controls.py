@@ -87,9 +87,8 @@ def resend_uncertain(session: Session, edition: str, now: datetime) -> int:
 
     Return their number.
     """
-    has_content = exists().where(col(DigestContent.delivery_id) == Delivery.id)
     uncertain = update(Delivery).where(
-        col(Delivery.edition) == edition, col(Delivery.state) == State.UNCERTAIN, has_content
+        col(Delivery.edition) == edition, col(Delivery.state) == State.UNCERTAIN, _has_content(Delivery)
     )
     return execute_and_count(session, uncertain.values(reason="", next_attempt_at=now, give_up_at=None))
 
@@ -136,8 +135,8 @@ def retry_failed(session: Session, edition: str, now: datetime) -> int:
     """Send the failed digests of an edition again, as new emails. Return their number.
 
     A digest stays failed if it may have arrived, if its content is lost, if its subscriber no longer gets
-    digests, or if a later digest, which may contain the same papers, is due, was or will be sent, or has
-    failed, too. A retried digest is given up when the subscriber's next one is due, like any other.
+    digests, or if a later digest, which may contain the same papers, is due, was or will be sent, or can be
+    retried instead. A retried digest is given up when the subscriber's next one is due, like any other.
     """
     failed = select(col(Delivery.subscriber_id)).where(_failed_digests(), col(Delivery.edition) == edition)
     # Planning locks the subscribers whose history it reads, so it cannot choose the same papers meanwhile.
@@ -182,15 +181,24 @@ def _retryable(*columns: Any) -> Select[Any]:
     """Select failed digests that cannot have arrived.
 
     Leave out those whose content is lost, and those whose subscriber has a later digest that may have
-    arrived or can still be sent. A later failed digest can, and it contains the same papers.
+    arrived or can still be sent. A later failed digest can, unless its content is lost, and it contains the
+    same papers.
     """
     later = aliased(Delivery)
+    is_unsendable = or_(
+        col(later.state).in_((State.SUPPRESSED, State.SKIPPED)),
+        (col(later.state) == State.FAILED) & ~_has_content(later),
+    )
     has_later = exists().where(
         col(later.subscriber_id) == Delivery.subscriber_id,
         col(later.kind) == MailKind.DIGEST,
         col(later.created_at) > Delivery.created_at,
-        or_(col(later.state).not_in((State.SUPPRESSED, State.SKIPPED)), col(later.possibly_delivered)),
+        or_(~is_unsendable, col(later.possibly_delivered)),
     )
-    has_content = exists().where(col(DigestContent.delivery_id) == Delivery.id)
     is_undelivered = ~col(Delivery.possibly_delivered)
-    return sql_select(*columns).where(_failed_digests(), is_undelivered, has_content, ~has_later)
+    return sql_select(*columns).where(_failed_digests(), is_undelivered, _has_content(Delivery), ~has_later)
+
+
+def _has_content(delivery: type[Delivery]) -> ColumnElement[bool]:
+    """Return the condition that the content of a digest is stored."""
+    return exists().where(col(DigestContent.delivery_id) == delivery.id)
