@@ -41,7 +41,7 @@ def deliveries(
         equal = {"state": state, "kind": kind, "edition": edition}
         query = query.filter_by(**{name: value for name, value in equal.items() if value})
         rows = session.exec(query.order_by(col(Delivery.id).desc()).limit(limit)).all()
-        reasons = ledger.delivery_reasons(session, rows)
+        reasons = ledger.reasons_by_delivery(session, rows)
     if as_json:
         output.print_json(
             [row.model_dump(mode="json", include=_FIELDS) | {"reason": reasons[row.id or 0]} for row in rows]

@@ -35,7 +35,7 @@ def print_history(subscriber: str, *, as_json: bool) -> None:
             row = subscribers.find(session, subscriber)
             suppressed = suppression.get(session, row.email)
             mails = subscribers.mails(session, row.id or 0, MAILS_SHOWN)
-            reasons = ledger.delivery_reasons(session, mails)
+            reasons = ledger.reasons_by_delivery(session, mails)
             events = subscribers.events(session, row.id or 0, EVENTS_SHOWN)
         (preview,) = pipeline.preview_due(app, now, [row.id or 0])
     would_get = (

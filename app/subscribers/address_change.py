@@ -157,7 +157,7 @@ def is_open(now: datetime) -> ColumnElement[bool]:
             col(Delivery.subscriber_id) == AddressChange.subscriber_id,
             col(Delivery.id) == AddressChange.delivery_id,
         ),
-        ledger.is_recent(now - LIFETIME),
+        ledger.is_recent_or_waiting(now - LIFETIME),
     )
     return or_(col(AddressChange.requested_at) > now - LIFETIME, is_mailed)
 

@@ -209,12 +209,14 @@ def export(session: Session, subscriber_id: int) -> list[dict[str, Any]]:
 def prune(session: Session, now: datetime, confirmable: timedelta) -> int:
     """Delete choices that can no longer be confirmed, and rows that no longer enforce a limit or a decline.
 
-    Choices can be confirmed for `confirmable` after their email was created (see `ledger.is_recent`). A row
-    that was not processed within `GIVE_UP` never will be, so all its personal data except the hash of the
-    mailbox is deleted. Return the number of deleted rows.
+    Choices can be confirmed for `confirmable` after their email was created (see
+    `ledger.is_recent_or_waiting`). A row that was not processed within `GIVE_UP` never will be, so all its
+    personal data except the hash of the mailbox is deleted. Return the number of deleted rows.
     """
     since = now - confirmable
-    has_recent_email = exists().where(col(Delivery.id) == FormSubmission.delivery_id, ledger.is_recent(since))
+    has_recent_email = exists().where(
+        col(Delivery.id) == FormSubmission.delivery_id, ledger.is_recent_or_waiting(since)
+    )
     _close(session, (col(FormSubmission.created_at) < since) & ~has_recent_email)
     late = (col(FormSubmission.created_at) < now - GIVE_UP, col(FormSubmission.processed_at).is_(None))
     _close(session, and_(*late))

@@ -55,7 +55,7 @@ def was_mailed_recently(session: Session, subscriber: Subscriber, kind: MailKind
     recent = select(Delivery.id).where(
         Delivery.subscriber_id == subscriber.id,
         Delivery.kind == kind,
-        ledger.is_recent(now - BETWEEN_MAILS),
+        ledger.is_recent_or_waiting(now - BETWEEN_MAILS),
         col(Delivery.created_at) <= now + clock.MAX_AHEAD,
     )
     if kind is not MailKind.NEW_LINKS:
@@ -64,5 +64,5 @@ def was_mailed_recently(session: Session, subscriber: Subscriber, kind: MailKind
             Event.subscriber_id == subscriber.id, col(Event.kind).in_((LINKS_REPLACED, ADDRESS_CHANGED))
         )
         if (at := session.exec(replaced).one()) is not None:
-            recent = recent.where(ledger.is_recent(at))
+            recent = recent.where(ledger.is_recent_or_waiting(at))
     return session.exec(recent).first() is not None

@@ -75,8 +75,8 @@ def require_new_links(session: Session, subscriber: Subscriber, now: datetime) -
         raise AddressSuppressed("Nothing was changed, because this address is suppressed: it gets no mail.")
     if was_mailed_recently(session, subscriber, MailKind.NEW_LINKS, now):
         raise Conflict(
-            "New links were sent less than an hour ago, or will be when sending resumes. Use those, or try "
-            "again later."
+            "New links were sent in the last hour, or will be sent when sending resumes. Wait for them, or "
+            "try again later."
         )
 
 

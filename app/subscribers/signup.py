@@ -420,7 +420,7 @@ def expire_pending(session: Session, before: datetime, now: datetime) -> int:
     mailed_since = exists().where(
         col(Delivery.subscriber_id) == Subscriber.id,
         col(Delivery.kind) == MailKind.CONFIRM,
-        ledger.is_recent(before),
+        ledger.is_recent_or_waiting(before),
     )
     unconfirmed = or_(
         col(Subscriber.state) == State.PENDING,

@@ -72,7 +72,7 @@ from app.delivery.ledger.entries import (
     undelivered_since,
     withdraw,
 )
-from app.delivery.ledger.expiry import expire_before_next, is_recent, with_unsettled_digest
+from app.delivery.ledger.expiry import expire_before_next, is_recent_or_waiting, with_unsettled_digest
 from app.delivery.ledger.held_after_restore import ID_GAP, PAPER_ID_GAP, copy_since, hold_waiting, skip_ids
 from app.delivery.ledger.outcomes import OnFailed, lock_subscribers, record_results
 from app.delivery.ledger.paper_history import paper_history
@@ -110,7 +110,6 @@ from app.delivery.ledger.sending_pauses import (
     IMPORTED,
     MOVED,
     awaits_approval,
-    delivery_reasons,
     end_import_pause,
     first_digests_to_hold,
     hold,
@@ -128,6 +127,7 @@ from app.delivery.ledger.sending_pauses import (
     planned_editions,
     prune_pauses,
     reasons,
+    reasons_by_delivery,
     remove_reason,
     resume,
     unsent_editions,

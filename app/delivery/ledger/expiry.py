@@ -64,7 +64,7 @@ def is_overdue(now: datetime) -> ColumnElement[bool]:
     )
 
 
-def is_recent(since: datetime) -> ColumnElement[bool]:
+def is_recent_or_waiting(since: datetime) -> ColumnElement[bool]:
     """Return the condition that an email was created after `since`, or waits while all sending is paused."""
     return or_(col(Delivery.created_at) > since, col(Delivery.next_attempt_at).is_not(None) & is_all_paused())
 

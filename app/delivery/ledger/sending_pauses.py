@@ -304,7 +304,7 @@ def hold_reason(current: Collection[SendingPause], delivery: Delivery) -> str:
     return ALSO.join(dict.fromkeys(holding))
 
 
-def delivery_reasons(session: Session, deliveries: Collection[Delivery]) -> dict[int, str]:
+def reasons_by_delivery(session: Session, deliveries: Collection[Delivery]) -> dict[int, str]:
     """Return, by id, why each email was not sent, was deferred or is held back. "" if there is no reason."""
     current = pauses(session)
     return {

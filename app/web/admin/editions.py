@@ -141,7 +141,7 @@ def list_readers(
     with operator.db.read() as session:
         window = window_of(MAILS_SHOWN, cursor)
         rows, following = newest_first(session, digests, col(Delivery.id), window)
-        reasons = ledger.delivery_reasons(session, rows)
+        reasons = ledger.reasons_by_delivery(session, rows)
         addresses = subscribers.addresses_of(session, [row.subscriber_id for row in rows])
     return operator.page(
         "admin/edition_readers.html", edition=edition, rows=rows, reasons=reasons, states=states,

@@ -337,7 +337,7 @@ def _page(
         suppressed = suppression.get(session, subscriber.email) if subscriber.email else None
         own = select(Delivery).where(Delivery.subscriber_id == subscriber_id)
         mails = page_at(session, own, col(Delivery.id), MAILS_SHOWN, at.mails)
-        reasons = ledger.delivery_reasons(session, mails.rows)
+        reasons = ledger.reasons_by_delivery(session, mails.rows)
         happened = select(Event).where(Event.subscriber_id == subscriber_id)
         events = page_at(session, happened, col(Event.id), EVENTS_SHOWN, at.events)
     return operator.page(

@@ -129,5 +129,5 @@ def _get(session: Session, delivery_id: int) -> Delivery:
 
 
 def _to_out(session: Session, rows: Sequence[Delivery]) -> list[DeliveryOut]:
-    reasons = ledger.delivery_reasons(session, rows)
+    reasons = ledger.reasons_by_delivery(session, rows)
     return [DeliveryOut.model_validate(row.model_dump() | {"reason": reasons[row.id or 0]}) for row in rows]
