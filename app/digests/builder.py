@@ -42,7 +42,7 @@ from app.types import (
 log = structlog.get_logger(__name__)
 
 WEEKLY_DAYS = 8  # days that a weekly digest covers: one more than a week, for papers listed late
-CATCH_UP_DAYS = 7  # days that a digest covers in addition, at most: see `DigestBuilder.by_window`
+CATCH_UP_DAYS = 7  # how many days more than usual a digest may cover: see `DigestBuilder.by_window`
 MAX_CACHED_PROFILES = 500  # more than the number of subscribers in a batch
 
 
@@ -118,7 +118,7 @@ class DigestBuilder:
     ) -> None:
         self._context, self._settings, self._extra_days = context, context.settings, extra_days
         self._catching_up: DigestBuilder | None = None
-        self.undelivered_since: dict[int, datetime] = {}  # by subscriber; see `by_window`
+        self.lost_since: dict[int, date] = {}  # by subscriber: when the first undelivered digest was composed
         self.encoder = ledger.ItemEncoder()  # of the items in the run's digests
         today = day or now.date()
         since = today - timedelta(days=back + self._max_days)
@@ -166,23 +166,30 @@ class DigestBuilder:
     ) -> list[tuple[DigestBuilder, list[Row]]]:
         """Group subscribers by the builder of their digests: this one, or one whose digests cover more days.
 
-        The latter is for subscribers whose last digest (due before `until`) was not delivered. It covers all
-        days that the undelivered digests covered, but at most CATCH_UP_DAYS days more than usual. It is also
-        for weekly subscribers whose last digest was due before the days that this one covers, for example
-        because they paused, or whose digest is late. It is created only if it is needed, so that it costs
-        other subscribers nothing and doesn't change their candidates.
+        If the last digest (due before `until`) was not delivered, a daily or weekday digest also covers the
+        usual days of the undelivered ones, but at most CATCH_UP_DAYS days more than usual. A weekly digest
+        covers all these additional days, also if the last one was due before the days that it usually covers,
+        for example because the subscriber paused, or if it is late. The other builder is created only if some
+        days are not loaded here, so that it costs other subscribers nothing and doesn't change their
+        candidates.
         """
         rows = list(rows)
         since = datetime.combine(_first_day(WEEKLY_DAYS + CATCH_UP_DAYS, self._today), time(), UTC)
-        undelivered = ledger.undelivered_since(session, [row.id or 0 for row in rows], since, until)
+        undelivered = ledger.first_undelivered(session, [row.id or 0 for row in rows], since, until)
+        self.lost_since = {number: digest.created_at.date() for number, digest in undelivered.items()}
         weekly = [row for row in rows if row.cadence is Cadence.WEEKLY]
-        behind = undelivered.keys() | self._late(session, weekly, since, until)
+        behind = self._late(session, weekly, since, until) | {
+            row.id or 0
+            for row in rows
+            if row.id in undelivered
+            and (row.cadence is Cadence.WEEKLY or self._first_day_of_daily(row.id) < self._since)
+        }
         if not behind:
             return [(self, rows)]
         self._catching_up = self._catching_up or DigestBuilder(
             self._context, session, self._now, self._today, extra_days=CATCH_UP_DAYS
         )
-        self._catching_up.undelivered_since |= undelivered
+        self._catching_up.lost_since = self.lost_since
         return [
             (self, [row for row in rows if row.id not in behind]),
             (self._catching_up, [row for row in rows if row.id in behind]),
@@ -243,8 +250,7 @@ class DigestBuilder:
         subscriber = request.subscriber
         cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
         following_due = request.following_due or schedule.next_due(*cadence, self._now)
-        undelivered_since = self.undelivered_since.get(subscriber.id or 0)
-        since, expires_on = self._window(subscriber.cadence, following_due, undelivered_since)
+        since, expires_on = self._window(subscriber.cadence, following_due, subscriber.id)
         prepared = ranking.RankingRequest(
             valid,
             *(subscriber.min_papers, subscriber.max_papers, subscriber.when_empty),
@@ -259,17 +265,20 @@ class DigestBuilder:
         return self._with_profile(prepared, request.feedback)
 
     def _window(
-        self, cadence: Cadence, following_due: datetime, undelivered_since: datetime | None = None
+        self, cadence: Cadence, following_due: datetime, subscriber_id: int | None = None
     ) -> tuple[date, date]:
-        """Return the first listing day of a digest (`since`), and of the following one (`expires_on`).
+        """Return the first listing day of a digest (`since`), and of the following one (`expires_on`)."""
+        if cadence is Cadence.WEEKLY:
+            since = _first_day(WEEKLY_DAYS + self._extra_days, self._today)
+            return since, _first_day(WEEKLY_DAYS, following_due.date())
+        expires_on = _first_day(self._settings.candidate_days, following_due.date())
+        return self._first_day_of_daily(subscriber_id), expires_on
 
-        The digest covers the days of the undelivered digests that were due at or after `undelivered_since`.
-        """
-        days = WEEKLY_DAYS if cadence is Cadence.WEEKLY else self._settings.candidate_days
-        since = _first_day(days + self._extra_days, self._today)
-        if undelivered_since:
-            since = max(since, _first_day(days, undelivered_since.date()))
-        return since, _first_day(days, following_due.date())
+    def _first_day_of_daily(self, subscriber_id: int | None) -> date:
+        """Return the first listing day of a daily or weekday digest: see `by_window`."""
+        days = self._settings.candidate_days
+        composed_on = min(self.lost_since.get(subscriber_id or 0, self._today), self._today)
+        return max(_first_day(days, composed_on), _first_day(days + CATCH_UP_DAYS, self._today))
 
     def _with_profile(
         self, request: ranking.RankingRequest, feedback: Sequence[Feedback]

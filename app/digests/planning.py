@@ -387,7 +387,8 @@ def _write_down(
     waiting_since: dict[int, datetime] = {}
     if ledger.is_limited(ledger.warm_up_of(context.settings), soon):
         planned = [entry.subscriber_id for entry in entries]
-        waiting_since = ledger.undelivered_since(session, planned, now - LONGEST_WAIT)
+        undelivered = ledger.first_undelivered(session, planned, now - LONGEST_WAIT)
+        waiting_since = {number: digest.due_at for number, digest in undelivered.items()}
     entries = [
         replace(entry, held=number in first, waiting_since=waiting_since.get(number))
         if (number := entry.subscriber_id) in first or number in waiting_since

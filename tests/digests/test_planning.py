@@ -364,6 +364,52 @@ def test_next_digest_contains_the_oldest_papers_of_one_that_was_given_up(
         assert builder.by_window(session, readers) == [(builder, readers)]
 
 
+def test_next_digest_covers_the_day_on_which_a_lost_one_was_composed(
+    app: Application, mail_server: MailServer
+) -> None:
+    """Bob is due at midnight UTC, so his digests are composed, and begin to cover, the UTC day before.
+
+    Its days are among those that are loaded for all digests, so no more papers are loaded.
+    """
+    midnight = HOUR.replace(hour=0) + DAY
+    composed = midnight - timedelta(minutes=9)
+    first = composed - (app.settings.candidate_days - 1) * DAY
+    with app.db.write() as session:
+        session.execute(delete(Subscriber).where(col(Subscriber.id) == 1))
+        factories.add_paper(session, session.get_one(Source, 1), "Owls", first.date(), first)
+        factories.add_subscriber(
+            session,
+            "bob@example.org",
+            ["owls"],
+            midnight,
+            zone="Asia/Shanghai",
+            hour=8,
+            cadence=Cadence.DAILY,
+        )
+    mail_server.reply("rcpt", "451 4.3.0 try later")
+    for now in (composed, midnight, composed + DAY):
+        pipeline.plan_and_send(app, now)
+    assert titles(app) == [["Owls"]] * 2
+    with app.db.read() as session:
+        builder = DigestBuilder(app.digest_context, session, composed + 2 * DAY)
+        readers = session.exec(select(Subscriber)).all()
+        assert builder.by_window(session, readers) == [(builder, readers)]
+
+
+def test_weekly_digest_covers_the_days_of_a_longer_one_that_was_lost(app: Application) -> None:
+    """It covered 15 days, because it was late. The weekday was then changed."""
+    add_weekly_readers(app, "bob")
+    with app.db.write() as session:
+        session.execute(update(Subscriber).values(max_papers=3, next_due_at=HOUR + 6 * DAY))
+    pipeline.plan(app, HOUR + 7 * DAY)
+    with app.db.write() as session:
+        session.execute(update(Delivery).values(state=DeliveryState.FAILED, next_attempt_at=None))
+        weekday = (HOUR + 8 * DAY).weekday()
+        session.execute(update(Subscriber).values(weekday=weekday, next_due_at=HOUR + 8 * DAY))
+    pipeline.plan(app, HOUR + 8 * DAY)
+    assert titles(app) == [["Owls", "Rock Pigeons", "Doves"]] * 2
+
+
 def test_papers_of_given_up_digests_are_sent_for_a_week_more(app: Application) -> None:
     """After a long pause of all sending, older papers are left out, and the maximum per digest holds."""
     with app.db.write() as session:

@@ -190,7 +190,7 @@ SORTING: dict[str, Callable[[Session], object]] = {
         s, WarmUp(NOW.date(), 50, 2), "me", NEWEST, NOW
     ),
     "claim while warming up": lambda s: ledger.claim(s, owner="me", now=NOW, longest_waiting_first=True),
-    "undelivered digests": lambda s: ledger.undelivered_since(s, BATCH, NOW - timedelta(days=30)),
+    "undelivered digests": lambda s: ledger.first_undelivered(s, BATCH, NOW - timedelta(days=30)),
     "suspected refusals": suspected_refusals.pause_reason,
     "last due times": lambda s: ledger.last_due_times(s, BATCH, NOW - timedelta(days=15)),
     "last due times ever": lambda s: ledger.last_due_times(s, BATCH),

@@ -64,12 +64,12 @@ from app.delivery.ledger.entries import (
     add_entries,
     awaiting_first_digest,
     enqueue,
+    first_undelivered,
     is_awaiting_first_digest,
     last_due_times,
     paper_ids_promised,
     promised_content,
     skipped_since_last_digest,
-    undelivered_since,
     withdraw,
 )
 from app.delivery.ledger.expiry import expire_before_next, is_recent_or_waiting, with_unsettled_digest

@@ -6,7 +6,7 @@ A paper or update is *promised* if it is in a digest that was or will be sent, o
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, NamedTuple
@@ -45,8 +45,15 @@ class Entry:
     digest: Digest | Skip | None = None  # None for all other kinds of mail
     kind: MailKind = MailKind.DIGEST
     give_up_at: datetime | None = None
-    waiting_since: datetime | None = None  # see `undelivered_since`; only during a warm-up
+    waiting_since: datetime | None = None  # see `first_undelivered`; only during a warm-up
     held: bool = False  # if True, do not send it before the pause of first digests ends
+
+
+class UndeliveredDigest(NamedTuple):
+    """The times at which a digest that was not delivered was due and was composed."""
+
+    due_at: datetime
+    created_at: datetime
 
 
 def is_held() -> ColumnElement[bool]:
@@ -189,48 +196,60 @@ def skipped_since_last_digest(
 
     Editions that were due before `since` do not count.
     """
-    number, has_content = col(Delivery.subscriber_id), _has_content()
-    digests = select(number, Delivery.edition, Delivery.reason, has_content).where(
+    has_content = _has_content()
+    digests = select(Delivery.subscriber_id, Delivery.edition, Delivery.reason, has_content).where(
         Delivery.kind == MailKind.DIGEST, *_due_from(since)
     )
-    in_batch = digests.where(in_array(session, number, subscriber_ids), ~has_content)
-    # Read all digests only of the subscribers with a skipped edition.
-    ids = set(session.scalars(in_batch.with_only_columns(number)))
-    due = digests.where(in_array(session, number, ids)).order_by(col(Delivery.due_at))
     skipped: dict[int, tuple[SkippedEdition, ...]] = {}
-    for subscriber, edition, reason, is_digest in session.execute(due) if ids else ():
+    for subscriber, edition, reason, is_digest in _of_subscribers_with(
+        ~has_content, session, digests, subscriber_ids
+    ):
         skipped[subscriber] = (
             () if is_digest else (*skipped.get(subscriber, ()), SkippedEdition(edition, reason))
         )
     return skipped
 
 
-def undelivered_since(
+def first_undelivered(
     session: Session, subscriber_ids: Collection[int], since: datetime, until: datetime | None = None
-) -> dict[int, datetime]:
-    """Return, by subscriber, when the first undelivered digest since the last delivered one was due.
+) -> dict[int, UndeliveredDigest]:
+    """Return, by subscriber, the first undelivered digest since the last delivered one.
 
     Subscribers whose last digest was delivered are left out. Only digests that were due at or after
     `since` (and before `until`) count, and no skipped editions without a digest.
     """
-    waits = col(Delivery.state).in_((State.PENDING, State.DEFERRED, *UNDELIVERED))
-    is_undelivered = waits & ~col(Delivery.possibly_delivered)
-    digests = select(Delivery.subscriber_id, Delivery.due_at, is_undelivered).where(
+    is_unsent = col(Delivery.state).in_((State.PENDING, State.DEFERRED, *UNDELIVERED))
+    is_undelivered = is_unsent & ~col(Delivery.possibly_delivered)
+    digests = select(Delivery.subscriber_id, Delivery.due_at, Delivery.created_at, is_undelivered).where(
         Delivery.kind == MailKind.DIGEST, *_due_from(since), _has_content()
     )
     digests = digests if until is None else digests.where(Delivery.due_at < until)
-    number = col(Delivery.subscriber_id)
-    in_batch = digests.where(in_array(session, number, subscriber_ids), is_undelivered)
-    # Read all digests only of the subscribers with an undelivered one, who are usually few.
-    ids = set(session.scalars(in_batch.with_only_columns(number)))
-    due = digests.where(in_array(session, number, ids)).order_by(col(Delivery.due_at))
-    undelivered: dict[int, datetime] = {}
-    for subscriber, due_at, was_undelivered in session.execute(due) if ids else ():
+    undelivered: dict[int, UndeliveredDigest] = {}
+    for subscriber, due_at, created_at, was_undelivered in _of_subscribers_with(
+        is_undelivered, session, digests, subscriber_ids
+    ):
         if was_undelivered:
-            undelivered.setdefault(subscriber, due_at)
+            undelivered.setdefault(subscriber, UndeliveredDigest(due_at, created_at))
         else:
             undelivered.pop(subscriber, None)
     return undelivered
+
+
+def _of_subscribers_with(
+    condition: ColumnElement[bool],
+    session: Session,
+    digests: Select[*tuple[Any, ...]],
+    subscriber_ids: Collection[int],
+) -> Iterable[Any]:
+    """Return the digests of those subscribers who have one that meets the condition, in order of due times.
+
+    They are usually few, so the others' digests are neither sorted nor loaded.
+    """
+    number = col(Delivery.subscriber_id)
+    matching = digests.where(in_array(session, number, subscriber_ids), condition)
+    ids = set(session.scalars(matching.with_only_columns(number)))
+    due = digests.where(in_array(session, number, ids)).order_by(col(Delivery.due_at))
+    return session.execute(due) if ids else ()
 
 
 def last_due_times(
