@@ -160,19 +160,20 @@ def _match_ahead(context: DigestContext, builder: DigestBuilder, all_due: Select
     if not context.db.locks_rows:
         return
     with context.db.read() as session:
-        batch = all_due.with_only_columns(col(Subscriber.id), col(Subscriber.muted)).limit(BATCH_SIZE)
-        muted = {row.id: row.muted for row in session.execute(batch)}
-        interests = subscribers.interests_of(session, muted)
-        feedback = subscribers.feedback_for_ranking(session, muted)
+        rows = _load(session, all_due.with_only_columns(*_COLUMNS).limit(BATCH_SIZE))
+        ids = [row.id for row in rows]
+        interests = subscribers.interests_of(session, ids)
+        feedback = subscribers.feedback_for_ranking(session, ids)
+        groups = builder.by_window(session, rows)
     # An error that is suppressed here is raised again, and logged, when its subscriber is planned.
-    with suppress(Exception):
-        builder.interests.match(itertools.chain(*interests.values()))
-    for feedback_of_subscriber in feedback.values():
+    for windowed, group in groups:
         with suppress(Exception):
-            builder.profile_of(feedback_of_subscriber)
-    for texts in muted.values():
-        with suppress(Exception):
-            builder.interests.muted_papers(texts)
+            windowed.interests.match(itertools.chain(*(interests.get(row.id, ()) for row in group)))
+        for row in group:
+            with suppress(Exception):
+                windowed.profile_of(feedback.get(row.id, ()))
+            with suppress(Exception):
+                windowed.interests.muted_papers(row.muted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from app.relevance import matching
 from app.relevance.model import RelevanceModel
 from app.types import PaperView
 
-MAX_INDEXES = 3  # today's candidates, those of the last few weeks, and one day that a visitor opens
+# Today's candidates, those of digests that cover more days, the last few weeks, a day that a visitor opens.
+MAX_INDEXES = 4
 MOSTLY_SAME = 0.75  # if two indexes share this part of their papers, the newer replaces the older one
 
 

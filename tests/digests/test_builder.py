@@ -21,7 +21,7 @@ from app.relevance.model import RelevanceModel
 from app.relevance.query_language import Query, parse
 from app.storage.models import Delivery, DeliveryState, DigestContent
 from app.subscribers import Preferences
-from app.types import Feedback, Interest, PaperView
+from app.types import Cadence, Feedback, Interest, PaperView
 from tests.support import factories, sample_archive
 from tests.support.mail_server import MailServer
 
@@ -123,10 +123,10 @@ def test_a_part_of_the_papers_does_not_replace_the_whole() -> None:
 
 def test_the_least_recently_used_index_is_dropped() -> None:
     cache, model, papers = IndexCache(), RelevanceModel.bundled(), [*sample_archive.papers()]
-    parts = [papers[start : start + 5] for start in range(0, 20, 5)]
-    first, second, third = (cache.get(part, model) for part in parts[:3])
+    parts = [papers[start : start + 4] for start in range(0, 20, 4)]
+    first, second, third, _ = (cache.get(part, model) for part in parts[:4])
     assert cache.get(parts[0], model) is first
-    cache.get(parts[3], model)
+    cache.get(parts[4], model)
     assert cache.get(parts[0], model) is first
     assert cache.get(parts[2], model) is third
     assert cache.get(parts[1], model) is not second
@@ -225,6 +225,35 @@ def test_profiles_are_built_before_rows_are_locked(
         assert calls[:4] == ["learned", "muted", "muted", "ranked"]
     assert calls.count("learned") == 1
     assert calls.count("muted") == 2, "spellings of the same word are searched once"
+
+
+def test_digests_that_cover_more_days_are_matched_before_rows_are_locked(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their papers are also loaded before. SQLite locks no rows."""
+    calls: list[str] = []
+
+    def record(owner: object, name: str) -> None:
+        original = getattr(owner, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            calls.append(name)
+            return original(*args, **options)
+
+        monkeypatch.setattr(owner, name, call)
+
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        factories.add_paper(session, source, "Video Agents", now.date(), now)
+        late = now - timedelta(days=2)
+        factories.add_subscriber(session, "alice@example.org", ["agents"], late, cadence=Cadence.WEEKLY)
+    record(DigestBuilder, "__init__")
+    record(matching.MatchIndex, "matches")
+    record(planning, "_compose")
+    assert planning.plan(app.digest_context, now)["planned"] == 1
+    before_lock = ["matches"] if app.db.locks_rows else []
+    assert calls[: calls.index("_compose")] == ["__init__"] * (2 if app.db.locks_rows else 1) + before_lock
+    assert (calls.count("__init__"), calls.count("matches")) == (2, 1)
 
 
 def test_profile_cache_is_bounded(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
