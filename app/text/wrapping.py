@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import textwrap
 import unicodedata
@@ -10,11 +11,15 @@ TEXT_WIDTH = 72  # columns in a line of the text part of an email
 _ONE_LINE = re.compile(r"\S+(?: \S+)*+")  # its only white space is single spaces
 _WORD = re.compile(r"\S+", re.ASCII)  # may contain no-break spaces
 _WIDE = re.compile("[\u1100-\u115f\u2e80-\ud7a3\uf900-\uffe6\U0001f000-\U0003fffd]")  # perhaps two columns
-# Chinese and Japanese lines may also break between two characters. Some marks must not begin or end a line.
+# Chinese and Japanese lines may also break between two characters outside links. Some marks must not begin or
+# end a line.
 _LETTERS = "\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003fffd"
 _OPENING, _CLOSING = "〈《「『【〔（［｛", "〉》」』】〕）］｝、。，．！？：；・…"
 _NOT_FIRST = "・ーぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮヵヶ々"
-_BREAK = re.compile(f"(?<=[{_LETTERS}{_CLOSING}])(?=[{_LETTERS}{_OPENING}])(?![{_NOT_FIRST}])")
+_BETWEEN = f"(?<=[{_LETTERS}{_CLOSING}])(?=[{_LETTERS}{_OPENING}])(?![{_NOT_FIRST}])"
+_AFTER_SPACE = r"(?<=\u3000)(?=\S)"
+_LINK = r"(?i:https?://|www\.)[^\u3000、。，；]+"
+_LINK_OR_BREAK = re.compile(f"{_LINK}|{_BETWEEN}|{_AFTER_SPACE}")
 
 
 def wrap(text: str, indent: str = "") -> str:
@@ -43,7 +48,7 @@ def _wrap_wide(text: str, indent: str) -> str:
     """Wrap a text in which characters may be two columns wide, and words may be written without spaces."""
     lines, line, columns = list[str](), "", len(indent)
     for word in _WORD.findall(text):
-        for number, part in enumerate(_BREAK.split(word)):
+        for number, part in enumerate(_parts(word)):
             space = " " if line and not number else ""
             width = sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in part)
             if line and columns + len(space) + width > TEXT_WIDTH:
@@ -52,3 +57,9 @@ def _wrap_wide(text: str, indent: str) -> str:
             line += space + part
             columns += len(space) + width
     return "\n".join([*lines, indent + line])
+
+
+def _parts(word: str) -> list[str]:
+    """Split a word at the places where a line may break."""
+    breaks = [match.start() for match in _LINK_OR_BREAK.finditer(word) if not match[0]]
+    return [word[start:end] for start, end in itertools.pairwise([0, *breaks, len(word)])]

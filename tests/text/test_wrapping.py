@@ -34,6 +34,24 @@ def test_korean_is_wrapped_at_spaces() -> None:
     assert all(columns(line) <= TEXT_WIDTH for line in lines)
 
 
+def test_links_in_text_without_spaces_are_kept() -> None:
+    """They may contain Chinese or Japanese. The sentence after a link is wrapped."""
+    link = "https://ja.wikipedia.org/wiki/人工知能の歴史と機械学習の発展についての詳細な解説ページ"
+    lines = wrap(f"詳しくはこの論文のページをご覧ください。詳しくは（{link}、または{link}　{JAPANESE}").split(
+        "\n"
+    )
+    assert "".join(lines).count(link) == sum(line.count(link) for line in lines) == 2
+    assert all(columns(line) <= TEXT_WIDTH for line in lines if link not in line)
+    assert wrap(f"论文 WWW.example.org/{'论文' * 40}").split("\n")[1:] == [f"WWW.example.org/{'论文' * 40}"]
+
+
+def test_lines_break_after_ideographic_spaces() -> None:
+    """They do not break between two of them."""
+    lines = wrap("ABC\u3000\u3000" * 30).split("\n")
+    assert len(lines) == 3
+    assert all(columns(line) <= TEXT_WIDTH and line.startswith("ABC") for line in lines)
+
+
 @pytest.mark.parametrize("script", ["論文 ", "papers "])
 def test_links_and_no_break_spaces_are_kept(script: str) -> None:
     """A link longer than a line has a line of its own."""
