@@ -279,6 +279,16 @@ def check_held_edition_is_not_counted(big_ledger: Database) -> None:
     assert len(steps) < 10
 
 
+def check_undelivered_digests_are_found_by_subscriber(big_ledger: Database) -> None:
+    """PostgreSQL would also read all rows of the ledger in the states of undelivered digests."""
+    with explain_session(big_ledger) as (session, plans):
+        ledger.first_undelivered(session, BATCH, NOW - timedelta(days=15))
+    assert len(plans.of) == 2
+    for _, plan in plans.of:
+        assert "delivery_subscriber_id_edition" in plan or "sqlite_autoindex_delivery" in plan
+        assert "ix_delivery" not in plan
+
+
 def check_scans_and_sorts_are_detected(big_ledger: Database) -> None:
     """Otherwise the other checks would prove nothing."""
     with explain_session(big_ledger) as (session, plans):
@@ -300,6 +310,7 @@ CHECKS: dict[str, Callable[[Database], None]] = {
     "lists": check_lists_are_paginated,
     "reconciliation": check_reconciliation_of_a_large_edition,
     "recent papers": check_recent_papers_are_found_by_day,
+    "undelivered digests of a batch": check_undelivered_digests_are_found_by_subscriber,
     "an edition to hold": check_held_edition_is_not_counted,
     "a scan and a sort": check_scans_and_sorts_are_detected,
 }

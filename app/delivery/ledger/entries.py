@@ -218,7 +218,8 @@ def first_undelivered(
     Subscribers whose last digest was delivered are left out. Only digests that were due at or after
     `since` (and before `until`) count, and no skipped editions without a digest.
     """
-    is_unsent = col(Delivery.state).in_((State.PENDING, State.DEFERRED, *UNDELIVERED))
+    # For `in_`, PostgreSQL would also read the index of states, with all undelivered digests in the ledger.
+    is_unsent = col(Delivery.state).not_in((State.CLAIMED, State.COMMITTING, State.SENT, State.UNCERTAIN))
     is_undelivered = is_unsent & ~col(Delivery.possibly_delivered)
     digests = select(Delivery.subscriber_id, Delivery.due_at, Delivery.created_at, is_undelivered).where(
         Delivery.kind == MailKind.DIGEST, *_due_from(since), _has_content()
