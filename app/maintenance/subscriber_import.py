@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import BinaryIO
 
-from sqlmodel import Session
+from sqlmodel import Session, col, update
 
 from app import subscribers
 from app.application import Application
@@ -20,6 +20,7 @@ from app.delivery import ledger
 from app.errors import Conflict
 from app.storage import audit_log, job_runs, locks
 from app.storage.database import BUSY_TIMEOUT_MS, Database, wait_for_locks
+from app.storage.models import SendingPause
 from app.text.in_words import count_of
 from app.types import Rejection
 
@@ -62,7 +63,7 @@ def import_subscribers(
             scope = ledger.ALL_EDITIONS if hold or is_first else ledger.FIRST_DIGESTS
             rows = count_of(contents.rows, "row")
             audit_log.record(session, actor, "subscriber.import", rows, now, run=run.id)
-            has_paused = hold is not False and _pause_for_import(session, actor, now, scope)
+            has_paused = _pause_for_import(session, actor, now, None if hold is False else scope)
 
         def record_batch(report: subscribers.ImportReport) -> bool:
             run.counts = Counter(
@@ -99,9 +100,15 @@ def _import_lock(db: Database, now: datetime) -> Iterator[None]:
         yield
 
 
-def _pause_for_import(session: Session, actor: str, now: datetime, scope: str) -> bool:
-    """Pause all sending or the first digests. Return False if they are already paused."""
-    if ledger.is_paused(session, scope):
+def _pause_for_import(session: Session, actor: str, now: datetime, scope: str | None) -> bool:
+    """Pause all sending or the first digests. Return False if `scope` is None or already paused.
+
+    An existing pause of first digests may have begun when the clock was ahead. Let it begin by `now`, so that
+    it holds those of this import.
+    """
+    is_later = (col(SendingPause.edition) == ledger.FIRST_DIGESTS) & (col(SendingPause.since) > now)
+    session.execute(update(SendingPause).where(is_later).values(since=now))
+    if scope is None or ledger.is_paused(session, scope):
         return False
     ledger.pause(session, ledger.IMPORTED, now, scope)
     audit_log.record(session, actor, audit_log.SENDING_PAUSED, scope, now, reason=ledger.IMPORTED)

@@ -327,6 +327,20 @@ def test_import_does_not_hold_the_first_digests_of_others(
     assert recipients(mail_server) == ["alice", "alice", "bob", "carol", "carol", "erin"]
 
 
+@pytest.mark.parametrize("hold", [None, False])
+def test_import_after_the_clock_was_ahead_holds_first_digests(
+    live: Application, mail_server: MailServer, now: datetime, hold: bool | None
+) -> None:
+    """The pause began in the future. After the clock was corrected, another import is held, too."""
+    file = io.BytesIO(b"email,interests,hour\nerin@example.org,language agents,9\n")
+    result = maintenance.import_subscribers(live, file, "cli", now + 3 * HOUR, hold=hold)
+    assert result.paused_scope == ledger.FIRST_DIGESTS
+    pipeline.plan_and_send(live, now + timedelta(days=1))
+    assert recipients(mail_server) == ["alice", "alice", "bob"]
+    with live.db.read() as session:
+        assert ledger.draw_held(session, 5)[0] == 3
+
+
 def test_first_digests_are_held_until_they_are_released(
     live: Application, mail_server: MailServer, now: datetime
 ) -> None:
