@@ -81,7 +81,7 @@ def build(app: Application, now: datetime, day: date | None = None) -> OperatorR
             *([ReportSection("Settings to check", of_settings)] if of_settings else ()),
             ReportSection(
                 f"Digests of {day}",
-                (digests, *(f"{row.digests} {row.state}: {row.reason}" for row in reasons)),
+                (digests, *(f"{row.digests:,} {row.state}: {row.reason}" for row in reasons)),
             ),
             ReportSection("Mail", tuple(_rates(rates.between(session, begin, end)))),
             ReportSection("Subscribers", tuple(_subscribers(session, begin, end))),
@@ -108,10 +108,10 @@ def _rates(by_receiver: Sequence[rates.ReceiverRate]) -> Iterable[str]:
 
 def _subscribers(session: Session, since: datetime, until: datetime) -> Iterable[str]:
     states = subscribers.count_by_state(session)
-    now = ", ".join(f"{states[state]} {state}" for state in SubscriberState if states[state]) or "none"
+    now = ", ".join(f"{states[state]:,} {state}" for state in SubscriberState if states[state]) or "none"
     yield f"Now: {now}."
     changes = subscribers.count_changes(session, since, until)
-    happened = [f"{number} {event_labels.name_event(kind)}" for kind, number in changes.items() if number]
+    happened = [f"{number:,} {event_labels.name_event(kind)}" for kind, number in changes.items() if number]
     yield f"Changes: {', '.join(happened) or 'none'}."
 
 
