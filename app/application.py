@@ -3,8 +3,6 @@
 The packages from `papers` to `bounces` do not know it: they get only the parts that they need.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The only clock. It is read only at the edges, which pass the time inwards as `now`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 

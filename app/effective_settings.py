@@ -1,7 +1,5 @@
 """List the settings in effect, without secrets, for operators to read."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any

@@ -33,8 +33,6 @@ PaperboyError
 └── Stopping                the service is stopping: work in progress is abandoned
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 
 

@@ -22,8 +22,6 @@ A digest contains several tokens. For speed, the hashes are initialised once wit
 one token.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

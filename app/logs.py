@@ -1,7 +1,5 @@
 """Configuration of structured logging, and redaction of keys and signed links."""
 
-from __future__ import annotations
-
 import logging
 import re
 import sys

@@ -30,8 +30,6 @@ read_bounces()      notices in the bounce mailbox and folder → events, scores,
 apply_bounces()     notices from a webhook → events, scores, suppressions
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Load the settings from the environment (prefix PAPERBOY_) and `.env`. `.env.example` explains them."""
 
-from __future__ import annotations
-
 import logging
 import re
 from base64 import b64decode
@@ -11,7 +9,7 @@ from enum import StrEnum
 from ipaddress import ip_network
 from os.path import realpath
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Self, cast
 from urllib.parse import urlsplit
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -355,19 +353,19 @@ class Settings(BaseSettings):
         return value.rstrip("/")
 
     @model_validator(mode="after")
-    def _name_the_model(self) -> Settings:
+    def _name_the_model(self) -> Self:
         if self.summary_url and not self.summary_model:
             raise ValueError("PAPERBOY_SUMMARY_URL is set, but PAPERBOY_SUMMARY_MODEL is not: set both")
         return self
 
     @model_validator(mode="after")
-    def _keep_the_unconfirmed(self) -> Settings:
+    def _keep_the_unconfirmed(self) -> Self:
         if self.unconfirmed_days < self.confirm_link_days:
             raise ValueError("PAPERBOY_UNCONFIRMED_DAYS must not be less than PAPERBOY_CONFIRM_LINK_DAYS")
         return self
 
     @model_validator(mode="after")
-    def _refuse_shared_bounce_folder(self) -> Settings:
+    def _refuse_shared_bounce_folder(self) -> Self:
         """Raise ValueError if the bounce folder is, or directly contains, another path of the settings.
 
         The bounce job deletes or moves the files in it or in `new`, but not those in other subfolders.
@@ -394,7 +392,7 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _refuse_weak_secrets(self) -> Settings:
+    def _refuse_weak_secrets(self) -> Self:
         for key in self.secret_keys:
             weak = len(key) < MIN_SECRET_CHARS or any(word in key.lower() for word in _PLACEHOLDERS)
             if weak:

@@ -4,8 +4,6 @@ The events are rows of the outbox (`storage.webhook_outbox`). Each event is sent
 same id in all attempts. See https://www.standardwebhooks.com.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

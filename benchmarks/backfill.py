@@ -12,8 +12,6 @@ PostgreSQL.
 `--before` names a checkout of an earlier release, which imports the first papers of the same file in turn.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import lzma

@@ -8,8 +8,6 @@ model. "Warm" backtests are later ones, each with new interests. Prints millisec
 CPU time. On a busy machine, only the CPU time is meaningful.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import statistics

@@ -7,8 +7,6 @@ emails are read. The baseline suppresses hard bounces only, as before there were
 emails that are not read as labelled.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import Counter, defaultdict

@@ -9,8 +9,6 @@ measured in Chromium, 375 pixels wide. Words and links are those of the HTML par
 the text part. `--save` keeps the emails as files.
 """
 
-from __future__ import annotations
-
 import argparse
 import html
 import json

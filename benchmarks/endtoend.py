@@ -10,8 +10,6 @@ database and process, so that their peak memory can be compared. For comparison,
 emails: it fully renders the same templates and uses email.message, dkimpy and aiosmtplib.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

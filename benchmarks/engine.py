@@ -11,8 +11,6 @@ workers use in a minute without work. An empty job does nothing, and is deferred
 would use the network are left out.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Simulate a distant relay: delay the traffic in each direction by half a round trip."""
 
-from __future__ import annotations
-
 import asyncio
 import multiprocessing
 from collections.abc import Iterator

@@ -14,8 +14,6 @@ Both rules use the settings with which the product does best on the tuning half.
 as it is, whose profile learns from the same feedback, and the interest without a profile.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import lzma

@@ -10,8 +10,6 @@ reader must have received one digest, or the ledger must say that it may have ar
 left running.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -1,7 +1,5 @@
 """Start senders in separate processes at once, and measure from the time when all of them are ready."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import resource
@@ -10,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Self
 
 READY_SECONDS = 120.0  # the time that a sender has to get ready
 
@@ -41,7 +39,7 @@ class Measurement:
     def sink_cpu_us(self) -> float:
         return self.sink / self.mails * 1e6
 
-    def with_sink(self, seconds: float) -> Measurement:
+    def with_sink(self, seconds: float) -> Self:
         return replace(self, sink=seconds)
 
 

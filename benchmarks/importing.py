@@ -6,8 +6,6 @@ Each subscriber has three to five interests: most from a list that many share, a
 import runs in a process of its own, on an empty SQLite database, and includes a pass that checks the file.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import json

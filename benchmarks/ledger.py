@@ -7,8 +7,6 @@ the service calls now. Both run on the same database in the same run, and the be
 lines show what the indexes cost when emails are planned, claimed and recorded. All changes are rolled back.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import tempfile

@@ -13,8 +13,6 @@ beside     the same while eight visitors request new day pages, each as soon as 
 and the peak memory of the process. --quick uses 1,000 papers and fewer requests and emails.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -6,8 +6,6 @@ The list of words is that of Debian's package wamerican-large (SCOWL, level 70).
 app/relevance/dictionary-licence.txt.
 """
 
-from __future__ import annotations
-
 import lzma
 import sys
 from pathlib import Path

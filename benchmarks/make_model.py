@@ -6,8 +6,6 @@ It contains only what was counted and computed: numbers, stems and hashes of tit
 It is trained on the papers before `BEFORE`. Later ones are held back, so that benchmarks can measure it.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import sys

@@ -3,8 +3,6 @@
 python -m benchmarks.make_vocabulary ../shared
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import sys

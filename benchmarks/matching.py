@@ -13,8 +13,6 @@ Paperboy runs in its own process, so that its peak memory can be measured. It us
 uses more. Prints wall-clock seconds and CPU seconds.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import random

@@ -12,8 +12,6 @@ connections with their page caches, and compiled statements are created, each up
 runs the same with the code of an earlier commit, from a temporary git worktree. --quick runs a tenth of it.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
@@ -30,7 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import uvicorn
@@ -64,7 +62,7 @@ class Sink:
         self._arrived = threading.Condition()
         self._loop = asyncio.new_event_loop()
 
-    def __enter__(self) -> Sink:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
         return self

@@ -6,8 +6,6 @@ The candidates are the papers of the last ten recorded days of Hugging Face, the
 baseline is the same matching without the organisations of the papers.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import Counter

@@ -6,8 +6,6 @@ Each interest is matched alone, as typed and as it is read if it is misspelt or 
 on the papers listed before 2026.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import sys

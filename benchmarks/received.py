@@ -8,8 +8,6 @@ Checker (`npm pack vnu-jar`) are used if they are installed. The sending domain 
 rspamd gives points.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -7,8 +7,6 @@ cut-off would send. The evaluation can also be run by itself, with `--ranker ben
 another factory in this module) and `--same benchmarks.relevance:same_title`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Other ways to send the same emails: nodemailer, a stack of well-known libraries, plain aiosmtplib."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

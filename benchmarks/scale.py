@@ -14,8 +14,6 @@ accepts everything, whose CPU time does not count. `bytes_per_reader` is what th
 tables of the ledger and their indexes, after a VACUUM. `peak_mb` is the peak memory of the process.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import itertools

@@ -11,8 +11,6 @@ searched in a process of its own, whose memory is shown with all libraries and t
 the quality beside that.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import lzma

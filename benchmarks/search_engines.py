@@ -9,8 +9,6 @@ for the directions of the interests; the share of the truly nearest 300 is shown
 CPU time of one thread. For PostgreSQL, which has processes of its own, they are wall-clock time.
 """
 
-from __future__ import annotations
-
 import argparse
 import sqlite3
 import tempfile

@@ -17,8 +17,6 @@ printed separately.
 Only the downloads are kept, under var/benchmarks: smtp-source with smtp-sink, and nodemailer.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -6,8 +6,6 @@ This reads eight recorded weeks as one pool, with earlier papers as the archive.
 the printed titles by eye. The samples are drawn with a fixed seed.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 from collections.abc import Collection, Sequence

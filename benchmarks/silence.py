@@ -9,8 +9,6 @@ source still lists papers. The delay is the number of days with papers that are 
 stopped, before the alert.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

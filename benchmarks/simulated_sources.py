@@ -1,7 +1,5 @@
 """Simulate the servers of two sources: Hugging Face, and a feed that lists some of its papers again later."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta

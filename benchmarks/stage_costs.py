@@ -1,7 +1,5 @@
 """Measure the stages of sending separately: composing, signing, SMTP and the ledger."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import statistics

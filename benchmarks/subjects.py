@@ -6,8 +6,6 @@ The titles of each recorded file become digests of ten papers, in the order of t
 only the first paper, by the beginning of its title.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from datetime import date

@@ -12,8 +12,6 @@ ROUGE is F1 on lower-case words of letters and digits, without stemming
 (Lin, 2004: "ROUGE: A Package for Automatic Evaluation of Summaries").
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import random

@@ -9,8 +9,6 @@ time of the address's own post. `next` is the time of the post after it, which w
 being done then.
 """
 
-from __future__ import annotations
-
 import argparse
 import http.client
 import json

@@ -9,8 +9,6 @@ papers, which are separated by a hash of their ids: tune on the first, decide on
 prints the wrong judgements on the first half.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import random

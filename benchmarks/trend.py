@@ -10,8 +10,6 @@
 3. Check the wording of trends, on mornings and on the mornings after.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

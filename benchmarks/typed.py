@@ -8,8 +8,6 @@ pairs in which one word has one or two random edits (should be corrected). Weigh
 the titles; with `kept-back`, the other half is used.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import random

@@ -10,8 +10,6 @@ includes everything that a browser fetches to show it for the first time, compre
 1,000 papers and fewer rounds.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -6,8 +6,6 @@ between readers, as in a real service. A short digest has five papers for one in
 over 50 domains, because Paperboy limits connections per domain.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

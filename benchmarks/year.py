@@ -15,8 +15,6 @@ Retention periods are the shortest, so a table with one should not grow after th
 violations. CPU seconds are per day, and include the relay and the database's server.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

@@ -1,7 +1,5 @@
 """Compare the ledger of a simulated day with the relay, the readers' settings and earlier digests."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 npm pack caniemail && tar xzf caniemail-*.tgz && .venv/bin/python -m scripts.caniemail package
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

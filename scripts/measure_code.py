@@ -6,8 +6,6 @@ This prints each figure with its limit, and the places that count if the limit i
 projects, 1 to 12 % of the functions are private and called only once.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

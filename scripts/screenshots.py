@@ -6,8 +6,6 @@ The script replays the bundled sample, serves it on a free port and opens it in 
 Install Debian's `fonts-liberation` first, so that the pictures are the same on each machine.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping

@@ -5,8 +5,6 @@
 The image does not name a site, so it suits every installation.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

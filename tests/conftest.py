@@ -4,8 +4,6 @@
 `pytest --database both` runs them on SQLite and on PostgreSQL.
 """
 
-from __future__ import annotations
-
 import gc
 import shutil
 import uuid

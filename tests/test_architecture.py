@@ -3,8 +3,6 @@
 import-linter checks the direction of dependencies: see `[tool.importlinter]` in pyproject.toml.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Test the timeline of a run."""
 
-from __future__ import annotations
-
 import threading
 from datetime import datetime, timedelta
 

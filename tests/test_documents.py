@@ -1,7 +1,5 @@
 """Check that documents and packaging files name only settings, commands, files and columns that exist."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import os

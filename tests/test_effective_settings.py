@@ -1,7 +1,5 @@
 """Test the list of settings that operators read."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Test scripts/ensure-tools: missing programs are skipped, unless they are required."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

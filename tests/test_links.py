@@ -1,7 +1,5 @@
 """Test signed links: one purpose, one reader, a limited time."""
 
-from __future__ import annotations
-
 import base64
 from datetime import datetime, timedelta
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Test that logs contain no secrets."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Test the pipeline: each due reader gets one digest per edition, also after failures."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import threading

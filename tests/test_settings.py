@@ -2,8 +2,6 @@
 line.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import date, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Test webhooks: events are stored with what causes them, signed, retried as data, and given up."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """PURE. Recognise automatic replies (RFC 3834), such as those of people who are out of the office."""
 
-from __future__ import annotations
-
 import re
 
 from app.bounces.mime_parser import Part

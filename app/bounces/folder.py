@@ -1,13 +1,12 @@
 """A folder into which a mail server writes notices: one file per notice, or a Maildir."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Self
 
 from app.bounces.mime_parser import MAX_BYTES
 
@@ -30,7 +29,7 @@ class Folder:
         self._maildir = all((self._path / part).is_dir() for part in ("new", "cur"))
         self._incoming = self._path / "new" if self._maildir else self._path
 
-    def __enter__(self) -> Folder:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -3,8 +3,6 @@
 Many mail servers write free text instead of RFC 3464 fields.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

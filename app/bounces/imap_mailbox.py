@@ -1,7 +1,5 @@
 """An IMAP mailbox that receives notices."""
 
-from __future__ import annotations
-
 import imaplib
 import socket
 import ssl
@@ -9,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import structlog
@@ -74,7 +72,7 @@ class Mailbox:
         self._deadline = monotonic() + MAX_SESSION
         self._uid_validity: object = None  # identifies the assignment of UIDs (RFC 9051, 2.3.1.1)
 
-    def __enter__(self) -> Mailbox:
+    def __enter__(self) -> Self:
         self._open()
         return self
 

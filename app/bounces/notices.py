@@ -5,8 +5,6 @@ The supported formats are delivery status notices (RFC 3464), feedback reports (
 `recording.find_delivery`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Process bounce and complaint notices from IMAP, a folder or webhooks, in one transaction per message."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress

@@ -1,7 +1,5 @@
 """Count emails, bounces and complaints by day and receiver. Pause sending after too many complaints."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta

@@ -4,8 +4,6 @@ Each kind of event is recorded once per delivery, even if the relay's reply, a n
 webhook all report it. An email that asks to unsubscribe is recorded once.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Fetch the certificates that verify messages from Amazon SNS, and cache them."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import datetime
 

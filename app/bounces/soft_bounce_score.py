@@ -3,8 +3,6 @@
 The score of an address decays over time, and a delivered message resets it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta

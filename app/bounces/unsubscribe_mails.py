@@ -4,8 +4,6 @@ Like the link in the digest, the address contains a signed token that identifies
 without a token proves nothing, because its sender can be forged.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

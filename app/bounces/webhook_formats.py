@@ -5,8 +5,6 @@ ses        Amazon SES, as SNS delivers it (wrapped or raw)
 postmark   one event per object         sendgrid   a list of events          mailgun   event-data
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """PURE. Verify the signatures of webhooks from Amazon SNS, SendGrid and Mailgun."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

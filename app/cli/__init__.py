@@ -39,8 +39,6 @@ demo          demo
 sample        the recorded responses that the demo and the doctor read
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from io import TextIOWrapper

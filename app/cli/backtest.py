@@ -1,7 +1,5 @@
 """backtest: show the papers that some interests would have matched over recent days."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """backup, restore: write the database to a file, load it from a file."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """bounces: show the recipient and reason of bounce notices, and the action that Paperboy would take."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

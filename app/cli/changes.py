@@ -1,7 +1,5 @@
 """changes: list the audit log of changes made by operators."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

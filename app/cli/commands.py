@@ -1,7 +1,5 @@
 """Collect all commands in the typer application `cli`."""
 
-from __future__ import annotations
-
 import importlib.metadata
 from typing import Annotated
 

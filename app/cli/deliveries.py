@@ -1,7 +1,5 @@
 """deliveries: list the emails in the ledger."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

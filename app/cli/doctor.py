@@ -1,7 +1,5 @@
 """doctor: check this installation and suggest how to fix each problem."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """explain: show why a paper was or was not sent to a subscriber."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Annotated

@@ -1,7 +1,5 @@
 """ingest: poll the sources that are due, or read files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import date

@@ -1,7 +1,5 @@
 """key: manage API keys; create DKIM keys, and secrets for the settings."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """migrate: migrate the database to the newest revision, or back to an older one."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

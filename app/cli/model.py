@@ -1,7 +1,5 @@
 """model: train relevance models on the archive, and list them."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import typer

@@ -1,7 +1,5 @@
 """move: copy the database to another database."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """Functions that all commands use: options, tables, JSON, one-line errors, opening the application."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """papers: search, show, edit, hide, unhide, reinstate, pin, unpin, merge and split papers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any

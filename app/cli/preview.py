@@ -1,7 +1,5 @@
 """preview: show the digest for some interests."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """report: show the daily report, or send it to the operators."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from datetime import date
 from typing import Annotated

@@ -1,7 +1,5 @@
 """runs: list the job runs, or show one run."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

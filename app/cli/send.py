@@ -1,7 +1,5 @@
 """send: compose and send the digests that are due."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

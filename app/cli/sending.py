@@ -1,7 +1,5 @@
 """sending: show the ledger, rates and complaints; pause, resume or cancel sending; resend emails."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime

@@ -1,7 +1,5 @@
 """serve: run the web app, and by default the schedule."""
 
-from __future__ import annotations
-
 import errno
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """settings: show the settings in effect, without secrets."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 

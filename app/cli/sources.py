@@ -1,7 +1,5 @@
 """sources: list, try, add, edit, pause, resume and remove the sources that are polled."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import date

@@ -1,7 +1,5 @@
 """subscribers set, pause, resume, unsubscribe, erase, delete-feedback, new-links: change one subscriber."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """subscribers import, export: add the subscribers in a CSV file; write all subscribers."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """subscribers why, and explain without a paper: show a subscriber's latest emails and events."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from app import clock, pipeline, subscribers

@@ -1,7 +1,5 @@
 """subscribers list, add, show, why, send-test. More commands: subscriber_changes, subscriber_files."""
 
-from __future__ import annotations
-
 import calendar
 from collections.abc import Iterator
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """suppressions: list, add and lift suppressions of addresses."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """webhooks: manage the URLs to which events are sent, and list or resend their events."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated

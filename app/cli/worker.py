@@ -1,7 +1,5 @@
 """worker: run jobs without the web app."""
 
-from __future__ import annotations
-
 import signal
 import threading
 

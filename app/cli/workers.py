@@ -1,7 +1,5 @@
 """workers: list the processes that run jobs. jobs: open procrastinate's shell."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 

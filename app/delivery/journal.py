@@ -16,8 +16,6 @@ reply before the body is sent. If the disk is full, sending fails early with an 
 Incomplete and foreign lines have a wrong checksum and are skipped.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import mmap

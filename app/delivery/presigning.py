@@ -1,7 +1,5 @@
 """Sign digests before they are due, so that signing does not slow down sending."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import datetime, timedelta

@@ -4,8 +4,6 @@ A receiver judges a sender's mail as a whole. It is a large mail provider with a
 domain.
 """
 
-from __future__ import annotations
-
 # The large providers, by domain and by first label (in any country).
 _DOMAINS = {
     **dict.fromkeys(("gmail.com", "googlemail.com", "google.com"), "google"),

@@ -1,7 +1,5 @@
 """Log the results of sending: a line for each batch, and a line for each email that was not sent."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """PURE. The result of an attempt to send an email to the relay."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Three stages overlap: while the relay receives the emails from one batch, thread
 the next batch is claimed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections import Counter, deque

@@ -1,7 +1,5 @@
 """The suppression list: hashes of addresses that must not receive mail, even after a subscriber's erasure."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection
 from datetime import datetime

@@ -5,8 +5,6 @@ recommend starting with about 50 emails per day and receiver, and doubling the n
 days.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import date, timedelta
 

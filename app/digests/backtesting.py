@@ -1,7 +1,5 @@
 """Backtest interests: compute the digests that they would have produced on recent days."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

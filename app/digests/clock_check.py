@@ -1,7 +1,5 @@
 """Refuse to plan while this machine's clock contradicts the database's, or the times in the ledger."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, func, select

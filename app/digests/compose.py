@@ -5,8 +5,6 @@ score. Trending papers that match no interest come last. If the subscriber has n
 digest, so that a subscriber with likes never gets fewer papers than one without.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

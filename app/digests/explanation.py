@@ -1,7 +1,5 @@
 """Explain why a subscriber was or was not sent a paper, using the same code that composes digests."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import asdict, replace
 from datetime import date, datetime

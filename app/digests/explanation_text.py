@@ -1,7 +1,5 @@
 """Write an explanation: the sentence on why a paper was or was not sent, a note, and the scores."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime

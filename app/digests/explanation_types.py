@@ -1,7 +1,5 @@
 """The types that make up an explanation. Their fields define the JSON of `explain --json` and the API."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum

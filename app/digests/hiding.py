@@ -3,8 +3,6 @@
 Later polls do not add a hidden paper again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime
 

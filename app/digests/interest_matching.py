@@ -4,8 +4,6 @@ An interest that is misspelt or in another language is matched both as typed and
 corrected or translated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Find the digest to send as a test: the one that a subscriber would get now, or else their last one."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """PURE. Write the notes of a digest, such as which digests were skipped and what was left out."""
 
-from __future__ import annotations
-
 from datetime import date
 
 from app.digests.ranking import RankingRequest

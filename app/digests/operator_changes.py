@@ -3,8 +3,6 @@
 The API, the admin pages and the commands call these functions. They accept any of a paper's row ids.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime

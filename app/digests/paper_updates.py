@@ -4,8 +4,6 @@ Updates are part of a digest's content. They are therefore stored in the same tr
 digests show which updates a subscriber has already received.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

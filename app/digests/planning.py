@@ -4,8 +4,6 @@ Digests are composed a few minutes before they are due, so that they only have t
 edition, the earliest sending time and the time to give up are computed from the due time.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence

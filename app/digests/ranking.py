@@ -8,8 +8,6 @@ strength × (1 + TREND·trend) × FRESH^days since it was listed. A pinned paper
 score is PINNED higher, so it precedes all others.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ their state, cadence, hour, zone, and the time since which these have applied (`
 determine for each local day whether a digest was due. Planning does not change any of these columns.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass

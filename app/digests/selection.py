@@ -5,8 +5,6 @@ are selected one at a time: the next is the one with the best score minus its si
 selected (maximal marginal relevance: Carbonell and Goldstein 1998).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

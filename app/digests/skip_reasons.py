@@ -1,7 +1,5 @@
 """PURE. Write why a digest was skipped, such as words that no paper mentions, or too few papers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import date
 from itertools import chain

@@ -1,7 +1,5 @@
 """PURE. Decide whether a digest with too few papers is held back or sent anyway."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from app.digests.ranking import Ranked

@@ -24,8 +24,6 @@ templates         the templates of all kinds of email and of the pages
 oneclick          the one-click link and the unsubscribe address of the test digest
 """
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """Send the operators an alert as soon as something needs attention."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta

@@ -3,8 +3,6 @@
 Only `check_mailbox` uses the network.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime
 from ipaddress import ip_address

@@ -1,7 +1,5 @@
 """Check the settings: unknown names, addresses and, with other modules, folders and DKIM keys."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches

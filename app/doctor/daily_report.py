@@ -1,7 +1,5 @@
 """Build and send the daily report: current problems, digests, mail, subscribers and sources."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo

@@ -1,7 +1,5 @@
 """Check the free space on the disk."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

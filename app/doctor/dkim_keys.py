@@ -1,7 +1,5 @@
 """Check the DKIM keys and the DNS records that publish them."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """DNS queries with a deadline, and the parser for the tag=value lists in TXT records."""
 
-from __future__ import annotations
-
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from time import monotonic
 

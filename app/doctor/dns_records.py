@@ -1,7 +1,5 @@
 """Check DNS records: MX, SPF, DKIM, DMARC, MTA-STS and TLS-RPT for our domain, and PTR for the relay."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import dns.resolver

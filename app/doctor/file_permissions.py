@@ -1,7 +1,5 @@
 """Check that our folders are writable, and that other users of this machine cannot read our files."""
 
-from __future__ import annotations
-
 import shlex
 import stat
 import tempfile

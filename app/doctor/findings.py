@@ -1,7 +1,5 @@
 """The result of a check: its name, level, message and fix, and the action that resolves the problem."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """The checks that need no network, so that pages, the API, alerts and reports can run them at any time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path

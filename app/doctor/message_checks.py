@@ -1,7 +1,5 @@
 """Check the bytes of a received digest against the requirements of mailbox providers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 These emails bypass the ledger, so they are sent even while sending is paused.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Check that each of the operator's own templates replaces one of the release. `templates` renders them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path

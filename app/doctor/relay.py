@@ -1,7 +1,5 @@
 """Check the relay: connect as a sender does, and read its announced extensions. No mail is sent."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

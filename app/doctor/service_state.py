@@ -3,8 +3,6 @@
 The records include sources, jobs, late digests, the ledger, pauses, keys, webhooks and models.
 """
 
-from __future__ import annotations
-
 import shlex
 import sqlite3
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A mail server that stores messages byte for byte. It does not parse or change them."""
 
-from __future__ import annotations
-
 import socketserver
 import threading
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Evaluate SPF records (RFC 7208) as far as this is possible without a message."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Check that the web app responds at the base URL. The check runs only with `paperboy doctor --online`."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

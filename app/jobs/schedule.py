@@ -1,7 +1,5 @@
 """List the jobs (functions of the service) and their times, for both `scheduler` and `worker`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta

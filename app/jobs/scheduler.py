@@ -3,8 +3,6 @@
 There is no job store: `app.jobs` explains why none is needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC

@@ -1,7 +1,5 @@
 """The headers of bulk mail, which mailbox providers require of digests, and Reply-To."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 

@@ -3,8 +3,6 @@
 The order of the facts is: votes, people, date, submitter, trend, comments.
 """
 
-from __future__ import annotations
-
 from datetime import date
 
 from app.text.direction import with_ltr_mark

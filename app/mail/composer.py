@@ -1,7 +1,5 @@
 """Compose an OutgoingMail from a MailRequest: join fragments that were encoded once, and sign the result."""
 
-from __future__ import annotations
-
 import binascii
 import importlib.metadata
 import itertools

@@ -4,8 +4,6 @@ Headers and body use "relaxed" canonicalisation. A body from `message` is alread
 hashed here. Signatures contain no body length (`l=`), so nothing can be appended to a signed message.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

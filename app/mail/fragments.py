@@ -5,8 +5,6 @@ message is composed by concatenating fragments and values. When decoded, the mes
 `Renderer.render`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields

@@ -4,8 +4,6 @@
 shortened text lacks some of the words, the card shows the full reason instead, so that nothing is lost.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple, TypeVar
 
 from markupsafe import Markup

@@ -8,8 +8,6 @@ Lines do not begin with a dot or "From ", do not end with white space, and do no
 Such a body is its own relaxed canonical form (RFC 6376, 3.4.4), which DKIM hashes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ A digest consists of fragments: a shell that contains a heading for each section
 This module joins them as text; `composer` joins the same fragments as encoded bytes, which is faster.
 """
 
-from __future__ import annotations
-
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ The subject names the first papers and counts the others; the preview continues 
 subject names all papers, the preview says why the first one was sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 

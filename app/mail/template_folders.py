@@ -1,7 +1,5 @@
 """The folders with the templates of pages and emails: the operator's own, then the one of the release."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from app.errors import InvalidSettings

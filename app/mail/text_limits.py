@@ -1,7 +1,5 @@
 """PURE. Clean and shorten a paper's texts, so that they fit on its card and the digest is not clipped."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, NamedTuple
 

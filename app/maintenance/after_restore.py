@@ -1,7 +1,5 @@
 """Settle a restored database: hold emails that may have been sent since the backup, and disable webhooks."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field

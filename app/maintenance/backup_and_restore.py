@@ -1,7 +1,5 @@
 """Back up the database and the journals to a file, check it, and restore it, with all sending paused."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path

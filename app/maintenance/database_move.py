@@ -1,7 +1,5 @@
 """Move the service to another database. No other process may use the old one at the same time."""
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Delete rows whose retention period has passed. This runs nightly."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta

@@ -3,8 +3,6 @@
 If required, pause all sending or the first digests of the added subscribers.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

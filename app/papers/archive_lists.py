@@ -1,7 +1,5 @@
 """Lists of the papers in the archive: filtered, searched by operators, or ranked by votes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """PURE. The authors of a paper in one line, for emails and pages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from app.text.direction import ltr_mark_after

@@ -1,11 +1,10 @@
 """Find the current row of a paper, given a merged row, an arXiv id, a DOI or a URL."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
 
 from sqlalchemy import select as sql_select
 from sqlmodel import Session, col, select
@@ -26,7 +25,7 @@ class MergeHistory:
     current: Mapping[int, int]
 
     @classmethod
-    def load(cls, session: Session, ids: Collection[int]) -> MergeHistory:
+    def load(cls, session: Session, ids: Collection[int]) -> Self:
         """Load all undone merges, and the current ids of the papers with these ids."""
         columns = select(Merge.survivor_id, Merge.absorbed_id, Merge.at, Merge.undone_at)
         undone = session.exec(columns.where(col(Merge.undone_at).is_not(None))).all()

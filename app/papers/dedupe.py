@@ -10,8 +10,6 @@ Everything" and "Pruning Everything" are different papers unless their abstracts
 "Correction: X" is not the paper X.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping

@@ -5,13 +5,11 @@ outside any write transaction. Rows that other processes store in between are co
 stored. Two indexes find titles by their beginnings and by their ends.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy import case, func, or_, text
 from sqlmodel import Session, col, select
@@ -166,7 +164,7 @@ class _Identities:
     without_id: defaultdict[str, list[dedupe.PaperIdentity]]  # by title key
 
     @classmethod
-    def load(cls, session: Session, records: Sequence[PaperRecord]) -> _Identities:
+    def load(cls, session: Session, records: Sequence[PaperRecord]) -> Self:
         identities = cls(
             _present(session, col(Paper.arxiv_id), {record.arxiv_id for record in records} - {""}),
             _present(session, col(Paper.doi), {record.doi for record in records} - {""}),

@@ -1,7 +1,5 @@
 """Edit the fields of a paper. An edited field keeps the operator's value (see `stored_fields`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from typing import Any

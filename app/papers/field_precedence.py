@@ -1,7 +1,5 @@
 """PURE. Decide which record supplies each field of a paper, and compute the content hash of a paper."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

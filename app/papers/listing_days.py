@@ -1,7 +1,5 @@
 """Query the days on which sources listed papers."""
 
-from __future__ import annotations
-
 from datetime import date
 
 from sqlmodel import Session, col, func, select

@@ -1,7 +1,5 @@
 """Query listings: those of a paper, and the sources that they come from."""
 
-from __future__ import annotations
-
 from datetime import date
 from typing import NamedTuple
 

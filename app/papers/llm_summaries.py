@@ -6,8 +6,6 @@ wait before the next run grows with each failed run. Digests and pages never wai
 without one is shown with a sentence from its abstract.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -4,8 +4,6 @@ The surviving row receives the better value of each field and the listings and v
 absorbed row keeps its own fields and refers to the surviving row, so that an operator can undo the merge.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from datetime import date, datetime
 

@@ -1,7 +1,5 @@
 """Papers as the other packages see them: merged rows appear as one paper with the votes from all sources."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace

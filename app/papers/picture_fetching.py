@@ -5,8 +5,6 @@ addresses, within limits on time and size, and is decoded and encoded again. Dig
 a picture. A picture that cannot be fetched or decoded is tried again a few times, after ever longer waits.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections import Counter

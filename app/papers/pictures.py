@@ -4,8 +4,6 @@ A copy is shown only while its URL is the paper's current picture URL. A new rec
 merge may change the current URL.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date

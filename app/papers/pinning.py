@@ -1,7 +1,5 @@
 """Pin a paper: until the pin ends, it comes first in the digests of subscribers who have not received it."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 from sqlmodel import Session

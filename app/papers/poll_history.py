@@ -1,7 +1,5 @@
 """Record the polls of each source: times, counts, first rejected rows, errors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime

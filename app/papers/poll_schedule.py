@@ -3,8 +3,6 @@
 A poll is recorded as unfinished when it begins, so that a poll that kills the process is not repeated soon.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 

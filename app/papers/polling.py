@@ -5,8 +5,6 @@ deadline. The next poll is scheduled before a poll starts, so that a source that
 less and less often. After such a crash, the sources whose polls did not finish are polled one at a time.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager

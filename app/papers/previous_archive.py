@@ -1,7 +1,5 @@
 """Copy what has changed in the archive since a backup from the database that the restored one replaces."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import cast
 

@@ -5,8 +5,6 @@ for the code of liked papers, because it needs a request for each paper. Each so
 pace, and is not polled in the meantime. If a source refuses a paper, the others are still queried.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """PURE. Correct the days in records: days in the future, and days on which a feed was only read again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import date, datetime, timedelta

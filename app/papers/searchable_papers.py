@@ -1,7 +1,5 @@
 """Read the papers that have changed, and their searchable fields, for the search index."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import date, datetime

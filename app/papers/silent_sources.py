@@ -1,7 +1,5 @@
 """Detect silent sources: those that have stopped listing papers on the weekdays on which they usually do."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The registry of sources: find, add, change, pause and resume them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime

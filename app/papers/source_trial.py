@@ -4,8 +4,6 @@ Nothing is stored. The fetch has the same limits as a poll, but a shorter deadli
 an arXiv source needs arXiv's lease, because arXiv allows only one connection.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace

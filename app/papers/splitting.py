@@ -4,8 +4,6 @@ Subscribers who were sent the paper before it was split count as having been sen
 `canonical_rows.MergeHistory`).
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from sqlalchemy import update

@@ -5,8 +5,6 @@ value from the sources. Polls continue to update that value, which also serves t
 revert the edit.
 """
 
-from __future__ import annotations
-
 from datetime import date
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The stored rows that a batch of records may change, indexed by arXiv id, DOI and title."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date

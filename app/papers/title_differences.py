@@ -6,8 +6,6 @@ titles differ must be explained: by spacing, inflection, a typing error, a funct
 abbreviation, or a cut-off end. An unexplained content word means that the titles belong to two papers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence, Set
 
 from rapidfuzz.distance import OSA, Levenshtein

@@ -1,7 +1,5 @@
 """Papers that were withdrawn, or for which code was found, and the days of the digests with them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from datetime import date, datetime
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The votes for a paper over time, as counted by one source: one row per change of the figures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple

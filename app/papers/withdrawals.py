@@ -5,8 +5,6 @@ record of the same origin reinstates the paper, because a source does not know o
 paper that an operator has reinstated is never withdrawn again.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from app.errors import Conflict

@@ -3,8 +3,6 @@
 To find a paper by arXiv id, DOI or URL, use `canonical_rows.find_by_reference`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """PURE. Find the category that an unknown one most likely means, among those of arXiv and of the archive."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 

@@ -8,8 +8,6 @@ papers reach. Relevance rises with the distance of z from the cut-off in the sam
 is FLOOR at the cut-off.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

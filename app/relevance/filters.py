@@ -5,8 +5,6 @@ but not if they merely share a stem: "experience" does not match "experiments". 
 same filters for the search index: change both.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set

@@ -1,7 +1,5 @@
 """Cache recent match indexes. Until the papers or the model change, only the first visitor has to wait."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date

@@ -13,8 +13,6 @@ damped if the examples contain few of the interest's words.
 needs to be sent. The papers that are sent are ordered by strength.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial

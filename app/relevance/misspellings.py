@@ -6,8 +6,6 @@ as a new name. A word in the dictionary is never corrected. The weights are the 
 regression. docs/benchmarks.md explains how they were found, and how often correct words are changed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

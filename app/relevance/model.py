@@ -1,7 +1,5 @@
 """PURE. Train and serialise the model of the archive: terms, words, abbreviations and LSA space."""
 
-from __future__ import annotations
-
 import io
 import math
 from collections import Counter
@@ -9,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -44,9 +42,7 @@ class TermStatistics:
     abstract_length: float
 
     @classmethod
-    def count(
-        cls, documents: Iterable[Document], expansions: Expansions, min_frequency: int = 1
-    ) -> TermStatistics:
+    def count(cls, documents: Iterable[Document], expansions: Expansions, min_frequency: int = 1) -> Self:
         """Count the terms of (title, abstract) pairs.
 
         Drop terms in fewer papers than `min_frequency`, and pairs of stems that occur in only one paper.
@@ -89,7 +85,7 @@ class TermStatistics:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> TermStatistics:
+    def from_arrays(cls, arrays: Arrays) -> Self:
         """Return the statistics in these arrays. Raise KeyError or ValueError if the arrays are invalid."""
         title_length, abstract_length = arrays["lengths"].tolist()
         frequencies = zip(_decode_lines(arrays["terms"]), arrays["counts"].tolist(), strict=True)
@@ -113,7 +109,7 @@ class RelevanceModel:
     @classmethod
     def train(
         cls, papers: Sequence[tuple[str, str]], min_frequency: int = 1, max_examples: int = MAX_EXAMPLES
-    ) -> RelevanceModel:
+    ) -> Self:
         """Train a model on (title, abstract) pairs, newest first.
 
         Drop terms in fewer papers than `min_frequency`. Keep the newest `max_examples` papers as examples.
@@ -139,7 +135,7 @@ class RelevanceModel:
 
     @classmethod
     @cache
-    def bundled(cls) -> RelevanceModel:
+    def bundled(cls) -> Self:
         """Return the model that ships with Paperboy, for archives with too few papers to train one.
 
         Raise CorruptModel if its file is missing or damaged.
@@ -181,7 +177,7 @@ class RelevanceModel:
         return buffer.getvalue()
 
     @classmethod
-    def decode(cls, data: bytes) -> RelevanceModel:
+    def decode(cls, data: bytes) -> Self:
         """Return the model that `encode` serialised. Raise CorruptModel if `data` is not a valid model."""
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as arrays:

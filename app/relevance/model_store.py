@@ -1,7 +1,5 @@
 """Train, store, load and verify models. A model is either used as a whole or not at all."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """PURE. Suggest the words of a paper that its reader may want to mute."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable

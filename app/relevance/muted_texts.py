@@ -1,7 +1,5 @@
 """PURE. Parse the texts that subscribers mute: words, phrases and filters."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

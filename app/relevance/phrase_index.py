@@ -3,8 +3,6 @@
 All texts are stored one after another in a single array of word numbers.
 """
 
-from __future__ import annotations
-
 import itertools
 from array import array
 from collections import defaultdict

@@ -4,8 +4,6 @@ An interest's examples are the papers with the highest product of word score and
 words. Their weighted centroid is a direction in the LSA space.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

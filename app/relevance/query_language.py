@@ -3,8 +3,6 @@
 Filters select authors, organisations and categories.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import defaultdict

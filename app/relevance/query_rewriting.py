@@ -1,7 +1,5 @@
 """PURE. Split, correct and describe the texts of interests, and write filters."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Mapping, Sequence

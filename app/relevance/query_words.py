@@ -1,7 +1,5 @@
 """PURE. Prepare the words of an interest for comparison with papers."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 

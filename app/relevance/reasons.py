@@ -3,8 +3,6 @@
 `matching`, `user_profile` and `highlights` find the facts. `digests` combines the reasons for a paper.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from datetime import date

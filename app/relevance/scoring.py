@@ -11,14 +11,12 @@ proportional to s, and the evidence of several interests adds up in full. Digest
 this module, so both rank in the same way.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -80,7 +78,7 @@ class PaperMatrices:
     @classmethod
     def build(
         cls, terms: Terms, fields: FieldCounts, vectors: Matrix, fingerprints: Matrix, model: RelevanceModel
-    ) -> PaperMatrices:
+    ) -> Self:
         """Build the matrices of papers from the counts of their terms."""
         lengths = model.statistics.lengths
         impacts = terms.impacts(fields, lengths).T.tocsr()
@@ -107,7 +105,7 @@ class QueryMeaning:
     cut_offs: Matrix  # the minimum agreement at which a paper is sent
 
     @classmethod
-    def learn(cls, batch: QueryBatch, examples: QueryExamples, space: VectorSpace) -> QueryMeaning:
+    def learn(cls, batch: QueryBatch, examples: QueryExamples, space: VectorSpace) -> Self:
         """Learn the meaning of interests from their examples, and the cut-offs from the archive's sample."""
         best = examples.find(batch)
         sample, directions, known_share = best.sample, best.directions, best.known_share

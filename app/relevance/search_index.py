@@ -6,8 +6,6 @@ writer that is killed leaves a usable index. The next writer indexes the last pa
 texts if the papers are gone.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -18,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
+from typing import Self
 
 import numpy as np
 import tantivy
@@ -103,7 +102,7 @@ class IndexWriter:
         self._uncommitted = 0
         self.indexed = 0  # papers since the writer was opened
 
-    def __enter__(self) -> IndexWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

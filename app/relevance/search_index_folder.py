@@ -6,8 +6,6 @@ hold a lock on their version. Other versions are removed once no reader holds th
 or with other files are not versions and are left alone, because other programs may use the folder, too.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

@@ -5,12 +5,11 @@ with a byte for each dimension. A thousand candidates are therefore ranked in mi
 loading their texts.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Self
 from zlib import crc32
 
 import numpy as np
@@ -59,7 +58,7 @@ class PaperRecords:
     title_ends: Matrix
 
     @classmethod
-    def decode(cls, records: Sequence[bytes], dimensions: int) -> PaperRecords:
+    def decode(cls, records: Sequence[bytes], dimensions: int) -> Self:
         """Return the records of papers whose vectors have this number of dimensions."""
         start = _HEADER.itemsize + dimensions
         headers = np.frombuffer(b"".join([record[: _HEADER.itemsize] for record in records]), _HEADER)

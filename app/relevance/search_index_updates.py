@@ -6,8 +6,6 @@ compared. Once a day, and until an index is complete, all windows are compared, 
 update is simply repeated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path

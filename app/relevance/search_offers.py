@@ -1,7 +1,5 @@
 """PURE. Choose the searches that the first page of results offers: corrected words, or an author's papers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple

@@ -5,8 +5,6 @@ words in the title, the organisation that the query names, and the meaning. `sco
 So a search takes about the same time in an archive of any size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

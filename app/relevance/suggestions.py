@@ -4,14 +4,13 @@ A misspelt word is read as the word that it most likely means, and a term in ano
 equivalent. Quoted phrases, filters and exclusions are taken as typed.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 from app.relevance import arxiv_categories, query_language, query_rewriting, translations
 from app.relevance.misspellings import SpellChecker
@@ -69,7 +68,7 @@ class InterestHint:
         """Return True if the hint has any content."""
         return self != InterestHint(self.interest)
 
-    def limited_to(self, max_parts: int) -> InterestHint:
+    def limited_to(self, max_parts: int) -> Self:
         """Return the hint, without its parts if there are more than `max_parts`."""
         return self if len(self.parts) <= max_parts else replace(self, parts=())
 

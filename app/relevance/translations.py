@@ -5,8 +5,6 @@ Papers are in English. `translations.tsv` has a line for each English term and a
 words, so that "großer Sprachmodelle" is found as well. Chinese and Japanese terms are found as substrings.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """PURE. Describe votes over time in a note on a card: their number, recent gain and daily rank."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from datetime import UTC, datetime, time, timedelta

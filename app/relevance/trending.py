@@ -4,8 +4,6 @@ None of the scores that we measured ranks a day's papers better than their votes
 percentile of a paper's upvotes among the papers first listed that day. Recent gains affect only the note.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ organisation ("together"). First words that are not a whole name must also be ra
 but not "Personalized"), and a single first word must not occur elsewhere in other names ("University").
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import defaultdict

@@ -14,8 +14,6 @@ terms and pairs (BM25 impacts, unit rows, minus the archive's mean) and one in t
   So a dislike does not lower the scores of whole subjects that the subscriber likes.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set

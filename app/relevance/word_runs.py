@@ -1,7 +1,5 @@
 """PURE. The runs of neighbouring words in a title or abstract that are terms of an interest."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass

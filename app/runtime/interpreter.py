@@ -3,8 +3,6 @@
 The settings affect the whole process, so overlapping threads must not each save and restore them.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

@@ -3,8 +3,6 @@
 The OpenTelemetry API does nothing until a provider is set. Its package is optional.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache

@@ -5,8 +5,6 @@ a random secret, of which only the hash is stored. Forms contain a token derived
 sites cannot submit them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from datetime import datetime, timedelta

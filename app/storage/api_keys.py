@@ -1,7 +1,5 @@
 """Create, check and revoke keys for the admin API. A key is shown once, stored as a hash, and can expire."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets

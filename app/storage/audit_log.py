@@ -3,8 +3,6 @@
 Automatic pauses of all sending are recorded, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any

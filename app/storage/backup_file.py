@@ -8,8 +8,6 @@ with these members:
     journals/NAME.journal  the senders' journals, with results that may not be in the tables yet
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import itertools

@@ -1,7 +1,5 @@
 """Column types that store the same values on SQLite and on PostgreSQL."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any

@@ -3,8 +3,6 @@
 The bytes begin with a mark, so that the plain JSON of earlier releases can be read as well.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from typing import Any

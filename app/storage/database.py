@@ -1,7 +1,5 @@
 """The database: engine, sessions and parts of queries."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ Commands on that database also use the demo's clock. With this machine's clock, 
 for a day months after the demo's date, and the demo itself would have nothing left to plan.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """PURE. Delays between attempts that grow with each attempt."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Count hits for rate limits in a table that all processes share and that survives restarts."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from functools import cache
 from typing import NamedTuple, cast

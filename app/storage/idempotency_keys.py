@@ -5,8 +5,6 @@ change (see `audit_log.record`), so a request is never carried out twice, even i
 lease expires. Responses about a subscriber are deleted when the subscriber is erased.
 """
 
-from __future__ import annotations
-
 import hashlib
 from contextvars import ContextVar
 from dataclasses import dataclass, field

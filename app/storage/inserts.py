@@ -1,7 +1,5 @@
 """Insert rows, one or many at a time, and reserve their ids."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Record each run of a job: its times, its counts, the rows it rejected and its errors."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

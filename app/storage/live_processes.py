@@ -8,8 +8,6 @@ A process that holds its lock is alive. A process without a lock is dead, or has
 Emails are therefore recovered only after their lease has also expired (see delivery.ledger.recovery).
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

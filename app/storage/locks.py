@@ -6,8 +6,6 @@ locks, or if the process ran as another user. The lease of a job is therefore sh
 renewed while the job is running.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta

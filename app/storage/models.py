@@ -4,8 +4,6 @@ Source → Paper (+ Listing, VoteCount, GeneratedSummary, PaperPicture, Merge) �
 FormSubmission, InterestRow → PaperSnapshot, Delivery → Event, Suppression.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import date, datetime
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Migrate a database, and refuse one whose revision or tables do not match this release."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache

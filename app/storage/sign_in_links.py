@@ -1,7 +1,5 @@
 """Links that sign an operator in once. A link is stored as a key that can only read."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 from sqlalchemy import update

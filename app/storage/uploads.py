@@ -3,8 +3,6 @@
 The files are stored beside the journals, not in the database, so they exist on one machine only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Store the URLs to which events are sent, with the secrets that sign them."""
 
-from __future__ import annotations
-
 import base64
 import re
 import secrets

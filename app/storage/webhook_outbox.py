@@ -4,8 +4,6 @@
 `app.webhooks` sends it.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

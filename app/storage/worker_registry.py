@@ -4,8 +4,6 @@ A worker is registered with its machine and pid, and writes heartbeats with the 
 registry when it stops. A killed worker remains listed for FORGET_AFTER.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

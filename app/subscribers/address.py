@@ -4,8 +4,6 @@ Every address that someone enters is normalised here: in sign-ups, changes of ad
 pages, the API and commands.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from email_validator import EmailNotValidError, validate_email

@@ -7,8 +7,6 @@ to one mailbox and remembered declines apply to it, and its bounces do not count
 address changes. If the change ends without the new address, the pending subscriber is anonymised.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, exists, or_

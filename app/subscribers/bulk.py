@@ -1,7 +1,5 @@
 """Add many subscribers in one transaction, with the same result as adding each of them separately."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, MutableMapping, Sequence
 from datetime import datetime
 from functools import lru_cache

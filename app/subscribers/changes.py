@@ -1,7 +1,5 @@
 """Change preferences, follow authors, mute words, and resubscribe."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Read and write subscribers as CSV: columns, cells and rows. This module does not use the database."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -4,8 +4,6 @@ Columns and values are those of listmonk, Buttondown, Substack, Ghost, beehiiv, 
 phpList. Empty cells are ignored; any other unlisted value counts as an opt-out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -4,8 +4,6 @@ An import writes a few hundred rows per transaction. If it is interrupted, it ca
 are already registered are skipped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field

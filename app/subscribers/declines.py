@@ -1,7 +1,5 @@
 """Remember who declined a sign-up ("I did not ask for this"), and send them no confirmations for a while."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """PURE. Name a subscriber's events and changed preferences in the words of the preferences page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 # The names of the kinds that `count_changes` counts must also fit after a number: "3 subscribed again".

@@ -3,8 +3,6 @@
 `event_labels` holds the labels of the kinds of events.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 

@@ -4,8 +4,6 @@ Feedback on a paper in the archive refers to the paper's row. A pasted paper tha
 stored as the subscriber's private paper: nothing that a subscriber pastes becomes public.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace

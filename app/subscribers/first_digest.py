@@ -1,7 +1,5 @@
 """Request and find the first digest, which a new subscriber may get at once."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from sqlmodel import Session, col, or_, select

@@ -4,8 +4,6 @@ A sign-up's choices stay in its row until the owner of the address confirms them
 no longer be confirmed, all personal data in the row except the hash of the mailbox is deleted.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress

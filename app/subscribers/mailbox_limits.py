@@ -1,7 +1,5 @@
 """Limit the emails that can be requested: per mailbox, and per subscriber and kind of email."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Pause digests until a day or until the subscriber resumes them."""
 
-from __future__ import annotations
-
 from datetime import date, datetime, timedelta, tzinfo
 
 from sqlmodel import Session, col, select

@@ -1,7 +1,5 @@
 """Subscribers' preferences, and clear errors for invalid values. This module does not use the database."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Unsubscribe subscribers, replace their links, export their data, and erase them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Find, list and lock subscriber rows, set the next due date, and enqueue service emails."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields

@@ -4,8 +4,6 @@ A subscriber gets at most one digest per local day. If a clock change skips the 
 at the first moment after the gap; if the hour occurs twice, the digest is due at its first occurrence.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 

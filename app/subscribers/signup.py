@@ -8,8 +8,6 @@ Acquire locks in this order: the mailbox, the subscriber whose address changes, 
 the form's address. In another order, two transactions could deadlock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace

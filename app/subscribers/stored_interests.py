@@ -1,7 +1,5 @@
 """Store subscribers' interests. Each distinct text is stored once for all subscribers who share it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache

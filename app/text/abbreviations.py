@@ -6,8 +6,6 @@ In a paper that itself defines "RL" as "ruin likelihood", "RL" is another word, 
 "CLIP" in capitals has a stem of its own, which implies that of "clip": see `acronyms`.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from array import array

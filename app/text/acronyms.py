@@ -4,8 +4,6 @@ In capitals, such a word is the acronym, and has a stem of its own: "CLIP". This
 word, as `abbreviations` explains. So an interest in "CLIP" matches only the acronym; "clip" matches both.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """PURE. Normalise the characters of untrusted text, in bounded time."""
 
-from __future__ import annotations
-
 import html
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """PURE. Read dates from untrusted values and file names, or None if there is none. Find time zones."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, date, datetime
 from functools import cache

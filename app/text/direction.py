@@ -1,7 +1,5 @@
 """PURE. Determine the direction of texts, because some mail clients do not."""
 
-from __future__ import annotations
-
 import unicodedata
 
 _RTL = ("R", "AL")

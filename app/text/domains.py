@@ -1,7 +1,5 @@
 """PURE. Write international domains in ASCII, also those of addresses."""
 
-from __future__ import annotations
-
 import re
 
 import idna

@@ -3,8 +3,6 @@
 Without the hyphen, such words usually mean something else: "an increase in context length".
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable

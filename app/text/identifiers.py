@@ -1,7 +1,5 @@
 """PURE. Find the arXiv id or the DOI in an untrusted value, such as a URL. Recognize arXiv categories."""
 
-from __future__ import annotations
-
 import re
 from urllib.parse import unquote
 

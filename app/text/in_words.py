@@ -1,7 +1,5 @@
 """PURE. Write counts, such as "2,000 papers" or "2.2k", and validation errors in plain words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

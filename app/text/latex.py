@@ -9,8 +9,6 @@ its output doubles for each nested accent. So each text has a budget of characte
 written. A text that exceeds the budget, or the limits on length and depth, is not converted.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable

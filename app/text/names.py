@@ -1,7 +1,5 @@
 """PURE. Put given names first, and normalise names of people and organisations for comparison."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

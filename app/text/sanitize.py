@@ -4,8 +4,6 @@ A function with an `object` parameter accepts any value. It returns an empty res
 if the value is unusable, so that the row is kept even if one field has the wrong type.
 """
 
-from __future__ import annotations
-
 import re
 from urllib.parse import urljoin
 

@@ -5,8 +5,6 @@
 what remains would not be a sentence, nothing is removed.
 """
 
-from __future__ import annotations
-
 import re
 
 MAX_OPENING = 160  # characters; a longer opening has content of its own

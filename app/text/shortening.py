@@ -1,7 +1,5 @@
 """PURE. Shorten texts to a number of characters, and titles to the name that comes before a colon."""
 
-from __future__ import annotations
-
 import re
 
 # English words that need a word after them. A text that is cut after one of them looks like a mistake.

@@ -8,8 +8,6 @@ An opening that refers to the previous sentence is removed. A brief sentence is 
 a long sentence is shortened.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """PURE. Recognise the forms of a word: British spellings, plurals, the endings of verbs and nouns."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

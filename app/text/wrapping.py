@@ -1,7 +1,5 @@
 """PURE. Wrap the lines of plain text."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import textwrap

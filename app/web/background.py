@@ -1,7 +1,5 @@
 """Send mail and run jobs after the response, so that response times do not reveal whether mail was sent."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable

@@ -6,8 +6,6 @@ verified if their topics or keys are configured. A notice is applied only if it 
 return path, or by our Message-ID and the recipient.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated
 

@@ -4,8 +4,6 @@ The web server responds from a pool of 40 threads. All slots together take at mo
 front page, unsubscribing and health checks always get a thread. Each process has its own slots.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import BoundedSemaphore

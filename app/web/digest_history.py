@@ -1,7 +1,5 @@
 """A subscriber's latest digests as the preferences page shows them."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import NamedTuple
 

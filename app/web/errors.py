@@ -1,7 +1,5 @@
 """Map errors to an HTTP status and an error page."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

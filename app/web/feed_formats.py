@@ -5,8 +5,6 @@ HTML summaries, and fails on control characters. feedgenerator also dates an emp
 time, so the feed seems to change with each request.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A subscriber's feedback as the preferences pages show it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Forms are never rejected permanently: a whole laboratory may sign up from one IP
 must not keep other visitors out. The limit for one visitor is the setting `signups_per_hour`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 

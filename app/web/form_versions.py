@@ -4,8 +4,6 @@ This prevents people from overwriting changes that they have not seen. A form co
 value that its page showed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 

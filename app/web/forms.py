@@ -1,7 +1,5 @@
 """Form values as typed, so that a form with an error can be shown again unchanged."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 Responses have an ETag but no Last-Modified, because withdrawing a paper changes a page but not its date.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

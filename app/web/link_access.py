@@ -1,7 +1,5 @@
 """Verify signed links in paths, and respond with pages that must not be cached."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime

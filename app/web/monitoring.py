@@ -1,7 +1,5 @@
 """Health checks and Prometheus metrics."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Papers as shown on public pages, and suggestions for interests."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Parse pasted papers and files. Large inputs are parsed in a child process with a deadline."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

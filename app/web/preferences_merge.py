@@ -5,8 +5,6 @@ may have changed them as well. A preference that was not changed in the form kee
 preference was changed both in the form and elsewhere, nothing is stored until the form is submitted again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Preview a digest: today's papers for a form, and recent matches for each interest. Nothing is stored."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta

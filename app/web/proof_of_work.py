@@ -4,8 +4,6 @@ The work is an ALTCHA challenge (PBKDF2, solved by static/challenge.js). Without
 signed but unsolved challenge is admitted after a pause. A challenge is valid for one mailbox and one form.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

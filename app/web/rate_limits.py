@@ -3,8 +3,6 @@
 Limits that protect mailboxes are counted in the database: see `app.storage.hit_counters`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import time

@@ -4,8 +4,6 @@ Starlette parses forms in the event loop, where a form of 1 MB of percent signs 
 a second or more. This module parses large forms in a thread, at most two forms at a time.
 """
 
-from __future__ import annotations
-
 import binascii
 import re
 from collections.abc import Awaitable, Callable, Coroutine

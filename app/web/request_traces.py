@@ -1,7 +1,5 @@
 """OpenTelemetry traces of requests, if PAPERBOY_OTEL_ENDPOINT is set. See `app.runtime.tracing`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Forms on public pages must be sent from this site (`same_site`). Pages behind si
 check, because another site would have to know the link.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 

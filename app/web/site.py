@@ -1,7 +1,5 @@
 """Build the web application from its parts: pages, feeds, webhooks, the admin API, limits and caches."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Typed access to what `site.create` stores for all requests, and values that are cached for all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Jinja environment, filters and static files for the web pages."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

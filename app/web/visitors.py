@@ -1,7 +1,5 @@
 """Identify the sender of a request: the address of its client, and the network that counts as one visitor."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Sequence
 

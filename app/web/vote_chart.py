@@ -1,7 +1,5 @@
 """PURE. The chart of votes over time on a paper's page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

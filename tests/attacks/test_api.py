@@ -1,7 +1,5 @@
 """Test abuse of the API with leaked or guessed keys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 

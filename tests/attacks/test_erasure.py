@@ -1,7 +1,5 @@
 """Test erasure: no table keeps any text of an erased reader."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta

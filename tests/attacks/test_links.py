@@ -1,7 +1,5 @@
 """Test links that reached another person: what they allow, what they reveal, and how to revoke them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Test overload by visitors and API clients: pages, sign-up and sending continue."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -1,7 +1,5 @@
 """Test that concurrent senders restore interpreter settings, and that single emails leak nothing."""
 
-from __future__ import annotations
-
 import gc
 import os
 import platform

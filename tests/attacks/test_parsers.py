@@ -1,7 +1,5 @@
 """Test hostile text: no parser hangs, raises or fills the memory, and only that text is lost."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

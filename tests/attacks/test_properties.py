@@ -3,8 +3,6 @@
 `PAPERBOY_ATTACKS=10` tries ten times as many inputs, and repeated tokens of up to 200 kB.
 """
 
-from __future__ import annotations
-
 import gc
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Test hostile requests: forms, headers and bodies that could break or block the service."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import logging

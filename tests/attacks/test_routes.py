@@ -3,8 +3,6 @@
 The routes are those of the application, so a new one is tested without being listed here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import timedelta
 

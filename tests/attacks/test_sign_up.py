@@ -1,7 +1,5 @@
 """Test abuse of sign-up: no mailbox is flooded, no data overwritten or revealed, and nobody locked out."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

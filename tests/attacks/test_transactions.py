@@ -1,7 +1,5 @@
 """Test write locks: they are held briefly, and requests that wait too long get 503 with Retry-After."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

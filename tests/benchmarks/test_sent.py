@@ -1,7 +1,5 @@
 """Metrics of what is sent, and other wordings of an interest."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Some days of the simulated year: the invariants hold, and a violation of each is counted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path

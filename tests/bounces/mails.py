@@ -1,7 +1,5 @@
 """Build notices as mail servers write them."""
 
-from __future__ import annotations
-
 
 def dsn(
     to: str,

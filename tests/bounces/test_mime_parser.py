@@ -1,7 +1,5 @@
 """Test the tolerant MIME parser: it parses malformed emails as far as possible in limited time."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Test the parser of bounce and complaint notices: recipient, reason and permanence."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Test the processing of notices: each is applied once, and removed after it was applied."""
 
-from __future__ import annotations
-
 import imaplib
 import itertools
 import json

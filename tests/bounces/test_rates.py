@@ -1,7 +1,5 @@
 """Test the counts of emails, bounces and complaints by receiver, and the pause at too many complaints."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import chain

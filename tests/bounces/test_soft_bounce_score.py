@@ -1,7 +1,5 @@
 """Test when soft bounces suppress an address."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

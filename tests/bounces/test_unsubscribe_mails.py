@@ -1,7 +1,5 @@
 """Test emails that ask to unsubscribe: by the address with a token, and by readers' own words."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.bounces import unsubscribe_mails

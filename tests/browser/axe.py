@@ -1,7 +1,5 @@
 """Find accessibility problems with axe-core."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe

@@ -1,7 +1,5 @@
 """Fixtures for a real browser and its pages."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

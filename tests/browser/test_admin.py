@@ -1,7 +1,5 @@
 """Test the admin pages at any width, in light and dark mode, and with a keyboard only."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

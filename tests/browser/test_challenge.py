@@ -1,7 +1,5 @@
 """Test sign-up past the threshold: the browser solves a challenge, or the visitor waits."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Test emails in a browser: light and dark, on a phone and on a desktop."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime
 

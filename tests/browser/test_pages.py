@@ -1,7 +1,5 @@
 """Test the pages at any width, in light and dark mode, with a keyboard only, and without scripts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Literal

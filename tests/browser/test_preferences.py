@@ -1,7 +1,5 @@
 """Test the preferences page with a keyboard only, and without scripts."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Test the preview before sign-up: while typing, and by a button without scripts."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from urllib.parse import parse_qsl
 

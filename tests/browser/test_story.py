@@ -1,7 +1,5 @@
 """Test the whole story from sign-up to unsubscribing with real parts only."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

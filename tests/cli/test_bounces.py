@@ -1,7 +1,5 @@
 """Test `paperboy bounces` and `paperboy suppressions`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

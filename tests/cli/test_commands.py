@@ -1,7 +1,5 @@
 """Test the commands: readable output, one JSON document with `--json`, and exit codes."""
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

@@ -1,7 +1,5 @@
 """Test the demo: it reads its sample with the real parsers and sends over real SMTP."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os

@@ -1,7 +1,5 @@
 """Test the commands that change papers, and the trial of a source."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer

@@ -1,7 +1,5 @@
 """Test the commands for webhooks."""
 
-from __future__ import annotations
-
 import pytest
 from sqlmodel import col, select
 

@@ -1,7 +1,5 @@
 """Test the journal: every complete line is recovered, and damaged lines are skipped."""
 
-from __future__ import annotations
-
 import errno
 import os
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Test the detection of live processes by file locks."""
 
-from __future__ import annotations
-
 import errno
 import stat
 from datetime import datetime, timedelta

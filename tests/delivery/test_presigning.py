@@ -1,7 +1,5 @@
 """Test presigning: digests are signed before they are due and sent with that signature."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Test that all emails to a receiver wait when it asks us to send less, and that others go on."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from itertools import pairwise
 

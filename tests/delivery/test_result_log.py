@@ -1,7 +1,5 @@
 """Test the log of results of sending."""
 
-from __future__ import annotations
-
 from structlog.testing import capture_logs
 
 from app.delivery import result_log

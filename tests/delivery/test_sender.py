@@ -1,7 +1,5 @@
 """Test the sender: it composes, sends and records claimed emails, and stops in time."""
 
-from __future__ import annotations
-
 import os
 from datetime import datetime, timedelta
 from pathlib import Path

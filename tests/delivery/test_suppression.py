@@ -1,7 +1,5 @@
 """Test the suppression list."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 import pytest

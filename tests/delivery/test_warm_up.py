@@ -1,7 +1,5 @@
 """Test the warm-up of a sending domain: each receiver gets a limited number of emails per day."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor

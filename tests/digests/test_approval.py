@@ -1,7 +1,5 @@
 """Test editions that wait until an operator has approved them."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Test backtests: each past day uses the papers, listings and votes of that day."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 

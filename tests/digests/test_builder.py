@@ -1,7 +1,5 @@
 """Test how digests are built from candidates, interests and feedback."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta

@@ -1,7 +1,5 @@
 """Test composing: each paper once, a place for every interest, and a reason for every skipped digest."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

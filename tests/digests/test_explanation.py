@@ -1,7 +1,5 @@
 """Test explanations: the verdict is correct and agrees with planning."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Test what an operator's changes of papers do to digests: hide, pin, merge and split."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

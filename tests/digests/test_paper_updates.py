@@ -1,7 +1,5 @@
 """Test updates on earlier papers: each is in one digest, at its end, and never in an email of its own."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 import pytest

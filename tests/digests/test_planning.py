@@ -1,7 +1,5 @@
 """Test planning: digests are composed ahead, by batches of readers, and sent when due."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Test ranking: the score follows its formula and does not depend on other readers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

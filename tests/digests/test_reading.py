@@ -1,7 +1,5 @@
 """Test how misspelt and foreign interests are matched, and the hints on interests that match nothing."""
 
-from __future__ import annotations
-
 from datetime import date, datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Test the reconciliation of the ledger with the due digests: it detects each lost or additional digest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo

@@ -1,7 +1,5 @@
 """Test selection: many subscribers at once get the papers that each would get alone."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import numpy as np

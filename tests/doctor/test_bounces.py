@@ -1,7 +1,5 @@
 """Test the doctor's check of the bounce mailbox, which it does not change."""
 
-from __future__ import annotations
-
 import socket
 from datetime import datetime
 from pathlib import Path

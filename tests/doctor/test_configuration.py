@@ -1,7 +1,5 @@
 """Test the doctor's checks of the settings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Test the doctor's checks of DKIM keys. test_dns_records.py tests the check of their DNS records."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization

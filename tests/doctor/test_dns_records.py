@@ -1,7 +1,5 @@
 """Test the doctor's checks of DNS records against a real name server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic

@@ -1,7 +1,5 @@
 """Test the doctor as a whole. Each check has its own tests."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Test the doctor's checks of a received email: each kind of fault is found."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Test the doctor's check of one-click unsubscribing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """Test the daily report and the alerts to the operators, sent through a real SMTP server."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

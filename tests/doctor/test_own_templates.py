@@ -1,7 +1,5 @@
 """Test the doctor's check of the operator's own templates."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Test the doctor's check of the relay. It connects as a sender does and sends no mail."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Test the digest that the doctor sends to itself from a temporary service."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import tempfile

@@ -1,7 +1,5 @@
 """Test the doctor's request to the web app at its base URL."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """Checks after a fault: who got which email, how often, and what the ledger says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fixtures for a relay process that misbehaves and sender processes that crash on request."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Prepare what each sender would otherwise do again: the fork server imports this once, before it forks."""
 
-from __future__ import annotations
-
 import gc
 
 from sqlalchemy.orm import configure_mappers

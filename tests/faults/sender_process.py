@@ -4,8 +4,6 @@ A fork server has the application imported, and its templates compiled (`prepare
 starts within some milliseconds.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import inspect

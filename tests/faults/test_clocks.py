@@ -1,7 +1,5 @@
 """Test wrong and jumping clocks: no living sender is declared dead, and no email is lost or doubled."""
 
-from __future__ import annotations
-
 import time
 from datetime import datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Test that a requested first digest is sent once, while schedulers in other processes plan and send."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """Kill a worker of a fleet in the middle of sending: nothing is lost, and no job is stranded."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Kill senders at each boundary: no email is lost, and only emails in flight may be doubled."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 import pytest

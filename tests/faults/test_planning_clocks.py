@@ -1,7 +1,5 @@
 """Test planning with a wrong clock: nothing is planned until the clock is right."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Kill senders with SIGKILL at random moments, hundreds of times."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Test recovery of what a sender leaves when it ends within a step."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """Test a relay that refuses, disconnects or is slow at any stage."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any

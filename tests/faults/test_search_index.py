@@ -1,7 +1,5 @@
 """Kill the process that writes the search index, at any moment: searches work, and nothing is missing."""
 
-from __future__ import annotations
-
 import random
 import signal
 import subprocess

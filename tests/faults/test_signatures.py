@@ -1,7 +1,5 @@
 """Verify the signatures of received emails with an independent verifier."""
 
-from __future__ import annotations
-
 import email
 import re
 from datetime import datetime, timedelta

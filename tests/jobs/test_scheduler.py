@@ -1,7 +1,5 @@
 """Test the schedule: every job runs at its minutes, and a failing job does not affect others."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time

@@ -1,7 +1,5 @@
 """Test the workers of a fleet on PostgreSQL: each job runs once, and those of dead processes are rescued."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import multiprocessing

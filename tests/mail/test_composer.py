@@ -1,7 +1,5 @@
 """Test the fast composer: it gives the same emails as the templates, in bytes that no relay changes."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import re

@@ -1,7 +1,5 @@
 """Test DKIM signatures with an independent verifier, dkimpy."""
 
-from __future__ import annotations
-
 import json
 import re
 import resource

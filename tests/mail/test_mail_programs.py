@@ -1,7 +1,5 @@
 """Check the HTML and CSS features of emails against docs/mail.md, and how emails read without styles."""
 
-from __future__ import annotations
-
 import re
 from datetime import datetime
 from html.parser import HTMLParser

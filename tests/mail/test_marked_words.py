@@ -1,7 +1,5 @@
 """Test which words of a title and a summary are marked, and what is said in words instead."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Test the MIME message: it follows the standards, and no text can inject a header."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Test rendered emails: both parts are complete, safe for any paper, and deterministic."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Score received, signed emails with SpamAssassin."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Test subjects of digests, and which titles the preview text names."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

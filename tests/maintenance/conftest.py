@@ -1,7 +1,5 @@
 """A service with subscribers and papers, and helpers that move it and compare its rows."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Test backups of a running service, and that a restore sends nothing twice."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

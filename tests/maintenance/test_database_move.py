@@ -1,7 +1,5 @@
 """Test moves to another database: its rows, the pauses of both databases, and other processes."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta

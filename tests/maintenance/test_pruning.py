@@ -1,7 +1,5 @@
 """Test the pruning of old deliveries and events."""
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace

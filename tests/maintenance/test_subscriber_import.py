@@ -1,7 +1,5 @@
 """Test imports of subscribers: their job runs, audit log and pauses, also when they are interrupted."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

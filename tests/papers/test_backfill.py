@@ -1,7 +1,5 @@
 """Test the import of large files: in parts, in short transactions, repeatable, with broken rows."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

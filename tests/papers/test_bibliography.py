@@ -1,7 +1,5 @@
 """Test the parser of pasted reading lists: each part that is not understood is reported."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest

@@ -1,7 +1,5 @@
 """Test how the authors of a paper are shown."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.papers import bylines

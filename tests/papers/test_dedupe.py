@@ -1,7 +1,5 @@
 """Test how duplicate papers are detected and their fields combined."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from dataclasses import replace

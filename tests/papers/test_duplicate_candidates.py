@@ -1,7 +1,5 @@
 """Test the search for papers with similar titles."""
 
-from __future__ import annotations
-
 from datetime import date, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Test that an operator's edits survive polls, merges and splits, and that splits are respected."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Any

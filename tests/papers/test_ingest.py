@@ -1,7 +1,5 @@
 """Test ingestion: records become new, merged, changed, unchanged or rejected papers, in any order."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

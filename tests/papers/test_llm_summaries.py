@@ -1,7 +1,5 @@
 """Test summaries by a language model: they name the model, and errors delay no mail."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Test how papers are read: a merged paper has the votes and listings of all its rows."""
 
-from __future__ import annotations
-
 from datetime import date, datetime, timedelta
 
 import pytest

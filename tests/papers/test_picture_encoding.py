@@ -1,7 +1,5 @@
 """Test that pictures of strangers become small WebP files without metadata, in bounded memory and time."""
 
-from __future__ import annotations
-
 import struct
 import tracemalloc
 import zlib

@@ -1,7 +1,5 @@
 """Test that the pictures of recent papers are fetched from real servers, of which some are hostile."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

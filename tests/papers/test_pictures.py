@@ -1,7 +1,5 @@
 """Test which stored pictures are deleted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta
 

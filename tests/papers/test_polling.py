@@ -1,7 +1,5 @@
 """Test polling and reading files: stored papers, stored state, and behaviour on faults."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Test that sources are asked again about papers that subscribers were sent or liked."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta
 from html import escape

@@ -1,7 +1,5 @@
 """Test the trial of a source: it shows what a poll would store, and stores nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Test that every kind of source is listed wherever kinds are."""
 
-from __future__ import annotations
-
 import re
 from datetime import date
 

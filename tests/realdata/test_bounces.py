@@ -1,7 +1,5 @@
 """Parse all recorded bounces and complaints: most agree with their labels, and none raises."""
 
-from __future__ import annotations
-
 import json
 import random
 import time

@@ -4,8 +4,6 @@ The golden file was reviewed by a person; docs/benchmarks.md lists its wrong pic
 regenerate it and review the difference: `python -m tests.realdata.test_golden`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ingest all recorded responses into one archive and check exact counts."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Sequence

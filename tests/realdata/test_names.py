@@ -1,7 +1,5 @@
 """Invert the names of all recorded authors, and put the given names first again."""
 
-from __future__ import annotations
-
 from datetime import date
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Replay 74 recorded days for 50 readers: no paper is sent twice, and every due digest has one result."""
 
-from __future__ import annotations
-
 import email
 import re
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Test the archive search: it follows the archive, survives damage, and waits for nobody."""
 
-from __future__ import annotations
-
 import gc
 import json
 import shutil

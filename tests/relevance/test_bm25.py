@@ -1,7 +1,5 @@
 """Test that impacts follow BM25F."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Test filters: required and excluded phrases, authors, organisations and categories."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence, Set
 

@@ -1,7 +1,5 @@
 """Test highlights: every quoted word is in the paper."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Test matching: interests select the right papers, and reasons quote what the papers contain."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -1,7 +1,5 @@
 """Test the model: its statistics and its serialisation. Invalid bytes are rejected."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import subprocess

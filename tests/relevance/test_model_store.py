@@ -1,7 +1,5 @@
 """Test the model store: training, loading, and falling back from invalid models."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Test muted texts: they are parsed, or rejected with what to change."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Test the phrase index, which finds exact phrases in all papers at once."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.relevance.phrase_index import PhraseIndex

@@ -1,7 +1,5 @@
 """Test the query language: interests are parsed, or rejected with what to change."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

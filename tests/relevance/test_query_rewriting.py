@@ -1,7 +1,5 @@
 """Test how interests are split, corrected and described."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Test the folder of the search index: names, and when a version is removed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Test which searches the first page of results offers."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.relevance import query_language, search_offers

@@ -1,7 +1,5 @@
 """Test that a search on disk filters exactly as digests do, and ranks as they do."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace

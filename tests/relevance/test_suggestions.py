@@ -1,7 +1,5 @@
 """Test how interests are read: misspelt words, other languages, and what to ask for instead."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Test trends: the percentile of the day, and momentum in words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta

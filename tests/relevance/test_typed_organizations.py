@@ -1,7 +1,5 @@
 """Test that the names of organisations are recognised among plain words, and ordinary words are not."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

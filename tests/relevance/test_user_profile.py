@@ -1,7 +1,5 @@
 """Test user profiles: likes raise similar papers, dislikes lower them, and reasons are true."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Test the vector space: papers on one subject are similar."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

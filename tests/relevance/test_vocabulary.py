@@ -1,7 +1,5 @@
 """Test the vocabulary: words are counted once per paper, under their commonest spelling."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.relevance import vocabulary

@@ -1,7 +1,5 @@
 """Test the settings of garbage collection during imports. `tests/attacks/test_memory.py` tests the others."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Test parsers in child processes: limits, replacement, and their end with the parent."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """Test the spans of jobs, with a tracer of the API of OpenTelemetry that records them."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Test API keys: shown once, stored as a hash, revocable."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Test the log of the changes that operators make."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from typing import Any

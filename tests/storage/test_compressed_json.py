@@ -1,7 +1,5 @@
 """Test compressed JSON: read back unchanged, and never different bytes for what is stored already."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Test the parts of queries that several packages share."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import Integer, String, cast, literal, select
 

@@ -1,7 +1,5 @@
 """Test the delays between attempts."""
 
-from __future__ import annotations
-
 import itertools
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Test inserts that may violate a constraint."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """Test that every run of a job is recorded, also a failed one."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import pytest

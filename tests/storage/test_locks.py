@@ -1,7 +1,5 @@
 """Test locks with a lease."""
 
-from __future__ import annotations
-
 import threading
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Test that migrations create the tables of the models and can be reverted."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ Each case calls the functions that the service calls. The database explains ever
 a changed query is checked again.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 `paperboy backup` wrote tests/data/releases, once for each version.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Test the links that sign operators in: how many they get, and that one of them always works."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 from app.application import Application

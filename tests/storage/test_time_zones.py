@@ -1,7 +1,5 @@
 """Test that the time zone of the database server does not matter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """Test the registry of workers: heartbeats, lost workers, and where operators see them."""
 
-from __future__ import annotations
-
 import json
 import time
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Test changes of address: both owners confirm, one after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Test the import in batches against one transaction per row, and files that survive export and import."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from dataclasses import asdict, replace

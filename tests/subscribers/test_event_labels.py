@@ -1,7 +1,5 @@
 """Test that operators read events and preferences in the words of the pages."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Test feedback on papers: the last one counts, it belongs to its reader, and it can be deleted."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Test schedules: digests are due at the local hour, once a local day, through every change of the clocks."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

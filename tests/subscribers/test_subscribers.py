@@ -1,7 +1,5 @@
 """Test subscribers: sign-up, preferences, unsubscribing and erasure, without revealing known addresses."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable

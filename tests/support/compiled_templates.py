@@ -1,7 +1,5 @@
 """Compile each template once per process instead of once per application, which takes 0.1 s each time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

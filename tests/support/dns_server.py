@@ -1,10 +1,9 @@
 """A real name server on a free UDP port that answers from a zone defined by the test."""
 
-from __future__ import annotations
-
 import socketserver
 import threading
 from collections import Counter
+from typing import Self
 
 import dns.flags
 import dns.message
@@ -37,7 +36,7 @@ class NameServer:
         resolver.nameservers, resolver.port = ["127.0.0.1"], self._server.server_address[1]
         return resolver
 
-    def __enter__(self) -> NameServer:
+    def __enter__(self) -> Self:
         self._server = socketserver.UDPServer(("127.0.0.1", 0), _Question)
         self._server.names = self  # type: ignore[attr-defined]
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})

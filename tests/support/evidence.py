@@ -1,7 +1,5 @@
 """Fill a matrix of evidence by paper, for tests of ranking and selection."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Insert rows for tests that start with papers and subscribers."""
 
-from __future__ import annotations
-
 from datetime import date, datetime, timedelta
 from typing import Any
 

@@ -1,13 +1,12 @@
 """A local web server that answers slowly or never finishes, as a hostile third party's might."""
 
-from __future__ import annotations
-
 import socketserver
 import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
+from typing import Self
 
 from tests.papers.sources import responses
 
@@ -44,7 +43,7 @@ class HostileServer:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def __enter__(self) -> HostileServer:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

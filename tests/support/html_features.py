@@ -4,8 +4,6 @@ The parser handles the output of MJML and of our templates: no braces in strings
 nesting in at-rules. Conditional comments are ignored, because only Outlook reads them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator

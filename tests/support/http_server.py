@@ -1,7 +1,5 @@
 """A scripted HTTP peer for `httpx.MockTransport`: a source, or the endpoint of a language model."""
 
-from __future__ import annotations
-
 import asyncio
 
 import httpx

@@ -1,11 +1,10 @@
 """A real IMAP server on a free port, with one mailbox in memory."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from argparse import Namespace
 from types import TracebackType
+from typing import Self
 from urllib.parse import quote
 
 from imap_tools import AND, MailBoxUnencrypted
@@ -31,7 +30,7 @@ class ImapServer:
     def url(self) -> str:
         return f"imap://{USER}:{quote(self._password, safe='')}@127.0.0.1:{self.port}/INBOX"
 
-    def __enter__(self) -> ImapServer:
+    def __enter__(self) -> Self:
         self._thread.start()
         assert self._ready.wait(timeout=30)
         return self

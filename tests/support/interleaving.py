@@ -1,7 +1,5 @@
 """Run another actor's transaction at a chosen moment of a transaction."""
 
-from __future__ import annotations
-
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Build a ledger of a million emails with raw SQL. Slow queries show only at this size."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A web server in a thread, for the duration of a `with` block."""
 
-from __future__ import annotations
-
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType

@@ -1,7 +1,5 @@
 """Corrupt text and JSON values as broken software does."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

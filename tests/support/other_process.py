@@ -1,7 +1,5 @@
 """Run another process that uses a database, for tests of operations that must refuse to run meanwhile."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Measure the size of a page with its resources, and generate texts of realistic size."""
 
-from __future__ import annotations
-
 import random
 import re
 from dataclasses import dataclass

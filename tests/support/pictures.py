@@ -1,7 +1,5 @@
 """Pictures, and a local web server that serves them as a source's server does."""
 
-from __future__ import annotations
-
 from http.server import BaseHTTPRequestHandler
 from io import BytesIO
 from typing import Any

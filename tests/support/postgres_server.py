@@ -1,7 +1,5 @@
 """Run a PostgreSQL server from a wheel, for the databases of one test process."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

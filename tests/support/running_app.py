@@ -1,7 +1,5 @@
 """Run the real application on a free port, and a real browser to test it with."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

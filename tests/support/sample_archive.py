@@ -1,7 +1,5 @@
 """A small archive of made-up papers on real subjects, large enough to train a model."""
 
-from __future__ import annotations
-
 import random
 from functools import cache
 

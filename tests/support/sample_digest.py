@@ -1,7 +1,5 @@
 """A sample digest of made-up papers that cover the unusual cases of real ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from app.types import Digest, DigestItem, Section

@@ -1,7 +1,5 @@
 """Score emails with SpamAssassin and its bundled rules, offline."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import os

@@ -1,7 +1,5 @@
 """Store parsed records in the transaction of a test. Without one, call `ingest.store_in_batches`."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from sqlmodel import Session

@@ -1,7 +1,5 @@
 """A local web server that receives webhooks, verifies them, and returns a configured response."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

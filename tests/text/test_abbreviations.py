@@ -1,7 +1,5 @@
 """Test abbreviations: they are learned if enough papers agree on them."""
 
-from __future__ import annotations
-
 import itertools
 import time
 

@@ -1,7 +1,5 @@
 """Test acronyms that are spelled like ordinary words."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

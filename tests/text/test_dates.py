@@ -1,7 +1,5 @@
 """Test the names of time zones and weekdays. The tests of sources and files cover dates."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 
 import pytest

@@ -1,7 +1,5 @@
 """Test compounds that need their hyphen."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.relevance.matching import MatchIndex

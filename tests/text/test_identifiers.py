@@ -1,7 +1,5 @@
 """Test finding DOIs and arXiv ids in texts and URLs."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.relevance.arxiv_categories import CATEGORIES

@@ -1,7 +1,5 @@
 """Test counts and messages in words."""
 
-from __future__ import annotations
-
 from datetime import date
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """Test the conversion of LaTeX to readable Unicode."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

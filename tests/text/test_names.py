@@ -1,7 +1,5 @@
 """Test putting given names first."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.text import names

@@ -1,7 +1,5 @@
 """Test how texts of sources are cleaned for display."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import pytest

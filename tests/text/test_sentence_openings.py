@@ -1,7 +1,5 @@
 """Test sentences without the words that refer to the sentence before."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Test shortened texts and titles."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.text import shortening

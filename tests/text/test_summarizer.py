@@ -1,7 +1,5 @@
 """Test summaries: the most informative sentence of an abstract."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Test tokenizing: different spellings of a word give the same stem."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Test which forms and spellings count as the same word."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

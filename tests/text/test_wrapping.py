@@ -1,7 +1,5 @@
 """Test the wrapping of the text part of emails."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

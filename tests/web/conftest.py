@@ -1,7 +1,5 @@
 """Fixtures for a visitor's browser and for subscribers with signed links."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Test bounce webhooks: authentication, the payload formats and the effect of each notice."""
 
-from __future__ import annotations
-
 import base64
 import email
 import json

@@ -1,7 +1,5 @@
 """Test the answers to requests that no route can answer."""
 
-from __future__ import annotations
-
 import pytest
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient

@@ -1,7 +1,5 @@
 """Test the response cache: lifetime, size limit, and one computation for concurrent requests."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
 

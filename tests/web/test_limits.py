@@ -1,7 +1,5 @@
 """Test the limits that operators set: each holds, and the pages and emails name it."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

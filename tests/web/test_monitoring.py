@@ -1,7 +1,5 @@
 """Test the health endpoints and the metrics."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Check that no page is too large."""
 
-from __future__ import annotations
-
 import random
 import re
 from datetime import timedelta

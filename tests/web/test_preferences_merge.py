@@ -1,7 +1,5 @@
 """Test how a subscriber's form is merged with changes made since it was opened."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Test the preview of a digest before sign-up."""
 
-from __future__ import annotations
-
 import gzip
 import html
 import re

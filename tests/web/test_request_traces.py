@@ -1,7 +1,5 @@
 """Test that tracing is optional and configured by a setting, and that traces contain no secrets."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Test rate limits, client addresses, form origins and security headers."""
 
-from __future__ import annotations
-
 import re
 import time
 from datetime import datetime, timedelta

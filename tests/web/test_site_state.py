@@ -1,7 +1,5 @@
 """Test the values that are cached for all requests."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Test that signed webhooks are accepted, and unsigned or altered ones refused, with keys made here."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -8,8 +8,6 @@ inbox               web pages that show each email
 workspace           lock the demo's folder; delete the files of an earlier demo
 """
 
-from __future__ import annotations
-
 import secrets
 import socket
 import sys

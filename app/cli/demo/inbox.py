@@ -1,7 +1,5 @@
 """The demo's inbox: pages that show each email as HTML, as text and as its source."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Replay the days of the demo: send the emails that become due between two files in the sample."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 from sqlmodel import col, func, select

@@ -1,7 +1,5 @@
 """The subscribers in the demo. Each one shows a feature of Paperboy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

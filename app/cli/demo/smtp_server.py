@@ -1,7 +1,5 @@
 """The demo's mail server. It accepts mail for the subscribers and stores it for the inbox."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Report the outcome of the demo and any problems, from its database and its mail server."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Lock the demo's folder, so that only one demo runs at a time, and delete the files of an earlier demo."""
 
-from __future__ import annotations
-
 import fcntl
 import shutil
 from collections.abc import Iterator

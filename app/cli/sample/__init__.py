@@ -1,7 +1,5 @@
 """List the bundled sample files (recorded responses), each with the time at which it would be polled."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pause sending when the relay refuses too many emails."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, deque
 

@@ -1,7 +1,5 @@
 """Claim emails for a sender under a lease, and decide which of them may still be sent."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Operators' decisions about emails: cancel, resend or confirm uncertain ones, and retry failed digests."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import datetime
 from typing import Any

@@ -4,8 +4,6 @@ During the warm-up, claiming an email writes its receiver to its row. An index o
 makes it fast to count today's emails. Without a warm-up, the index is empty and costs nothing.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta

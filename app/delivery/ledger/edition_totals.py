@@ -1,7 +1,5 @@
 """Cache the totals of past editions. Counting an edition reads all of its emails."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from datetime import datetime, timedelta
 

@@ -3,8 +3,6 @@
 A paper or update is *promised* if it is in a digest that was or will be sent, or may have arrived.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass

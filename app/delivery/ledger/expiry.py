@@ -5,8 +5,6 @@ papers. Other emails were requested by somebody. They don't expire while all sen
 of the pause counts neither towards their expiry nor towards that of their links (see `exclude_pause`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import datetime, timedelta
 

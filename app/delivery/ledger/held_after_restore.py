@@ -1,7 +1,5 @@
 """Hold the emails that may have been sent between the backup and the restore, and skip their ids."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import cast
 

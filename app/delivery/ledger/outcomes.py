@@ -1,7 +1,5 @@
 """Record the results of attempts: set each email's state and retry time, and report permanent failures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import cast

@@ -1,7 +1,5 @@
 """Find the digests that contain a paper."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Queries on the ledger: totals by state, editions, waiting emails, stored digests."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence

@@ -1,7 +1,5 @@
 """Receivers that asked us to send less. Emails to them wait; emails to other receivers are sent."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 

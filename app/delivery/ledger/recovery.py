@@ -1,7 +1,5 @@
 """Recover the emails of dead senders, and expire leases."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection
 from datetime import datetime

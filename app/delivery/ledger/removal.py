@@ -1,7 +1,5 @@
 """Remove hidden and repeated papers from the digests that have been composed but not sent yet."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence, Set
 from datetime import datetime

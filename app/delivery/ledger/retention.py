@@ -3,8 +3,6 @@
 Each transaction changes at most a few thousand rows.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta

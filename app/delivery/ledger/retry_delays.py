@@ -1,7 +1,5 @@
 """When an email is sent again that the relay may accept later, such as after a temporary refusal."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from app.storage.growing_delays import GrowingDelays

@@ -10,8 +10,6 @@ flush            write the recorded results, in batches           database
 refresh          find claimed emails that must no longer be sent   database
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Pauses of all sending, of one edition, or of the first digests of new subscribers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from datetime import date, datetime, timedelta

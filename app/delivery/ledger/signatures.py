@@ -1,7 +1,5 @@
 """DKIM signatures that are created before a digest is due."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import NamedTuple, cast

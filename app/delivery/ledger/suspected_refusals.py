@@ -5,8 +5,6 @@ show it: the relay refuses several in a row, or accepts some. This is decided fr
 depend on how the emails are distributed over connections, runs and processes.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 from sqlalchemy import exists, func, update

@@ -1,7 +1,5 @@
 """State changes of a ledger row."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from app.storage.models import Delivery

@@ -4,12 +4,10 @@ The settings `smtp_connections` and `smtp_messages_per_connection` limit the num
 number of emails over each.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, Self
 
 import aiosmtplib
 import structlog
@@ -68,7 +66,7 @@ class ConnectionPool:
         self.stopped = False
         self.pipelining = True  # until the relay mishandles it
 
-    async def __aenter__(self) -> ConnectionPool:
+    async def __aenter__(self) -> Self:
         security = self._settings.relay_security
         if security != SmtpSecurity.NONE:
             self._tls = await asyncio.to_thread(handshake.tls_context, security)

@@ -1,7 +1,5 @@
 """Open a connection to the relay: greeting, EHLO, TLS and login, until it is ready for emails."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from typing import cast

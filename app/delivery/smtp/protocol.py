@@ -1,7 +1,5 @@
 """PURE. Encode SMTP commands and message bodies, and parse the relay's replies."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import NamedTuple

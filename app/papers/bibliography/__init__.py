@@ -11,8 +11,6 @@ csv_table    CSV with a header row
 limits       the maximum numbers of papers and bytes
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 

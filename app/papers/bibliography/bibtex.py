@@ -1,7 +1,5 @@
 """PURE. Convert BibTeX and BibLaTeX to records. Text between entries is read as plain lines."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """PURE. Convert CSL JSON from Zotero, Mendeley and pandoc to records."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

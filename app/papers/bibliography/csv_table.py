@@ -1,7 +1,5 @@
 """PURE. Convert a CSV table with a header row, such as Zotero's or Excel's, to records."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable, Iterator
 

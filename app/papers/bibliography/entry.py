@@ -1,7 +1,5 @@
 """PURE. Convert a bibliography entry in any format to a record, or to a rejection with the reason."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

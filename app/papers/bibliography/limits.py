@@ -1,7 +1,5 @@
 """PURE. Limits on the papers and bytes of a pasted text or an uploaded file."""
 
-from __future__ import annotations
-
 from app.errors import InvalidInput
 
 MAX_PAPERS = 200

@@ -1,7 +1,5 @@
 """PURE. Convert typed lines to records. A line contains one title, or the ids of one or more papers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 

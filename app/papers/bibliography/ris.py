@@ -3,8 +3,6 @@
 No library is used, because existing libraries silently drop or join entries if a line is missing.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

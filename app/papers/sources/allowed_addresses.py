@@ -1,10 +1,9 @@
 """PURE. Check the IP addresses of a host. Each must be public or allowed by the operator."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Self
 
 Network = IPv4Network | IPv6Network
 
@@ -39,7 +38,7 @@ class Allowed:
     networks: tuple[Network, ...] = ()
 
     @classmethod
-    def parse(cls, entries: Collection[str]) -> Allowed:
+    def parse(cls, entries: Collection[str]) -> Self:
         """Parse a list of host names, addresses and networks."""
         hosts, networks = set(), []
         for entry in entries:

@@ -7,8 +7,6 @@ The query API sometimes returns fewer entries than it has results, or none. The 
 response are stored, but its day does not count as read, so the next poll requests it again.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator, Sequence
 from datetime import date, datetime, timedelta

@@ -1,7 +1,5 @@
 """PURE. arXiv's monthly metadata dump, a JSON-lines file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any

@@ -3,8 +3,6 @@
 The calendar explains an empty day, so that it is not mistaken for a fault.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 

@@ -1,7 +1,5 @@
 """PURE. Decode the body of an HTTP response in bounded memory."""
 
-from __future__ import annotations
-
 import zlib
 
 from app.errors import UnreadableResponse

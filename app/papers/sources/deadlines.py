@@ -1,7 +1,5 @@
 """Run asynchronous work that ends at a deadline or when the service stops."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Coroutine

@@ -1,7 +1,5 @@
 """Any RSS or Atom feed. Papers are recognised by the arXiv ids and DOIs in their links."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from calendar import monthrange

@@ -1,7 +1,5 @@
 """Read saved responses, saved pages and JSON lines, and detect the kind and the day of each file."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ arXiv allows one request every three seconds on one connection, for all its inte
 requests to arXiv sequential. After arXiv's first 429 response, no requests are sent to it for ten minutes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

@@ -7,8 +7,6 @@ Responses are limited in time and in size. If a user entered the URL, or another
 host name is resolved once, all its addresses are checked, and the connection is made to one of them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -5,8 +5,6 @@ figures `{date, arxiv_id, title, upvotes, comments}` (third-party archives). Eac
 missing or have the wrong type. The outer `publishedAt` is New York time marked as Z and is never used.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import AsyncIterator

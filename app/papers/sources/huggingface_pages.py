@@ -5,8 +5,6 @@ paper. On some pages, a line such as "• 4 authors · Apr 13 2" follows each ab
 may contain a year and a number of comments.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

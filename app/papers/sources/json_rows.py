@@ -4,8 +4,6 @@ Each unreadable row becomes a rejection. The complete rows of a truncated respon
 rejection.
 """
 
-from __future__ import annotations
-
 import ast
 import codecs
 import json

@@ -10,8 +10,6 @@ first versions that were submitted in the week before. Other papers have no list
 and on no day's page, but searches find them.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta

@@ -4,8 +4,6 @@ A new kind needs an entry in SOURCE_TYPES, a rank in `field_precedence`, a case 
 responses can be saved, and a migration, because the database checks the kind.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta

@@ -1,7 +1,5 @@
 """PURE. The progress of a source between polls, and the pages that fetching it yields."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any

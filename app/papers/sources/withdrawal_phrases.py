@@ -4,8 +4,6 @@ arXiv has no field for it. Authors write “Withdrawn by the authors”, for exa
 withdrawals appends “Withdrawn: ” and the reason to the comment.
 """
 
-from __future__ import annotations
-
 import re
 
 _TEXT = r"(?:article|draft|manuscript|paper|preprint|submission|version|work)"

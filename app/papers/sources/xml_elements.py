@@ -1,7 +1,5 @@
 """PURE. Read the elements of an XML response from arXiv, even if it is truncated or hostile."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator
 from typing import cast

@@ -23,8 +23,6 @@ keys            create, rotate and revoke keys
 webhooks        add, change, test and remove webhooks; their events
 """
 
-from __future__ import annotations
-
 from fastapi import FastAPI
 
 from app.web.admin import (

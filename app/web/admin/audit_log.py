@@ -1,7 +1,5 @@
 """The audit log: changes by operators, the newest first."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Response
 from sqlmodel import col, select
 

@@ -1,7 +1,5 @@
 """Show bounce and complaint rates by day and receiver, and the suppressed addresses."""
 
-from __future__ import annotations
-
 from typing import Unpack
 
 from fastapi import APIRouter, Response

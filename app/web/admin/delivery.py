@@ -1,7 +1,5 @@
 """One email: its state, its digest as it is sent, and the actions that an operator can take."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
 

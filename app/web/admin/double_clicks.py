@@ -5,8 +5,6 @@ say that there is nothing left to do, and a new key in the first response would 
 kept in memory, because they may contain keys, so another process of the service does not have them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import hashlib

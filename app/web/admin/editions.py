@@ -1,7 +1,5 @@
 """The editions: the outcomes of each day's digests with the reasons, and the actions of operators."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Unpack

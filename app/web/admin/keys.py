@@ -1,7 +1,5 @@
 """List, create, rotate and revoke keys. A key is shown only once, in the response to the form."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Annotated, Unpack
 

@@ -1,7 +1,5 @@
 """Show the digests that all active subscribers would get now."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Response
 from sqlalchemy import func
 from sqlmodel import col, select

@@ -1,7 +1,5 @@
 """The first page: findings that need attention, sent and unsent digests, subscribers, sources."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple, Unpack

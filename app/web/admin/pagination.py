@@ -1,7 +1,5 @@
 """Pages of long lists, newest first, with links to the newer and the older page."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 

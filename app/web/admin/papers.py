@@ -1,7 +1,5 @@
 """Search papers, including hidden ones, and edit, hide, reinstate, pin, merge and split them."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Unpack
 
 from fastapi import APIRouter, Depends, Form, HTTPException, Request, Response

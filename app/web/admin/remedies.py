@@ -1,7 +1,5 @@
 """The buttons of the overview. Each calls the API operation that resolves a finding."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Runs of jobs: the newest ones, and one with its errors and rejected rows."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from fastapi import APIRouter, Response

@@ -1,7 +1,5 @@
 """Explain the settings to operators, with the comments of `.env.example`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

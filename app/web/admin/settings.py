@@ -1,7 +1,5 @@
 """The settings in effect, without secrets, each with an explanation."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Response
 
 from app.web.admin import setting_descriptions

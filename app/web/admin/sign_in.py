@@ -5,8 +5,6 @@ can therefore neither submit forms nor measure the compressed size of pages that
 After a link on another site, operators get a page with a button that opens the same address, from our site.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
 from collections.abc import AsyncIterator, Mapping

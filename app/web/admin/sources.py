@@ -1,7 +1,5 @@
 """The sources of papers: their health and recent polls; try, add, pause, resume and poll them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Unpack

@@ -1,7 +1,5 @@
 """Import subscribers from a CSV file, after a preview, and export them."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from http import HTTPStatus
 from pathlib import Path

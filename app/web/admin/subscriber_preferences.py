@@ -1,7 +1,5 @@
 """Change a subscriber's preferences, with the form and the checks of the subscriber's own page."""
 
-from __future__ import annotations
-
 from typing import Annotated, Unpack
 
 from fastapi import APIRouter, Depends, Response

@@ -1,7 +1,5 @@
 """Find subscribers, show their digests and the reasons for skipped digests, and act for subscribers."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import NamedTuple, Unpack
 

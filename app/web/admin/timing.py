@@ -1,8 +1,6 @@
 """Phrases that say when requested work will be done. The demo has its own, because it has no schedule."""
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 
 class Timing(NamedTuple):
@@ -15,6 +13,6 @@ class Timing(NamedTuple):
     polls: str = "within minutes"
     events: str = "within a minute"
 
-    def while_paused(self) -> Timing:
+    def while_paused(self) -> Self:
         """Return the times while all sending is paused."""
         return self._replace(mails="when all sending is resumed")

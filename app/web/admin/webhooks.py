@@ -1,7 +1,5 @@
 """Add, change, test and remove webhooks, and list their events. A secret is shown once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple, Unpack
 

@@ -15,8 +15,6 @@ relevance_models, report, runs, settings, sources, statistics, subscribers, subs
 webhooks.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI

@@ -1,7 +1,5 @@
 """Changes made by operators, with the key or command that made them."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Any
 

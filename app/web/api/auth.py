@@ -3,8 +3,6 @@
 A route that takes a caller of the type `CanRead`, `CanWrite` or `CanSend` requires a key with that scope.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime

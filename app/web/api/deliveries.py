@@ -1,7 +1,5 @@
 """The ledger: every email to every subscriber, with its state."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any

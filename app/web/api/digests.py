@@ -1,7 +1,5 @@
 """Preview, backtest, explain and test digests."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """The API documentation as an HTML page, built from the OpenAPI document."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from itertools import chain

@@ -1,7 +1,5 @@
 """Editions: list them, reconcile them with the ledger, pause, resume or cancel them, or pause all sending."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated

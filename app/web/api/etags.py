@@ -4,8 +4,6 @@ GET and PATCH return the ETag of a representation (RFC 9110). A change with `If-
 representation is still the same. The caller compares the ETags in the transaction that makes the change.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b

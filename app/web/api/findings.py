@@ -1,7 +1,5 @@
 """The findings of the `paperboy doctor` checks that need no network, as on the first admin page."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, Query

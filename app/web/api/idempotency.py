@@ -5,8 +5,6 @@ refused with 422, and a repetition with 409 while the first request is running. 
 `app.storage.idempotency_keys`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

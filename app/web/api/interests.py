@@ -1,9 +1,7 @@
 """Distinct interests with their numbers of active subscribers, and hints on an interest."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Self
 
 from fastapi import APIRouter
 from fastapi import Query as Param
@@ -61,7 +59,7 @@ class HintOut(BaseModel):
     topics: list[str] = Field(description="Topics of recent papers, if nothing matches.")
 
     @classmethod
-    def of(cls, hint: InterestHint) -> HintOut:
+    def of(cls, hint: InterestHint) -> Self:
         return cls(message=" ".join(suggestions.sentences(hint)), **asdict(hint))
 
 

@@ -4,8 +4,6 @@ A key with `write` and `send` can also grant `bounces`, because it may do everyt
 `write` unsubscribes people and suppresses addresses, and `send` pauses all sending.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated
 

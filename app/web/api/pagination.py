@@ -1,7 +1,5 @@
 """Paginated lists. A cursor names the last row of a page, so added or deleted rows do not shift pages."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Edit, hide, reinstate, pin, merge and split papers, and list the digests that contain them."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter

@@ -1,7 +1,5 @@
 """Papers: search the archive, get a paper, list merges and undo them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Annotated, Any

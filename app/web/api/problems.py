@@ -1,7 +1,5 @@
 """API errors as application/problem+json (RFC 9457)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from http import HTTPStatus
 from itertools import islice

@@ -1,7 +1,5 @@
 """Refuse unknown query parameters, which FastAPI ignores, and repeated ones, of which it reads the last."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, get_args, get_origin
 

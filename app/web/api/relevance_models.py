@@ -1,7 +1,5 @@
 """Relevance models trained on the archive. Training runs on a schedule and can be requested."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from fastapi import APIRouter, BackgroundTasks

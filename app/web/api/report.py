@@ -1,7 +1,5 @@
 """The daily report to the operators."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, Query

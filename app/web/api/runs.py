@@ -1,7 +1,5 @@
 """Job runs with their counts, rejected rows and errors, and the processes that run the jobs."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """The settings in effect, without secrets. Changes to the environment take effect after a restart."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter
 from pydantic import Field
 

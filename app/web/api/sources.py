@@ -1,7 +1,5 @@
 """Sources of papers: add, change, pause, resume and poll them."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from datetime import date, datetime
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Key figures of the service."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Import and export subscribers as CSV files."""
 
-from __future__ import annotations
-
 import io
 import tempfile
 from collections.abc import Iterator

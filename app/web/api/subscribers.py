@@ -1,7 +1,5 @@
 """Subscribers: find, add, change, pause, resume, unsubscribe, export and erase."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta

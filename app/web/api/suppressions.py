@@ -1,7 +1,5 @@
 """Suppressed addresses, stored as hashes. Only addresses of subscribers can be shown."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated

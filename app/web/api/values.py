@@ -1,7 +1,5 @@
 """Strict values in URLs and bodies. By default, pydantic accepts 0 as a day and ignores unknown fields."""
 
-from __future__ import annotations
-
 import re
 from datetime import date
 from types import NoneType

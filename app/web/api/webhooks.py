@@ -1,7 +1,5 @@
 """Webhooks: the URLs to which events are sent. Add, change, test and remove them; list their events."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Public archive pages: a paper and its picture, search, the papers of a day, the most upvoted of a week."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A digest may be forwarded, so these pages can only pause, resume or end the subs
 require a link that is emailed on request.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, BackgroundTasks, Response

@@ -3,8 +3,6 @@
 GET shows a page with a button. POST acts, and is idempotent.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from enum import StrEnum

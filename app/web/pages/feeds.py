@@ -1,7 +1,5 @@
 """Atom and JSON feeds: trending papers, a day's papers, an interest, and a subscriber's own digests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta

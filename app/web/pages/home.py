@@ -1,7 +1,5 @@
 """Public pages: the front page, sign-up, and requests for a preferences link."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Pages to unsubscribe, to download one's data and to erase it. Each has its own signed link."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated
 

@@ -3,8 +3,6 @@
 GET shows a page with a button. POST acts, and is idempotent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, time
 from typing import Annotated

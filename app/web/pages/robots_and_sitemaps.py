@@ -1,7 +1,5 @@
 """robots.txt and the sitemaps, for search engines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial

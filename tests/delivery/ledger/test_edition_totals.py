@@ -1,7 +1,5 @@
 """Test the cached totals of past editions."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Test the ledger after each fault: no email is lost, and only emails in flight are sent twice."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy

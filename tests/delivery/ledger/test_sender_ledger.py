@@ -1,7 +1,5 @@
 """Test SenderLedger: what it allows to send, what it records, and what it leaves for recovery."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Test snapshots of papers: stored once a day and restored unchanged."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import MISSING, fields, replace
 from datetime import datetime, timedelta

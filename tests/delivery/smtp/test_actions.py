@@ -1,7 +1,5 @@
 """Test what follows from the refusals that big receivers and common mail servers document."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.delivery.smtp import responses

@@ -1,7 +1,5 @@
 """Test one SMTP connection, command by command, against a scripted relay."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import ssl

@@ -1,7 +1,5 @@
 """Test the connection pool: number of connections, and exactly one result for every email."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import threading

@@ -1,7 +1,5 @@
 """Test FairQueue: emails of a receiver wait only for each other."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.delivery.receivers import STRICT_CONNECTIONS, receiver_of

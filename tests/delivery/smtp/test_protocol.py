@@ -1,7 +1,5 @@
 """Test SMTP commands and bodies as bytes, and the parser of replies."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

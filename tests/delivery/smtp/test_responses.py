@@ -1,7 +1,5 @@
 """Test the classification of refusals in SMTP replies and notices."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Sample responses with the structure and irregularities of real ones."""
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

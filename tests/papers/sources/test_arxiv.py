@@ -1,7 +1,5 @@
 """Test the parsers of arXiv's two interfaces."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """Test the arXiv calendar, which explains days without papers."""
 
-from __future__ import annotations
-
 from datetime import date, timedelta
 
 import pytest

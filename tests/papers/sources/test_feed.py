@@ -1,7 +1,5 @@
 """Test RSS and Atom feeds. Papers are recognised by their links."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import pytest

@@ -1,7 +1,5 @@
 """Test the detection of the kind and day of saved responses."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import date

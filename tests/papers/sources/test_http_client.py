@@ -1,7 +1,5 @@
 """Test the polite HTTP client: identification, rate limits, timeouts and retries."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import socket

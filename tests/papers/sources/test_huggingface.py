@@ -1,7 +1,5 @@
 """Test the parser of Hugging Face Daily Papers with all known row formats."""
 
-from __future__ import annotations
-
 import json
 from datetime import date
 from typing import Any

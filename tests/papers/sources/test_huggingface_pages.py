@@ -1,7 +1,5 @@
 """Test saved search pages, which have titles without ids and dates without years."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import pytest

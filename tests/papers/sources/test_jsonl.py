@@ -1,7 +1,5 @@
 """Test papers in files of JSON lines or arrays."""
 
-from __future__ import annotations
-
 import json
 from datetime import date
 

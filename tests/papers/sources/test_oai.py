@@ -1,7 +1,5 @@
 """Test arXiv's back catalogue: its records, its pages and how a harvest continues."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import date, datetime, timedelta

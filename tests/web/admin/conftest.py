@@ -1,7 +1,5 @@
 """Fixtures for operators who are signed in to the admin pages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Test the pages that ask before an action that cannot be undone."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Test that a form which is submitted twice is carried out once."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import timedelta
 

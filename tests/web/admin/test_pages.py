@@ -1,7 +1,5 @@
 """Test what the admin pages show and do."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable

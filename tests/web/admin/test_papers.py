@@ -1,7 +1,5 @@
 """Test the operator's pages of papers, the trial of a source, and a source's page."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable

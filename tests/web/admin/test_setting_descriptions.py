@@ -1,7 +1,5 @@
 """Test that the settings page explains each setting."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

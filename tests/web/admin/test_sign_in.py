@@ -1,7 +1,5 @@
 """Test who may open the admin pages and submit their forms, for every route."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Test the form that adds a source: it shows each error at its field, and keeps what was typed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

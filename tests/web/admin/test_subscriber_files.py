@@ -1,7 +1,5 @@
 """Test the import of subscribers on the admin pages: upload, preview, confirmation and report."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

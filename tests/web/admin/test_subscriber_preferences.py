@@ -1,7 +1,5 @@
 """Test the form with which an operator changes a subscriber's preferences."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta

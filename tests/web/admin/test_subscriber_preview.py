@@ -1,7 +1,5 @@
 """Test the page with the digest that a subscriber would get now."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable

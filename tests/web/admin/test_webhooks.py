@@ -1,7 +1,5 @@
 """Test the pages of webhooks."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """Fixtures for the real application with a fixed clock, and for API clients with keys of one scope."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

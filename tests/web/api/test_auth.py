@@ -1,7 +1,5 @@
 """Check that every API route requires exactly one scope and that every error is a problem document."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

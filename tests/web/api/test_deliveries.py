@@ -1,7 +1,5 @@
 """Test the API of the ledger: list deliveries, pause and cancel editions, and check the reconciliation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 

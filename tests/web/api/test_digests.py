@@ -1,7 +1,5 @@
 """Test the API for previews, test emails, explanations and backtests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

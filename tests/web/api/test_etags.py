@@ -1,7 +1,5 @@
 """Test ETags: unchanged answers are not sent again, and changes of an outdated version are refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """Test the findings and the daily report of the API: the same as in the doctor, on the pages and by email."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable
 from datetime import date, timedelta

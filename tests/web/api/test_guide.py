@@ -1,7 +1,5 @@
 """Run docs/api.md from top to bottom against a real server. A local server stands in for the source in it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

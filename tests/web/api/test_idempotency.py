@@ -1,7 +1,5 @@
 """Test the header Idempotency-Key: a request that is sent again is carried out once."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Test that a method that a path does not have is refused as such, and not taken for another path's."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.storage.api_keys import Scope

@@ -1,7 +1,5 @@
 """Test that API models have the fields of the dataclasses that fill them. Pydantic ignores other fields."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 import pytest

@@ -1,7 +1,5 @@
 """Test the operations of the API that change papers, and the trial of a source."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Test the API for papers, sources and job runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime

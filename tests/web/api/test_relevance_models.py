@@ -1,7 +1,5 @@
 """Test the API for models: list them with their errors, and train on request."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

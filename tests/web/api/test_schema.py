@@ -3,8 +3,6 @@
 For a long run, `pytest tests/web/api/test_schema.py` with PAPERBOY_EXAMPLES=300.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

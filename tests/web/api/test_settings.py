@@ -1,7 +1,5 @@
 """Test that no secret of the settings is shown, by the API, on the admin page or by the command."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Test the import and export of subscribers by the API."""
 
-from __future__ import annotations
-
 import asyncio
 import csv
 import io

@@ -1,7 +1,5 @@
 """Test the API for subscribers. All changes are in the audit log."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any

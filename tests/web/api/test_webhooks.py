@@ -1,7 +1,5 @@
 """Test the webhooks in the API: secrets are shown once, and events need the scope `read`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Test the pages of papers and weeks, and the search."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta

@@ -1,7 +1,5 @@
 """Test the pages for feedback: give, list, remove and delete it."""
 
-from __future__ import annotations
-
 import re
 from contextlib import ExitStack
 

@@ -1,7 +1,5 @@
 """Test the feeds: public feeds, feeds of an interest, and the private feed of a reader."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Test the front page, the day pages and sign-up."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from datetime import date, timedelta

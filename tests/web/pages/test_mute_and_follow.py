@@ -1,7 +1,5 @@
 """Test the links to mute a word or follow an author from a paper in a digest."""
 
-from __future__ import annotations
-
 import re
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """Test the sitemap, robots.txt and page metadata: only public pages may be indexed."""
 
-from __future__ import annotations
-
 import struct
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser

@@ -2,8 +2,6 @@
 nothing.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """PURE. Code, enhanced status, text and command of a refusal → a diagnosis."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """PURE. Enhanced status codes (RFC 3463, its IANA registry, Microsoft's own list) → reasons."""
 
-from __future__ import annotations
-
 import re
 
 from app.delivery.smtp.responses.refusal_reasons import Reason

@@ -1,7 +1,5 @@
 """PURE. Phrases that name the refused command, written as in `refusal_phrases`."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

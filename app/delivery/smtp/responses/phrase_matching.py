@@ -1,7 +1,5 @@
 """PURE. The text of a refusal → its reason and the refused command."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

@@ -5,8 +5,6 @@ continues the one above it. `<30>` stands for up to 30 characters in the same se
 `<full>` stand for the words below. All repetitions are bounded, so that matching is fast for any text.
 """
 
-from __future__ import annotations
-
 from app.delivery.smtp.responses.refusal_reasons import Reason
 
 RECIPIENT_WORDS = r"""

@@ -1,7 +1,5 @@
 """PURE. The reasons for refusals and bounces, and the consequences of each."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

@@ -1,7 +1,5 @@
 """PURE. A relay's reply → the outcome of an email, which depends on who is at fault."""
 
-from __future__ import annotations
-
 import re
 
 from app.delivery.send_result import SendOutcome

@@ -1,7 +1,5 @@
 """PURE. The codes and phrases with which receivers ask the sender to slow down."""
 
-from __future__ import annotations
-
 import re
 
 # Of Gmail, Yahoo, Outlook and Orange. Other temporary refusals defer one email, and sending goes on.
