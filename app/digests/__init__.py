@@ -1,6 +1,8 @@
 """Digests: select the papers for each subscriber, and explain why.
 
 builder           load the candidates once per run, and build digests from them
+digest_requests   load what a digest is built from: the subscriber, interests, feedback, earlier papers
+covered_days      decide which listing days a digest covers, such as more after one that failed
 interest_matching match each distinct interest and muted text once; give hints about interests
 planning          write one delivery, or one skip with its reason, for everyone who is due
 clock_check       refuse to plan while the clocks differ

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
 from threading import Event
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import structlog
 from cachetools import FIFOCache
@@ -16,7 +16,9 @@ from sqlmodel import Session, col, select
 
 from app import subscribers
 from app.delivery import ledger
-from app.digests import compose, notes, ranking, selection
+from app.digests import compose, covered_days, digest_requests, notes, ranking, selection
+from app.digests.covered_days import CoveredDays
+from app.digests.digest_requests import DigestRequest, DueSubscriber
 from app.digests.interest_matching import InterestMatcher
 from app.papers import canonical_rows, listing_days, paper_views
 from app.papers.sources import calendar
@@ -25,59 +27,13 @@ from app.relevance.match_index_cache import IndexCache
 from app.relevance.model_store import ModelStore
 from app.settings import Settings
 from app.storage.database import Database
-from app.storage.models import Source, Subscriber, SubscriberState
+from app.storage.models import Source, Subscriber
 from app.subscribers import schedule
-from app.types import (
-    Cadence,
-    Digest,
-    EmptyDigestPolicy,
-    Feedback,
-    Interest,
-    PaperUpdate,
-    PaperView,
-    Skip,
-    SkippedEdition,
-)
+from app.types import Digest, Feedback, PaperUpdate, PaperView, Skip
 
 log = structlog.get_logger(__name__)
 
-WEEKLY_DAYS = 8  # days that a weekly digest covers: one more than a week, for papers listed late
-CATCH_UP_DAYS = 7  # how many days more than usual a digest may cover: see `DigestBuilder.by_window`
 MAX_CACHED_PROFILES = 500  # more than the number of subscribers in a batch
-
-
-class DueSubscriber(NamedTuple):
-    """The columns of a subscriber that planning uses. Plain rows load far faster than objects."""
-
-    id: int
-    state: SubscriberState
-    cadence: Cadence
-    weekday: int
-    hour: int
-    zone: str
-    min_papers: int
-    max_papers: int
-    when_empty: EmptyDigestPolicy
-    max_trending: int
-    paper_updates: bool
-    muted: Sequence[str]
-    next_due_at: datetime | None
-    consent_version: str
-
-
-Row = TypeVar("Row", Subscriber, DueSubscriber)
-
-
-@dataclass(frozen=True, slots=True)
-class DigestRequest:
-    """A subscriber, their interests and feedback, and the papers that they must not be sent again."""
-
-    subscriber: Subscriber | DueSubscriber
-    interests: Sequence[Interest] = ()
-    feedback: Sequence[Feedback] = ()
-    already_promised: frozenset[int] = frozenset()
-    skipped_editions: Sequence[SkippedEdition] = ()  # since the subscriber's last digest
-    following_due: datetime | None = None  # when the next digest is due; None: computed from the cadence
 
 
 class ProfileScores(NamedTuple):
@@ -100,6 +56,19 @@ class DigestContext:
     on_batch_planned: Sequence[Callable[[], None]] = ()  # called after each planned batch
 
 
+class DigestGroup(NamedTuple):
+    """Subscribers whose digests one builder builds, because it has loaded the days that they cover."""
+
+    builder: DigestBuilder
+    rows: Sequence[Subscriber | DueSubscriber]
+    lost_since: Mapping[int, date]  # see `covered_days.first_undelivered`
+
+    def requests(self, session: Session, until: datetime | None = None) -> list[DigestRequest]:
+        """Load what the digests are built from, up to `until`."""
+        since = self.builder.earliest_possible_delivery
+        return digest_requests.load(session, self.rows, self.lost_since, since, until)
+
+
 class DigestBuilder:
     """A builder of digests for one run. It loads the candidates once, and they do not change after that.
 
@@ -116,12 +85,12 @@ class DigestBuilder:
         back: int = 0,
         extra_days: int = 0,
     ) -> None:
-        self._context, self._settings, self._extra_days = context, context.settings, extra_days
+        self._context, self._settings = context, context.settings
         self._catching_up: DigestBuilder | None = None
-        self.lost_since: dict[int, date] = {}  # by subscriber: when the first undelivered digest was composed
         self.encoder = ledger.ItemEncoder()  # of the items in the run's digests
         today = day or now.date()
-        since = today - timedelta(days=back + self._max_days)
+        self._days = CoveredDays(today, context.settings.candidate_days, extra_days)
+        since = today - timedelta(days=back + self._days.max_days)
         self.retained_since = ledger.retained_since(session, now, context.settings.retention_days)
         self._all = {
             paper.id: paper
@@ -140,16 +109,12 @@ class DigestBuilder:
         self._profiles = FIFOCache[tuple[Feedback, ...], ProfileScores](MAX_CACHED_PROFILES)
         self._set_moment(now, today, self._all)
 
-    @property
-    def _max_days(self) -> int:
-        return max(self._settings.candidate_days, WEEKLY_DAYS) + self._extra_days
-
     def rewind_to(self, at: datetime) -> None:
         """Build further digests as of this time, with the listings and votes that existed then.
 
         The texts of the papers and the relevance model do not change.
         """
-        since = at.date() - timedelta(days=self._max_days)
+        since = at.date() - timedelta(days=self._days.max_days)
         listed = {
             number: paper_views.as_of(paper, at)
             for number, paper in self._all.items()
@@ -158,56 +123,34 @@ class DigestBuilder:
         self._set_moment(at, at.date(), listed)
 
     def _set_moment(self, now: datetime, today: date, papers: dict[int, PaperView]) -> None:
-        self._now, self._today, self._papers = now, today, papers
+        self._now, self._papers = now, papers
+        self._days = replace(self._days, today=today)
         self._pool: ranking.CandidatePool | None = None
 
     def by_window(
-        self, session: Session, rows: Iterable[Row], until: datetime | None = None
-    ) -> list[tuple[DigestBuilder, list[Row]]]:
+        self,
+        session: Session,
+        rows: Sequence[Subscriber | DueSubscriber],
+        until: datetime | None = None,
+    ) -> list[DigestGroup]:
         """Group subscribers by the builder of their digests: this one, or one whose digests cover more days.
 
-        If the last digest (due before `until`) was not delivered, a daily or weekday digest also covers the
-        usual days of the undelivered ones, but at most CATCH_UP_DAYS days more than usual. A weekly digest
-        covers all these additional days, also if the last one was due before the days that it usually covers,
-        for example because the subscriber paused, or if it is late. The other builder is created only if some
-        days are not loaded here, so that it costs other subscribers nothing and doesn't change their
+        Only digests that were due before `until` count as undelivered. The other builder is created only if
+        some days are not loaded here, so that it costs other subscribers nothing and doesn't change their
         candidates.
         """
-        rows = list(rows)
-        since = datetime.combine(_first_day(WEEKLY_DAYS + CATCH_UP_DAYS, self._today), time(), UTC)
-        undelivered = ledger.first_undelivered(session, [row.id or 0 for row in rows], since, until)
-        self.lost_since = {number: digest.created_at.date() for number, digest in undelivered.items()}
-        weekly = [row for row in rows if row.cadence is Cadence.WEEKLY]
-        behind = self._late(session, weekly, since, until) | {
-            row.id or 0
-            for row in rows
-            if row.id in undelivered
-            and (row.cadence is Cadence.WEEKLY or self._first_day_of_daily(row.id) < self._since)
-        }
+        ids = [row.id or 0 for row in rows]
+        lost_since = covered_days.first_undelivered(session, ids, self._days.today, until)
+        behind = covered_days.needing_extra_days(session, rows, lost_since, self._days, self._since, until)
         if not behind:
-            return [(self, rows)]
+            return [DigestGroup(self, rows, lost_since)]
         self._catching_up = self._catching_up or DigestBuilder(
-            self._context, session, self._now, self._today, extra_days=CATCH_UP_DAYS
+            self._context, session, self._now, self._days.today, extra_days=covered_days.CATCH_UP_DAYS
         )
-        self._catching_up.lost_since = self.lost_since
         return [
-            (self, [row for row in rows if row.id not in behind]),
-            (self._catching_up, [row for row in rows if row.id in behind]),
+            DigestGroup(self, [row for row in rows if row.id not in behind], lost_since),
+            DigestGroup(self._catching_up, [row for row in rows if row.id in behind], lost_since),
         ]
-
-    def _late(
-        self, session: Session, weekly: Sequence[Row], since: datetime, until: datetime | None
-    ) -> set[int]:
-        """Return the weekly subscribers whose digest is late or whose last one was due too long ago."""
-        if not weekly:
-            return set()
-        late = {row.id or 0 for row in weekly if row.next_due_at and row.next_due_at.date() < self._today}
-        ids = [row.id or 0 for row in weekly]
-        covered_from = _first_day(WEEKLY_DAYS, self._today)
-        last_due = ledger.last_due_times(session, ids, since, until)
-        others = [number for number in ids if number not in last_due]  # new, or after a long pause
-        last_due |= ledger.last_due_times(session, others, until=until)
-        return late | {number for number, due_at in last_due.items() if due_at.date() < covered_from}
 
     @property
     def earliest_possible_delivery(self) -> datetime:
@@ -217,7 +160,7 @@ class DigestBuilder:
         been merged into.
         """
         days = [paper.first_listed_on for paper in self._papers.values() if paper.first_listed_on]
-        listed = datetime.combine(min(days, default=self._today) - timedelta(days=1), time(), UTC)
+        listed = datetime.combine(min(days, default=self._days.today) - timedelta(days=1), time(), UTC)
         return min(listed, self._earliest_undone_merge or listed)
 
     def ranked(self, requests: Sequence[DigestRequest]) -> list[ranking.Ranked | Skip]:
@@ -250,7 +193,7 @@ class DigestBuilder:
         subscriber = request.subscriber
         cadence = (subscriber.cadence, subscriber.weekday, subscriber.hour, subscriber.zone)
         following_due = request.following_due or schedule.next_due(*cadence, self._now)
-        since, expires_on = self._window(subscriber.cadence, following_due, subscriber.id)
+        since, expires_on = self._days.window(subscriber.cadence, following_due, request.lost_since)
         prepared = ranking.RankingRequest(
             valid,
             *(subscriber.min_papers, subscriber.max_papers, subscriber.when_empty),
@@ -263,22 +206,6 @@ class DigestBuilder:
             invalid_interests=tuple(invalid),
         )
         return self._with_profile(prepared, request.feedback)
-
-    def _window(
-        self, cadence: Cadence, following_due: datetime, subscriber_id: int | None = None
-    ) -> tuple[date, date]:
-        """Return the first listing day of a digest (`since`), and of the following one (`expires_on`)."""
-        if cadence is Cadence.WEEKLY:
-            since = _first_day(WEEKLY_DAYS + self._extra_days, self._today)
-            return since, _first_day(WEEKLY_DAYS, following_due.date())
-        expires_on = _first_day(self._settings.candidate_days, following_due.date())
-        return self._first_day_of_daily(subscriber_id), expires_on
-
-    def _first_day_of_daily(self, subscriber_id: int | None) -> date:
-        """Return the first listing day of a daily or weekday digest: see `by_window`."""
-        days = self._settings.candidate_days
-        composed_on = min(self.lost_since.get(subscriber_id or 0, self._today), self._today)
-        return max(_first_day(days, composed_on), _first_day(days + CATCH_UP_DAYS, self._today))
 
     def _with_profile(
         self, request: ranking.RankingRequest, feedback: Sequence[Feedback]
@@ -364,9 +291,9 @@ class DigestBuilder:
         distinct = subscribers.deduplicate(preferences.interests)
         for error in self.interests.match(distinct).values():
             raise error
-        today = datetime.combine(self._today, self._now.timetz())
+        today = datetime.combine(self._days.today, self._now.timetz())
         following_due = schedule.next_edition_due(preferences.cadence, today.weekday(), 0, "UTC", today)
-        since, expires_on = self._window(preferences.cadence, following_due)
+        since, expires_on = self._days.window(preferences.cadence, following_due)
         rated = {item.paper_id for item in feedback if item.paper_id is not None}
         request = ranking.RankingRequest(
             distinct,
@@ -419,7 +346,7 @@ class DigestBuilder:
             missing_words=self.interests.missing_words,
             absent_fields_note=self.interests.absent_fields_note,
             vectors=self.interests.vectors,
-            today=self._today,
+            today=self._days.today,
             calendar_note=self._calendar_note,
             pinned=frozenset(n for n, paper in self._papers.items() if paper.is_pinned(self._now)),
         )
@@ -438,7 +365,7 @@ class DigestBuilder:
         reasons = [
             calendar.no_papers_reason(kind, edition_day)
             for kind in self._source_kinds
-            if calendar.no_papers_reason(kind, self._today)
+            if calendar.no_papers_reason(kind, self._days.today)
         ]
         return "; ".join(filter(None, dict.fromkeys(reasons)))
 
@@ -447,11 +374,6 @@ def _candidates(session: Session, since: date, today: date, now: datetime) -> li
     """Return the papers listed from `since` to `today` and the pinned papers, in order of id."""
     papers = [*paper_views.candidates(session, since, today), *paper_views.pinned(session, now)]
     return sorted({paper.id: paper for paper in papers}.values(), key=lambda paper: paper.id)
-
-
-def _first_day(days: int, last: date) -> date:
-    """Return the first day of a window of `days` days that ends on `last`."""
-    return last - timedelta(days=days - 1)
 
 
 def _log_failure(subscriber: Subscriber | DueSubscriber, error: Exception, edition: str = "") -> Skip:

@@ -9,7 +9,8 @@ from sqlmodel import Session, col, select
 from app import subscribers
 from app.delivery import ledger, suppression
 from app.digests import compose, explanation_text, planning, ranking, selection
-from app.digests.builder import DigestBuilder, DigestContext, DigestRequest
+from app.digests.builder import DigestBuilder, DigestContext
+from app.digests.digest_requests import DigestRequest
 from app.digests.explanation_types import (
     Card,
     Explanation,
@@ -58,9 +59,9 @@ def explain(
         explained_at = delivery.created_at if delivery else now
         has_preferences = delivery or subscriber_now.state not in (None, SubscriberState.PENDING)
         changes = _preference_changes(session, row.id or 0, explained_at, replaced=bool(has_preferences))
-        builder, _ = DigestBuilder(context, session, now).by_window(session, [row], now)[-1]
-        builder.rewind_to(now)
-        [digest_request] = planning.digest_requests(session, [row], builder.earliest_possible_delivery, now)
+        group = DigestBuilder(context, session, now).by_window(session, [row], now)[-1]
+        (builder := group.builder).rewind_to(now)
+        [digest_request] = group.requests(session, now)
     times = _due_times_at(row, at) if at else planning.due_times(row, now)
     request = builder.ranking_request(replace(digest_request, following_due=times.following_due))
     [ranked] = ranking.rank(builder.pool, [request])

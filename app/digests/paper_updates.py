@@ -12,7 +12,7 @@ from functools import cached_property
 from sqlmodel import Session
 
 from app.delivery import ledger
-from app.digests.builder import DigestRequest
+from app.digests.digest_requests import DigestRequest
 from app.papers import updated_papers
 from app.papers.rechecking import WINDOW
 from app.papers.updated_papers import UpdatedPaper

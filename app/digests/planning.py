@@ -24,7 +24,8 @@ from app import subscribers
 from app.delivery import ledger
 from app.delivery.ledger import Entry
 from app.digests import clock_check, notes, paper_updates
-from app.digests.builder import DigestBuilder, DigestContext, DigestRequest, DueSubscriber
+from app.digests.builder import DigestBuilder, DigestContext, DigestGroup
+from app.digests.digest_requests import DigestRequest, DueSubscriber
 from app.digests.paper_updates import RecentUpdates
 from app.papers import canonical_rows
 from app.runtime import interpreter
@@ -164,12 +165,13 @@ def _match_ahead(context: DigestContext, builder: DigestBuilder, all_due: Select
         feedback = subscribers.feedback_for_ranking(session, ids)
         groups = builder.by_window(session, rows)
     # An error that is suppressed here is raised again, and logged, when its subscriber is planned.
-    for windowed, group in groups:
+    for group in groups:
+        windowed = group.builder
         with suppress(Exception):
-            windowed.interests.match(itertools.chain(*(interests.get(row.id, ()) for row in group)))
-        for row in group:
+            windowed.interests.match(itertools.chain(*(interests.get(row.id or 0, ()) for row in group.rows)))
+        for row in group.rows:
             with suppress(Exception):
-                windowed.profile_of(feedback.get(row.id, ()))
+                windowed.profile_of(feedback.get(row.id or 0, ()))
             with suppress(Exception):
                 windowed.interests.muted_papers(row.muted)
 
@@ -196,10 +198,7 @@ def preview_due(context: DigestContext, now: datetime, ids: Iterable[int] | None
             in_batch = select(Subscriber).where(in_array(session, col(Subscriber.id), batch))
             rows = session.exec(in_batch.order_by(col(Subscriber.id))).all()
             addresses = {row.id: row.email for row in rows}
-            groups = [
-                (windowed, digest_requests(session, group, windowed.earliest_possible_delivery))
-                for windowed, group in builder.by_window(session, rows)
-            ]
+            groups = [(group.builder, group.requests(session)) for group in builder.by_window(session, rows)]
             updates = paper_updates.for_digests(session, recent, [r for _, group in groups for r in group])
         for windowed, undated in groups:
             times = [due_times(request.subscriber, now) for request in undated]
@@ -211,38 +210,6 @@ def preview_due(context: DigestContext, now: datetime, ids: Iterable[int] | None
                 subscriber = request.subscriber
                 digest = windowed.digest(subscriber, due.edition, ranked, updates.get(subscriber.id or 0, ()))
                 yield DigestPreview(subscriber.id or 0, addresses[subscriber.id], due.edition, digest)
-
-
-def digest_requests(
-    session: Session,
-    rows: Iterable[Subscriber | DueSubscriber],
-    since: datetime,
-    until: datetime | None = None,
-) -> list[DigestRequest]:
-    """Load each subscriber's interests, feedback up to `until`, and papers promised from `since` to `until`.
-
-    Papers that a subscriber gave feedback on are not sent either, because the subscriber knows them.
-    """
-    by_id = {subscriber.id or 0: subscriber for subscriber in rows}
-    interests = subscribers.interests_of(session, by_id)
-    feedback = subscribers.feedback_for_ranking(session, [*by_id])
-    if until:
-        feedback = {n: tuple(item for item in items if item.at <= until) for n, items in feedback.items()}
-    promised = already_promised(session, by_id, since, until)
-    skipped = ledger.skipped_since_last_digest(session, by_id, since)
-    rated = {
-        n: {item.paper_id for item in items if item.paper_id is not None} for n, items in feedback.items()
-    }
-    return [
-        DigestRequest(
-            subscriber,
-            interests.get(number, ()),
-            feedback.get(number, ()),
-            promised[number] | rated.get(number, set()),
-            skipped.get(number, ()),
-        )
-        for number, subscriber in by_id.items()
-    ]
 
 
 class DueTimes(NamedTuple):
@@ -297,8 +264,8 @@ def _plan_batch(
         rows = _load(session, sql_select(*_COLUMNS).where(in_array(session, _SUBSCRIBERS.c.id, ids)))
         current = {
             request.subscriber.id: request
-            for windowed, group in builder.by_window(session, rows)
-            for request in digest_requests(session, group, windowed.earliest_possible_delivery)
+            for group in builder.by_window(session, rows)
+            for request in group.requests(session)
         }
         # Leave out subscribers who changed their preferences, left, or were planned by another process.
         unchanged = [before for before in requests if before == current.get(before.subscriber.id)]
@@ -324,21 +291,17 @@ def _compose(
     """
     batch = all_due.with_only_columns(*_COLUMNS).limit(BATCH_SIZE).with_for_update(skip_locked=True)
     all_requests, all_entries = list[DigestRequest](), list[Entry]()
-    for windowed, rows in builder.by_window(session, _load(session, batch)):
-        requests, entries = _compose_group(session, windowed, recent, rows, soon)
+    for group in builder.by_window(session, _load(session, batch)):
+        requests, entries = _compose_group(session, group, recent, soon)
         all_requests += requests
         all_entries += entries
     return all_requests, all_entries
 
 
 def _compose_group(
-    session: Session,
-    builder: DigestBuilder,
-    recent: RecentUpdates,
-    rows: Sequence[DueSubscriber],
-    soon: datetime,
+    session: Session, group: DigestGroup, recent: RecentUpdates, soon: datetime
 ) -> tuple[list[DigestRequest], list[Entry]]:
-    requests = digest_requests(session, rows, builder.earliest_possible_delivery)
+    builder, requests = group.builder, group.requests(session)
     due_requests, all_times = list[DigestRequest](), list[DueTimes]()
     for request in requests:
         subscriber = request.subscriber
@@ -350,7 +313,7 @@ def _compose_group(
         else:
             due_requests.append(replace(request, following_due=times.following_due))
     entries = []
-    added = {row.id for row in rows if row.consent_version == subscribers.CONSENT_GIVEN_ELSEWHERE}
+    added = {row.id or 0 for row in group.rows if row.consent_version == subscribers.CONSENT_GIVEN_ELSEWHERE}
     not_welcomed = ledger.awaiting_first_digest(session, added)
     updates = paper_updates.for_digests(session, recent, due_requests)
     editions = (
@@ -446,18 +409,3 @@ def _enter(
         outcomes=dict(Counter(outcomes.values())),
     )
     return outcomes
-
-
-def already_promised(
-    session: Session, ids: Collection[int], since: datetime, until: datetime | None = None
-) -> dict[int, frozenset[int]]:
-    """Return the current ids of the papers in each subscriber's deliveries between two times.
-
-    If a paper was split after a delivery, both resulting papers are included.
-    """
-    promised = ledger.paper_ids_promised(session, ids, since, until)
-    history = canonical_rows.MergeHistory.load(session, set().union(*promised.values()))
-    return {
-        subscriber: frozenset[int]().union(*(history.papers_at(*paper) for paper in papers.items()))
-        for subscriber, papers in promised.items()
-    }

@@ -14,7 +14,7 @@ from app import pipeline
 from app.application import Application
 from app.delivery import ledger
 from app.delivery.ledger import removal
-from app.digests import hiding, paper_updates, planning
+from app.digests import digest_requests, hiding, paper_updates, planning
 from app.digests.builder import DigestBuilder
 from app.digests.operator_changes import Editor
 from app.errors import Conflict, InvalidInput, NotFound
@@ -344,7 +344,7 @@ def test_pin_ends(app: Application) -> None:
 def promised(app: Application) -> frozenset[int]:
     """Return the papers that Alice is not sent again."""
     with app.db.read() as session:
-        return planning.already_promised(session, [1], NOW - 30 * DAY)[1]
+        return digest_requests.already_promised(session, [1], NOW - 30 * DAY)[1]
 
 
 def test_merged_paper_is_not_sent_again(app: Application, mail_server: MailServer) -> None:

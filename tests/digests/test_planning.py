@@ -14,8 +14,9 @@ from app.application import Application
 from app.delivery import ledger, suppression
 from app.delivery.journal import AttemptResult
 from app.delivery.send_result import SendOutcome, SendResult
-from app.digests import planning, reconciliation
-from app.digests.builder import DigestBuilder, DigestRequest
+from app.digests import digest_requests, planning, reconciliation
+from app.digests.builder import DigestBuilder
+from app.digests.digest_requests import DigestRequest
 from app.digests.explanation import explain
 from app.digests.reconciliation import Reconciliation
 from app.storage.models import (
@@ -325,7 +326,8 @@ def test_weekly_digest_contains_the_papers_of_a_refused_one(
     with app.db.read() as session:
         builder = DigestBuilder(app.digest_context, session, HOUR + 14 * DAY)
         readers = session.exec(select(Subscriber)).all()
-        assert builder.by_window(session, readers) == [(builder, readers)]
+        [group] = builder.by_window(session, readers)
+        assert (group.builder, group.rows) == (builder, readers)
 
 
 @pytest.mark.parametrize("cadence", [Cadence.DAILY, Cadence.WEEKDAYS])
@@ -359,7 +361,8 @@ def test_next_digest_contains_the_oldest_papers_of_one_that_was_given_up(
     with app.db.read() as session:
         builder = DigestBuilder(app.digest_context, session, following + DAY)
         readers = session.exec(select(Subscriber)).all()
-        assert builder.by_window(session, readers) == [(builder, readers)]
+        [group] = builder.by_window(session, readers)
+        assert (group.builder, group.rows) == (builder, readers)
 
 
 def test_next_digest_covers_the_day_on_which_a_lost_one_was_composed(
@@ -391,7 +394,8 @@ def test_next_digest_covers_the_day_on_which_a_lost_one_was_composed(
     with app.db.read() as session:
         builder = DigestBuilder(app.digest_context, session, composed + 2 * DAY)
         readers = session.exec(select(Subscriber)).all()
-        assert builder.by_window(session, readers) == [(builder, readers)]
+        [group] = builder.by_window(session, readers)
+        assert (group.builder, group.rows) == (builder, readers)
 
 
 def test_weekly_digest_covers_the_days_of_a_longer_one_that_was_lost(app: Application) -> None:
@@ -749,13 +753,13 @@ def test_preferences_are_loaded_once_if_nothing_changes(
     app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SQLite itself says whether the database has changed while digests were composed."""
-    original, calls = planning.digest_requests, []
+    original, calls = digest_requests.load, []
 
     def count(session: Session, rows: Any, *args: Any) -> list[DigestRequest]:
         calls.append(len(rows))
         return original(session, rows, *args)
 
-    monkeypatch.setattr(planning, "digest_requests", count)
+    monkeypatch.setattr(digest_requests, "load", count)
     assert planning.plan(app.digest_context, AHEAD) == {"planned": 1}
     assert calls == [1, 0]  # the second batch is empty
 

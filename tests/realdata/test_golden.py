@@ -13,7 +13,8 @@ import pytest
 
 from app import main, pipeline, settings, subscribers
 from app.application import Application
-from app.digests.builder import DigestBuilder, DigestRequest
+from app.digests.builder import DigestBuilder
+from app.digests.digest_requests import DigestRequest
 from app.storage import schema
 from app.storage.models import Subscriber
 from app.types import Digest
