@@ -199,6 +199,7 @@ SORTING: dict[str, Callable[[Session], object]] = {
     "history": lambda s: subscribers.history(s, 77, 14),
     "waiting": lambda s: ledger.waiting_mails(s),
     "an edition by state": lambda s: ledger.digest_totals_by_edition(s, ["2026-11-15"]),
+    "totals of editions": lambda s: ledger.EditionTotals().count(s, ["2026-11-15"], NOW),
     "digests of late": lambda s: ledger.digest_totals_since(s, NOW - timedelta(hours=1)),
     "uncertain digests": lambda s: ledger.count_held_uncertain(s, NOW - timedelta(days=7)),
     "held first digests": lambda s: ledger.draw_held(s, 5),

@@ -27,9 +27,11 @@ class EditionTotals:
         Count an edition again if it is recent, if it was last counted more than an hour ago, or if it has
         emails that are waiting, being sent or uncertain.
         """
-        # A condition on the edition could make the database read all emails of these editions.
-        open_editions = select(Delivery.edition).where(col(Delivery.state).in_(_OPEN)).distinct()
-        changing = set(session.exec(open_editions))
+        # For distinct editions without their states, SQLite would read all emails in order of the edition.
+        open_states = (
+            select(Delivery.state, Delivery.edition).where(col(Delivery.state).in_(_OPEN)).distinct()
+        )
+        changing = {edition for _, edition in session.exec(open_states)}
         cached = {}
         for name in names:
             at, totals = self._past.get(name, (None, {}))
