@@ -55,7 +55,7 @@ Where to find limits, weights and intervals:
     (AGREEMENT_…) and in strength (STRENGTH_…)  relevance/scoring.py
     weights of titles, BM25's constants         relevance/bm25.py
     which forms and spellings are one word      text/word_forms.py
-    how names and organisations are compared    text/names.py
+    how names and organizations are compared    text/names.py
     how relevant a search's results are         relevance/archive_search.py
     the other searches that results offer       relevance/search_offers.py
     when the model is retrained                 relevance/model_store.py

@@ -2,7 +2,7 @@
 
 Each link serves one purpose for one subscriber.
 
-A token is encrypted with a synthetic initialisation vector (the construction of RFC 5297, with keyed BLAKE2s,
+A token is encrypted with a synthetic initialization vector (the construction of RFC 5297, with keyed BLAKE2s,
 RFC 7693, for both steps):
 
     payload    20 bytes: the subscriber, the argument, when the token was issued, the subscriber's link epoch
@@ -17,7 +17,7 @@ they do not reveal the subscriber, the argument or the time. The same input give
 A return path is made in the same way from a delivery's id: 8 hidden bytes and 12 bytes of mac. It is
 hexadecimal, because relays may change the case of a local part.
 
-A digest contains several tokens. For speed, the hashes are initialised once with the key and the purpose, and
+A digest contains several tokens. For speed, the hashes are initialized once with the key and the purpose, and
 `tokens` encodes all tokens together. All feedback on papers has one purpose, so the links on all cards share
 one token.
 """

@@ -80,7 +80,7 @@ def _with_trace(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 
 def _without_colours(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Remove the coloured copy of uvicorn's messages. A structlog processor."""
+    """Remove the colored copy of uvicorn's messages. A structlog processor."""
     event.pop("color_message", None)
     if "_record" in event:
         event.pop("message", None)  # the same text again, if another handler has already formatted the record

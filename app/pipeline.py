@@ -19,7 +19,7 @@ plan_and_send()     plan(), send() and sign_ahead() in one run, for use without 
 answer_requests()   submitted forms → a confirmation, a link or nothing → mail
 send_now()          sendable deliveries, or some of them → HTML and text → bytes → the relay → the ledger
 preview()           preferences → a new subscriber's digest, and a hint for each interest that needs one
-interest_hint()     an interest → a hint, if it seems to be misspelt or matches nothing
+interest_hint()     an interest → a hint, if it seems to be misspelled or matches nothing
 backtest()          the digests that interests would have produced over recent days
 preview_due()       the digests that subscribers would get now
 explain()           why a subscriber was sent a paper, or why not
@@ -122,10 +122,10 @@ def _train_if_outgrown(app: Application, now: datetime) -> None:
 
 
 def summarise(app: Application, now: datetime) -> Counter[str]:
-    """Have the configured language model summarise papers that have no summary. Return the run's counts.
+    """Have the configured language model summarize papers that have no summary. Return the run's counts.
 
     Do nothing if no model is configured. Only one process does so at a time. No job run is recorded if there
-    is nothing to summarise. Must not be called from a running event loop.
+    is nothing to summarize. Must not be called from a running event loop.
     """
     if not app.settings.summary_url:
         return Counter()

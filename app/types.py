@@ -24,7 +24,7 @@ class SourceKind(StrEnum):
     HUGGINGFACE = "huggingface"
     ARXIV = "arxiv"  # the query API
     ARXIV_FEED = "arxiv_feed"  # the daily announcement feed
-    ARXIV_OAI = "arxiv_oai"  # the back catalogue, through OAI-PMH
+    ARXIV_OAI = "arxiv_oai"  # the back catalog, through OAI-PMH
     FEED = "feed"
     PAGE = "page"  # a search page of Hugging Face, saved as text
     JSONL = "jsonl"  # one paper per line, for example from a crawler
@@ -67,7 +67,7 @@ class PaperRecord:
     abstract: str = ""
     authors: tuple[str, ...] = ()
     author_count: int = 0  # the true count: `authors` may be shorter
-    organization_names: tuple[str, ...] = ()  # of one organisation: as shown, then its short name
+    organization_names: tuple[str, ...] = ()  # of one organization: as shown, then its short name
     categories: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     tldr: str = ""
@@ -124,7 +124,7 @@ class IngestSummary:
 
     A row is *merged* if it turned out to be a paper known from elsewhere, *changed* if it altered anything (a
     field, a listing, votes), and *unchanged* if the archive already had all of it. Rejections without a row
-    number (a response's missing end) count towards `rejected` but not towards `rows`.
+    number (a response's missing end) count toward `rejected` but not toward `rows`.
     """
 
     rows: int = 0
@@ -212,7 +212,7 @@ class PaperView:
 
     @property
     def organization(self) -> str:
-        """The organisation that published the paper, as shown to subscribers; empty if no source names it."""
+        """The organization that published the paper, as shown to subscribers; empty if no source names it."""
         return next(iter(self.organization_names), "")
 
 

@@ -4,8 +4,8 @@ processing          read the mailbox, the folder and webhooks; apply each notice
 mime_parser         PURE: bounded MIME parsing
 free_text           PURE: parse notices in free text
 notices             PURE: parse a message into notices (RFC 3464, RFC 5965)
-automatic_replies   PURE: recognise automatic replies (RFC 3834)
-unsubscribe_mails   PURE: recognise emails that ask to unsubscribe
+automatic_replies   PURE: recognize automatic replies (RFC 3834)
+unsubscribe_mails   PURE: recognize emails that ask to unsubscribe
 webhook_signatures  PURE: verify the signatures of SNS, SendGrid and Mailgun
 sns_certificates    fetch and cache the certificates of Amazon SNS
 webhook_formats     PURE: notices from SES, Postmark, SendGrid, Mailgun and generic JSON

@@ -1,4 +1,4 @@
-"""PURE. Recognise automatic replies (RFC 3834), such as those of people who are out of the office."""
+"""PURE. Recognize automatic replies (RFC 3834), such as those of people who are out of the office."""
 
 import re
 

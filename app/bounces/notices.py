@@ -45,7 +45,7 @@ class Kind(StrEnum):
     OPT_OUT = "opt-out"  # the subscriber does not want any more mail
     REPORT = "report"  # a report by a server, for example about authentication
     VACATION = "vacation"  # an automatic reply
-    UNKNOWN = "unknown"  # not recognised as a notice
+    UNKNOWN = "unknown"  # not recognized as a notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Notice:
 
 
 def parse(raw: bytes) -> tuple[Notice, ...]:
-    """Parse a message into one notice per recipient, or into one UNKNOWN notice if it is not recognised."""
+    """Parse a message into one notice per recipient, or into one UNKNOWN notice if it is not recognized."""
     mail = mime_parser.parse(raw)
     notices = _parse_mail(mail, 3) or (Notice(Kind.UNKNOWN),)
     returned = _returned_mail(mail)
@@ -358,7 +358,7 @@ def return_paths_in(text: str) -> Iterator[str]:
 def printable_line(text: str, limit: int) -> str:
     """Return untrusted text as one line of at most `limit` characters that a terminal or log can show.
 
-    Unlike `sanitize.one_line`, this does not normalise the text, and it replaces every unprintable character
+    Unlike `sanitize.one_line`, this does not normalize the text, and it replaces every unprintable character
     with a space, including joiners and private or unassigned characters.
     """
     printable = "".join(char if char.isprintable() else " " for char in text[: 4 * limit])

@@ -117,7 +117,7 @@ def _process_source(
     names: Sequence[str],
     run: job_runs.JobRunRecorder,
 ) -> None:
-    """Process messages in batches. After each batch, remove recognised messages and set the others aside.
+    """Process messages in batches. After each batch, remove recognized messages and set the others aside.
 
     The run fails if a file cannot be read, or more than MAX_UNREADABLE emails in the mailbox. In the latter
     case, leave the other emails for the next run.

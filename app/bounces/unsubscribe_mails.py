@@ -1,4 +1,4 @@
-"""PURE. Recognise emails to the address in List-Unsubscribe, and emails that say "unsubscribe".
+"""PURE. Recognize emails to the address in List-Unsubscribe, and emails that say "unsubscribe".
 
 Like the link in the digest, the address contains a signed token that identifies the subscription. An email
 without a token proves nothing, because its sender can be forged.

@@ -293,7 +293,7 @@ def _echoed_path(token: str) -> str:
 def _events(payload: Any, *names: str) -> list[dict[str, Any]]:
     """Return the events of a payload. Raise InvalidPayload if items exist, but none has any of these fields.
 
-    Other relays' formats and misspelt fields are thus refused. An unrelated event beside others is not,
+    Other relays' formats and misspelled fields are thus refused. An unrelated event beside others is not,
     because relays send a refused request again for hours, with all of its events.
     """
     events = _objects(payload)

@@ -169,7 +169,7 @@ def fail(message: str) -> None:
 
 
 def out() -> Console:
-    """Return a console on standard output. It uses colours only on a terminal and does not wrap in a pipe."""
+    """Return a console on standard output. It uses colors only on a terminal and does not wrap in a pipe."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH

@@ -1,6 +1,6 @@
 """Match the interests and the muted words of subscribers with the candidate papers, each distinct text once.
 
-An interest that is misspelt or in another language is matched both as typed and as read, which means as
+An interest that is misspelled or in another language is matched both as typed and as read, which means as
 corrected or translated.
 """
 
@@ -82,7 +82,7 @@ class InterestMatcher:
         return [self._papers[number] for number in self.evidence.ids[columns].tolist()]
 
     def absent_fields_note(self, text: str) -> str:
-        """Return a note if an interest requires a category or an organisation and no paper has any, or ""."""
+        """Return a note if an interest requires a category or an organization and no paper has any, or ""."""
         fields = self._index.filters.absent_fields(query_language.parse(text))
         return skip_reasons.absent_fields_note(fields, self._source_names)
 
@@ -173,7 +173,7 @@ class InterestMatcher:
             return replace(hint, by_author=author)
         if hint.with_exclusion or hint.with_filters or has_no_field or matched or not query.terms:
             return hint
-        # A word is not missing if it names an organisation by itself, or is corrected by itself.
+        # A word is not missing if it names an organization by itself, or is corrected by itself.
         missing = tuple(
             word
             for word in self.missing_words(text)

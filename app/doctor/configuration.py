@@ -19,7 +19,7 @@ RESERVED_DOMAINS = (".localdomain", ".local", ".invalid", ".test", ".example", "
 
 
 def unknown_settings(environ: Mapping[str, str], env_file: Path) -> Iterator[Finding]:
-    """Warn about variables that begin with PAPERBOY_ but are not settings, such as misspelt names."""
+    """Warn about variables that begin with PAPERBOY_ but are not settings, such as misspelled names."""
     names_by_origin: dict[str, Iterable[str]] = {"the environment": environ}
     with suppress(UnicodeDecodeError):  # the settings cannot be loaded, which is reported then
         if env_file.is_file():

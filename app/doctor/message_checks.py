@@ -128,7 +128,7 @@ def _header_problems(mail: Mail) -> Iterator[Finding]:
     try:
         mail.signer.delivery_of(sender)
     except LinkForged:
-        message = f"we did not sign the return path “{sender}”, so bounces of the email cannot be recognised"
+        message = f"we did not sign the return path “{sender}”, so bounces of the email cannot be recognized"
         yield _problem("return path", message)
     if sender.rpartition("@")[2] != domain:
         message = f"the return path “{sender}” is not on {domain}, so SPF does not count for DMARC"

@@ -308,7 +308,7 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
     try:
         clock_check.check_clock(session, now)
     except ClockError as fault:
-        yield error("clock", str(fault), "synchronise both clocks with NTP")
+        yield error("clock", str(fault), "synchronize both clocks with NTP")
     else:
         yield ok("clock", "this machine's clock agrees with the database's")
 

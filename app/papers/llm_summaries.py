@@ -1,4 +1,4 @@
-"""Have a language model summarise papers in one sentence, if their sources give no summary.
+"""Have a language model summarize papers in one sentence, if their sources give no summary.
 
 This is optional. Any endpoint that implements OpenAI's chat API can be used. A paper without a usable
 response is retried, each time after a longer wait. A failure of the endpoint itself ends the run, and the
@@ -68,9 +68,9 @@ class RunResult:
 
 
 def papers_to_summarize(session: Session, now: datetime, days: int) -> list[PaperToSummarize]:
-    """Return up to PAPERS_PER_RUN papers to summarise now, most upvoted first.
+    """Return up to PAPERS_PER_RUN papers to summarize now, most upvoted first.
 
-    Only papers that were listed in the last `days` days are summarised. Return an empty list during the wait
+    Only papers that were listed in the last `days` days are summarized. Return an empty list during the wait
     after a failed run.
     """
     if job_runs.is_backing_off(session, JOB, now, ENDPOINT_BACK_OFF, MAX_BACK_OFF):

@@ -70,7 +70,7 @@ def _on_white(image: Image.Image) -> Image.Image:
     """
     from PIL import Image
 
-    if image.mode.startswith("I"):  # 16-bit grey: `convert` would clip the values instead of scaling them
+    if image.mode.startswith("I"):  # 16-bit gray: `convert` would clip the values instead of scaling them
         transparent = image.info.pop("transparency", None)
         image = image.point(lambda value: value / 256).convert("L")
         if transparent is not None:

@@ -81,7 +81,7 @@ async def _fetch(
     yesterday = now.date() - timedelta(days=1)
     state = SourceState(source.kind, DAYS, source.config)
     # Read only the newest announcement from arXiv's feed, without the slow query API, and only the newest
-    # records of the back catalogue.
+    # records of the back catalog.
     if source.kind in (SourceKind.ARXIV_FEED, SourceKind.ARXIV_OAI):
         state = replace(state, watermark=yesterday)
     parsed, deadline = ParseResult(), monotonic() + seconds

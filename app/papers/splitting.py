@@ -46,7 +46,7 @@ def split_doi(session: Session, paper: Paper, now: datetime) -> Paper:
 def split_source(session: Session, paper: Paper, source_id: int, now: datetime) -> Paper:
     """Move the listings and votes of a source to a paper of their own, and return that paper.
 
-    Records without an arXiv id or DOI are recognised by their titles, so records from two sources may be two
+    Records without an arXiv id or DOI are recognized by their titles, so records from two sources may be two
     papers. Raise NotFound if the source does not list the paper. Raise Conflict if it lists the paper by an
     arXiv id or DOI, or if its listings belong to the paper's own row and no other source lists that row.
     """

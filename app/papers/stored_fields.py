@@ -1,7 +1,7 @@
 """Read and write the fields of a row, as its sources give them and as subscribers see them.
 
 The columns hold what subscribers see. For each field that an operator has edited, `Paper.sourced` holds the
-value from the sources. Polls continue to update that value, which also serves to recognise duplicates and to
+value from the sources. Polls continue to update that value, which also serves to recognize duplicates and to
 revert the edit.
 """
 
@@ -56,7 +56,7 @@ def renew_hash(paper: Paper) -> bool:
 
 
 def sourced_title(paper: Paper) -> str:
-    """Return the title that the sources give. Duplicates are recognised by this title."""
+    """Return the title that the sources give. Duplicates are recognized by this title."""
     return str((paper.sourced or {}).get("title", paper.title))
 
 

@@ -5,7 +5,7 @@ query_rewriting           PURE: split, correct and describe the texts of interes
 muted_texts               PURE: parse muted words, phrases and filters
 mute_suggestions          PURE: suggest words of a paper that its reader may want to mute
 vocabulary                PURE: the words of papers in their usual spelling, and an English dictionary
-misspellings              PURE: find the most likely correction of a misspelt word
+misspellings              PURE: find the most likely correction of a misspelled word
 arxiv_categories          PURE: the categories of arXiv, and the one that an unknown category may mean
 translations              PURE: translate technical terms into English
 suggestions               PURE: correct interests with the archive's vocabulary, and suggest other topics
@@ -16,8 +16,8 @@ model_store               train, store, load and verify models
 match_index_cache         cache the most recently used match indexes
 phrase_index              PURE: find phrases in many papers at once
 filters                   PURE: check required and excluded phrases and filters
-typed_organizations       PURE: recognise organisations that subscribers type as plain words
-word_runs                 PURE: find the runs of neighbouring words that are terms of an interest
+typed_organizations       PURE: recognize organizations that subscribers type as plain words
+word_runs                 PURE: find the runs of neighboring words that are terms of an interest
 highlights                PURE: find the matching words of a paper, as the paper spells them
 query_words               PURE: prepare the words of an interest for comparison with papers
 matching                  PURE: match interests with papers: the relevance, and the reason on the card

@@ -2,7 +2,7 @@
 
 An impact is what a term in a paper adds to the paper's score for each interest that contains the term:
 idf · w·(k1+1) / (w+k1), where w is the term's weighted frequency in BM25F (Robertson, Zaragoza, Taylor
-2004), with title ×2, k1 1.2 and b 0.6. Pairs of neighbouring stems count 0.7 times as much as stems (k1 0.8).
+2004), with title ×2, k1 1.2 and b 0.6. Pairs of neighboring stems count 0.7 times as much as stems (k1 0.8).
 The score of a paper is the sum of its impacts, so a single sparse product scores many papers for many
 interests.
 """
@@ -37,7 +37,7 @@ _PAIR = 2**32  # see `_key_of`
 
 
 def with_expansions(text: Sequence[str], expansions: Expansions) -> Iterator[str]:
-    """Return the terms of a text, its pairs of neighbouring terms, and the terms that folded terms imply."""
+    """Return the terms of a text, its pairs of neighboring terms, and the terms that folded terms imply."""
     return itertools.chain(text, bigrams(text), *(expansions[term] for term in text if term in expansions))
 
 
@@ -176,7 +176,7 @@ class Terms:
 
         `lengths` are the mean lengths of titles and abstracts in the archive, in terms.
         """
-        # BM25F's weighted frequencies: the sum over both fields, each normalised by its length.
+        # BM25F's weighted frequencies: the sum over both fields, each normalized by its length.
         titles, abstracts = (
             sparse.diags(factor / (1 - B + B * sizes / mean)) @ counts
             for factor, counts, sizes, mean in zip(

@@ -31,17 +31,17 @@ Clause = tuple[str, Matrix]  # the reason for rejecting papers, and a mask of th
 
 _EXCLUDED = {
     FilterField.AUTHOR: "it is by an author whom the interest excludes",
-    FilterField.ORGANIZATION: "it is from an organisation that the interest excludes",
+    FilterField.ORGANIZATION: "it is from an organization that the interest excludes",
     FilterField.CATEGORY: "it is filed under a category that the interest excludes",
 }
 _OTHERS = {
     FilterField.AUTHOR: "it is by other authors",
-    FilterField.ORGANIZATION: "it is from another organisation",
+    FilterField.ORGANIZATION: "it is from another organization",
     FilterField.CATEGORY: "it is filed under other categories",
 }
 # Fields that some sources don't provide.
 _ABSENT = {
-    FilterField.ORGANIZATION: ("organization_names", "no source names its organisation"),
+    FilterField.ORGANIZATION: ("organization_names", "no source names its organization"),
     FilterField.CATEGORY: ("categories", "no source gives its categories"),
 }
 
@@ -71,11 +71,11 @@ class Filters:
         return next((reason for reason, rejected in clauses if rejected[row]), "")
 
     def absent_fields(self, query: Query) -> list[str]:
-        """Return the fields that a query requires and no paper has: "an organisation", "a category".
+        """Return the fields that a query requires and no paper has: "an organization", "a category".
 
         Return [] if there are no papers.
         """
-        indexes = {"an organisation": self._organizations, "a category": self._categories}
+        indexes = {"an organization": self._organizations, "a category": self._categories}
         return [name for name in required_fields(query) if self._papers and not indexes[name].numbers]
 
     def missing_categories(self, query: Query) -> list[str]:
@@ -148,9 +148,9 @@ class Filters:
         return np.asarray(with_hyphen | self._texts[0].containing(["".join(name)]))
 
     def _having(self, field: FilterField, names: Sequence[str]) -> Matrix:
-        """Return a mask of the papers with an author, an organisation or a category that matches a name.
+        """Return a mask of the papers with an author, an organization or a category that matches a name.
 
-        An author or an organisation matches if it contains a name. Whole words must match; accents and the
+        An author or an organization matches if it contains a name. Whole words must match; accents and the
         middle initials of authors are ignored.
         """
         match field:
@@ -211,8 +211,8 @@ class Filters:
 
 
 def required_fields(query: Query) -> list[str]:
-    """Return "an organisation" and "a category" if a query requires them. Some sources provide neither."""
-    fields = {"an organisation": FilterField.ORGANIZATION, "a category": FilterField.CATEGORY}
+    """Return "an organization" and "a category" if a query requires them. Some sources provide neither."""
+    fields = {"an organization": FilterField.ORGANIZATION, "a category": FilterField.CATEGORY}
     return [name for name, field in fields.items() if field in query.required]
 
 
@@ -224,7 +224,7 @@ def belongs_together(
 ) -> bool:
     """Return True if words joined by hyphens are a name ("SWE-bench"), not ordinary words ("LLM-based").
 
-    A word followed by a number is a name ("GPT-5"). Other words belong together if they are neighbours
+    A word followed by a number is a name ("GPT-5"). Other words belong together if they are neighbors
     in at least MIN_LIFT times as many papers as would contain both by chance. Words that are too rare to
     decide are treated as a name. `capitals` are those of the query.
     """

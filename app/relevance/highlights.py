@@ -1,4 +1,4 @@
-"""PURE. Find the matching words, authors, organisation and categories of a paper, in the paper's spelling."""
+"""PURE. Find the matching words, authors, organization and categories of a paper, in the paper's spelling."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class PaperText:
         ]
 
     def matching_organization(self, names: Sequence[str]) -> str:
-        """Return the paper's organisation, or "" if none of its names contains one of `names` as whole words.
+        """Return the paper's organization, or "" if none of its names contains one of `names` as whole words.
 
         If only its short name matches, add that in brackets: "AI at Meta (facebook)".
         """
@@ -112,7 +112,7 @@ class PaperText:
         return [own for own in self.paper.categories if in_categories(own, names)]
 
     def highlights(self, terms: Set[str], idf: Idf, typed: Typed = _ANY_FORM) -> Highlights:
-        """Return the runs of neighbouring terms with the highest idf, as the paper spells them, by field.
+        """Return the runs of neighboring terms with the highest idf, as the paper spells them, by field.
 
         The field with the heaviest run of several words comes first, or the title if there is no such run.
         The other field adds only terms that the first one lacks. Words that merely share a stem with a typed

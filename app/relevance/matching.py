@@ -52,10 +52,10 @@ class MatchDetails:
     archive_knows_it: float  # in 0…1: the share of the interest's words in its examples; damps P
     all_words: bool  # the paper contains all words of the interest
     in_title: bool  # the paper's title contains all words of the interest
-    from_organization: bool  # the interest is the name of the paper's organisation
+    from_organization: bool  # the interest is the name of the paper's organization
     agreement: float  # z
     cut_off: float  # the z that a paper needs to be sent
-    # In 0…1, raised to the minimum for an organisation, a phrase or a filter; 0 if the paper is rejected.
+    # In 0…1, raised to the minimum for an organization, a phrase or a filter; 0 if the paper is rejected.
     relevance: float
     strength: float  # in 0…1, raised in the same way: decides the place among the papers that are sent
     rejection_reason: str  # why a filter or an exclusion rejects the paper, or ""
@@ -87,7 +87,7 @@ class InterestMatches:
     rows: Matrix  # of the papers in the index
     relevance: Matrix  # in 0…1, in the order of `rows`; in 64 bits, so that a minimum of .35 is exact
     strength: Matrix  # in 0…1, in the order of `rows`
-    organization_rows: frozenset[int]  # of the papers from an organisation that the interest names
+    organization_rows: frozenset[int]  # of the papers from an organization that the interest names
     excluded: frozenset[int]  # papers that match an exclusion
     direction: Direction | None  # of the interest in the LSA space; None if there is no space
     reasons: dict[int, CardReason] = field(default_factory=dict)  # by paper
@@ -241,7 +241,7 @@ class MatchIndex:
         return frozenset(self._ids[self.filters.excluded_mask(query)].tolist())
 
     def missing_words(self, query: Query) -> list[str]:
-        """Return the words of an interest, as typed, that occur in no paper and name no organisation."""
+        """Return the words of an interest, as typed, that occur in no paper and name no organization."""
         if self._organizations.rows_named_by(query):
             query = _without_words(query)
         typed = {

@@ -1,6 +1,6 @@
-"""PURE. Find the most likely correction of a misspelt word.
+"""PURE. Find the most likely correction of a misspelled word.
 
-A candidate differs by one edit (an inserted, dropped or replaced letter, or two swapped neighbours), or by
+A candidate differs by one edit (an inserted, dropped or replaced letter, or two swapped neighbors), or by
 two if the word is long. Its score is the log-odds that the word is a slip, as opposed to a correct word such
 as a new name. A word in the dictionary is never corrected. The weights are the rounded weights of a logistic
 regression. docs/benchmarks.md explains how they were found, and how often correct words are changed.
@@ -19,13 +19,13 @@ from app.text.word_forms import americanize
 
 MIN_LETTERS = 5  # a shorter word is similar to too many other words
 LETTERS_FOR_TWO_EDITS = 7
-MIN_CANDIDATE_PAPERS = 5  # a rarer word may itself be misspelt
+MIN_CANDIDATE_PAPERS = 5  # a rarer word may itself be misspelled
 # A word that up to MAX_PAPERS_OF_SLIP papers contain is a slip only if two letters are swapped, and the other
 # spelling is SWAPPED_RATIO times as frequent.
 MAX_PAPERS_OF_SLIP, SWAPPED_RATIO = 2, 300
 
 LOG_PAPERS, LOG_PAIRS = 0.5, 0.5  # × log(papers with the candidate), × log(1 + papers with a pair)
-NO_PAIR = -0.8  # the candidate occurs next to none of the neighbouring words
+NO_PAIR = -0.8  # the candidate occurs next to none of the neighboring words
 SECOND_EDIT, FIRST_LETTER, SWAPPED = -3.0, -0.6, 2.5
 PER_LETTER = 0.8  # a longer word is less likely to be near another one by chance
 MIN_SCORE = 6.5
@@ -102,13 +102,13 @@ class SpellChecker:
         return self._vocabulary.papers[word]
 
     def _pair_papers(self, first: str, second: str) -> int:
-        """Return the number of papers in which two words are neighbours, in either order."""
+        """Return the number of papers in which two words are neighbors, in either order."""
         stems = stem_all(f"{first} {second}")
         return sum(self._frequencies.get(" ".join(pair), 0) for pair in (stems, stems[::-1]))
 
 
 def _is_swapped(word: str, other: str) -> bool:
-    """Return True if two words differ only in that two neighbouring letters are swapped."""
+    """Return True if two words differ only in that two neighboring letters are swapped."""
     differences = [place for place, (a, b) in enumerate(zip(word, other, strict=False)) if a != b]
     return (
         len(word) == len(other)

@@ -1,4 +1,4 @@
-"""PURE. Train and serialise the model of the archive: terms, words, abbreviations and LSA space."""
+"""PURE. Train and serialize the model of the archive: terms, words, abbreviations and LSA space."""
 
 import io
 import math
@@ -160,7 +160,7 @@ class RelevanceModel:
         return len(archive_words) >= MIN_KNOWN_SHARE * len(words) and information >= MIN_INFORMATION
 
     def encode(self, *, compressed: bool = True) -> bytes:
-        """Serialise the model as an .npz without pickles. Equal models produce equal bytes.
+        """Serialize the model as an .npz without pickles. Equal models produce equal bytes.
 
         Compressing takes ten times as long, and saves a fifth of the bytes.
         """
@@ -178,7 +178,7 @@ class RelevanceModel:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Return the model that `encode` serialised. Raise CorruptModel if `data` is not a valid model."""
+        """Return the model that `encode` serialized. Raise CorruptModel if `data` is not a valid model."""
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
                 if (number := arrays["format"].item()) != FORMAT:

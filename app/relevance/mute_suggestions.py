@@ -29,7 +29,7 @@ def suggest(
 ) -> list[str]:
     """Return at most MAX_SUGGESTIONS words and phrases in a paper that a subscriber may want to mute.
 
-    Keywords come first, then pairs of neighbouring title words, then single title words, hyphenated ones as
+    Keywords come first, then pairs of neighboring title words, then single title words, hyphenated ones as
     a whole. A keyword must occur in the title or the abstract, and a pair in the abstract. Suggestions that
     contain only general words and words from the subscriber's interests are left out, those that most papers
     mention, and those that cannot be muted.

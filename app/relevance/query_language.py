@@ -1,6 +1,6 @@
 """PURE. Parse a typed interest into a query: words, phrases, exclusions and filters.
 
-Filters select authors, organisations and categories.
+Filters select authors, organizations and categories.
 """
 
 import itertools
@@ -111,12 +111,12 @@ class Query:
 
     @cached_property
     def terms(self) -> tuple[str, ...]:
-        """Return the stems that count towards the score, in order, without duplicates or stop words."""
+        """Return the stems that count toward the score, in order, without duplicates or stop words."""
         return tuple(dict.fromkeys(without_stopwords(self.stems)))
 
     @property
     def runs(self) -> tuple[tuple[str, ...], ...]:
-        """Return the runs of content stems in which neighbours form pairs: the words, then each phrase."""
+        """Return the runs of content stems in which neighbors form pairs: the words, then each phrase."""
         phrases = (map(stem, phrase) for phrase in self.phrases)
         return tuple(tuple(without_stopwords(run)) for run in (self.words, *phrases))
 
@@ -288,7 +288,7 @@ def parse(text: str, noun: str = "An interest") -> Query:
 
 
 def without_request(text: str) -> str:
-    """Return a normalised text without words such as "papers on" before the subject and "methods" after."""
+    """Return a normalized text without words such as "papers on" before the subject and "methods" after."""
     return _REQUEST_AFTER.sub("", _REQUEST_BEFORE.sub("", text))
 
 
@@ -298,7 +298,7 @@ def normalize_filter_value(text: str) -> str:
 
 
 def split_into_parts(text: str) -> list[TextPart]:
-    """Split a normalised text into its words, phrases and filters."""
+    """Split a normalized text into its words, phrases and filters."""
     return [TextPart(match.start(), match.group(), *match.groups("")) for match in _PART.finditer(text)]
 
 

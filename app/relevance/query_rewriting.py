@@ -74,7 +74,7 @@ def describe(text: str) -> str:
 
 
 def plain_runs(text: str) -> list[tuple[int, int]]:
-    """Return the spans of the runs of plain words in a normalised text.
+    """Return the spans of the runs of plain words in a normalized text.
 
     Phrases in quotes, exclusions and filters are not part of any run.
     """
@@ -111,7 +111,7 @@ def _is_valid(text: str) -> bool:
 
 
 def _split_at_or(text: str) -> list[str]:
-    """Split a normalised text at each OR outside quotes. Do not split a text with brackets."""
+    """Split a normalized text at each OR outside quotes. Do not split a text with brackets."""
     pieces, past = list[str](), 0
     for part in split_into_parts(text) if "(" not in text else ():
         if part.source == "OR":
@@ -153,7 +153,7 @@ def exclusion_suggestion(text: str) -> str:
 
 
 def without_exclusions(text: str) -> str:
-    """Return a normalised text without its exclusions."""
+    """Return a normalized text without its exclusions."""
     return " ".join(part.source for part in split_into_parts(text) if not part.minus)
 
 
@@ -186,7 +186,7 @@ def _negated_parts(parts: Sequence[str]) -> list[str]:
 
 
 def _is_like_a_subtitle(parts: Sequence[str]) -> bool:
-    """Return True for more than two words, for function words, and for capitalised words."""
+    """Return True for more than two words, for function words, and for capitalized words."""
     stems = stem_all(" ".join(parts))
     return (
         len(parts) > 2

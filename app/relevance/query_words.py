@@ -54,7 +54,7 @@ def without_phrases(query: Query, phrases: Collection[Sequence[str]]) -> Query:
 
 
 def joined(text: str, tokens: Iterable[Token]) -> list[str]:
-    """Return the words at these tokens: "long-horizon" for "horizon". Join neighbours into phrases."""
+    """Return the words at these tokens: "long-horizon" for "horizon". Join neighbors into phrases."""
     spans = list[tuple[int, int]]()
     for token in tokens:
         start, end = compound_span(text, token.start, token.end)

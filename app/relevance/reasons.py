@@ -64,7 +64,7 @@ def _in_field(texts: Sequence[str], field: str) -> str:
 
 
 def reading_note(read: str) -> str:
-    """Return a note saying that a misspelt or foreign interest was read as another one."""
+    """Return a note saying that a misspelled or foreign interest was read as another one."""
     return f"your interest was read as “{read}”"
 
 

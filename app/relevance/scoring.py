@@ -53,8 +53,8 @@ FALLBACK_WORD_WEIGHT, FALLBACK_ALL_WORDS_BONUS, FALLBACK_OFFSET = 0.5, 0.42, -0.
 # words. The evidence for this relevance is added to the rest, so that the scores of such papers still differ.
 TITLE_RELEVANCE = 0.34
 COMMON_IDF = 0.5  # of a stem in 60 % of all papers, such as "model"
-MAX_PAIRED = 4  # terms that all form pairs with each other; in a longer run, only neighbours do
-# Minimum relevance and strength: for papers from the organisation that the interest names, and for papers
+MAX_PAIRED = 4  # terms that all form pairs with each other; in a longer run, only neighbors do
+# Minimum relevance and strength: for papers from the organization that the interest names, and for papers
 # with a phrase that the reader put in quotes and all other words of the interest.
 ORGANIZATION_RELEVANCE, PHRASE_RELEVANCE = 0.4, 0.35
 FILTER_RELEVANCE = 0.8  # for papers that pass an interest consisting only of filters ("author:…")
@@ -205,7 +205,7 @@ def terms_and_pairs(query: Query, abbreviations: Abbreviations) -> tuple[list[st
     """Return the folded terms of an interest and the pairs that they form, without duplicates.
 
     The order of the words must not matter, so each pair is returned in both orders. In a run of more
-    than MAX_PAIRED terms, only neighbours form pairs. A word in lower case may stand for an acronym.
+    than MAX_PAIRED terms, only neighbors form pairs. A word in lower case may stand for an acronym.
     """
     typed = (abbreviations.acronyms.stems_of_query(run, query.capitals) for run in query.runs)
     runs = [[*dict.fromkeys(abbreviations.fold_any_order(run))] for run in typed]
@@ -221,10 +221,10 @@ def terms_and_pairs(query: Query, abbreviations: Abbreviations) -> tuple[list[st
 
 
 def with_minimum(query: Query, values: Matrix, share: Matrix, rows_named_by_query: Collection[int]) -> Matrix:
-    """Return relevances or strengths, raised to the minimum for a phrase or an organisation in a query.
+    """Return relevances or strengths, raised to the minimum for a phrase or an organization in a query.
 
     If the query has words beside its phrases, raise only papers that also contain these words or come from
-    the organisation that the words name. `share` is the one in `Scores`. If the query has no words, return
+    the organization that the words name. `share` is the one in `Scores`. If the query has no words, return
     FILTER_RELEVANCE for every paper.
     """
     if not query.terms:

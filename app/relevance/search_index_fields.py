@@ -204,7 +204,7 @@ class QueryBuilder:
         return self._filtered([] if self.has_requirements else [(Occur.Must, TantivyQuery.all_query())])
 
     def from_organizations(self, keys: Iterable[str]) -> TantivyQuery:
-        """Return a query for papers from organisations whose names begin with these keys."""
+        """Return a query for papers from organizations whose names begin with these keys."""
         begins = [*map(key_of_beginning, keys)]
         keyed = TantivyQuery.term_set_query(self.schema, "organization_keys", begins)
         return self._filtered([(Occur.Must, keyed)])

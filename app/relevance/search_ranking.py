@@ -1,7 +1,7 @@
 """Find candidates for a query in the search index, and rank them in the same way as digests do.
 
 The index returns at most several hundred papers for each of five criteria: any of the words, all words, all
-words in the title, the organisation that the query names, and the meaning. `scoring` ranks these candidates.
+words in the title, the organization that the query names, and the meaning. `scoring` ranks these candidates.
 So a search takes about the same time in an archive of any size.
 """
 
@@ -45,7 +45,7 @@ class RankedPapers:
 @dataclass(frozen=True, slots=True)
 class _Candidates:
     ids: set[int]
-    from_organization: set[int]  # those from an organisation that the query names
+    from_organization: set[int]  # those from an organization that the query names
     matching: int  # papers in the archive with all words, or with the phrases
     are_all: bool  # whether `ids` are all papers that pass the filters
 
@@ -116,7 +116,7 @@ class CandidateRanker:
     def _find_words(
         self, query: Query, builder: QueryBuilder, terms: Sequence[str], names: Sequence[str]
     ) -> _Candidates:
-        """Return the candidates that match a query's words or come from an organisation that it names."""
+        """Return the candidates that match a query's words or come from an organization that it names."""
         find, named = self._index.find, Hits((), 0)
         if names:
             named = find(builder.from_organizations(names), FROM_ORGANIZATION, count=True, newest=True)
@@ -133,7 +133,7 @@ class CandidateRanker:
 
     def absent_fields(self, query: Query) -> tuple[str, ...]:
         """Return the fields that a query requires and no indexed paper has, such as "a category"."""
-        labels = {"an organisation": "organization", "a category": "category"}
+        labels = {"an organization": "organization", "a category": "category"}
         return tuple(
             name for name in required_fields(query) if not self._index.papers_with("labels", labels[name])
         )
@@ -166,7 +166,7 @@ def _ranked(
 
 
 class _IndexedNames:
-    """The names of the organisations in the index."""
+    """The names of the organizations in the index."""
 
     def __init__(self, index: IndexReader, builder: QueryBuilder, load_papers: PaperLoader) -> None:
         self._index, self._builder, self._load_papers = index, builder, load_papers

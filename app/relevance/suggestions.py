@@ -1,6 +1,6 @@
 """PURE. Correct interests with the archive's vocabulary, and suggest other topics.
 
-A misspelt word is read as the word that it most likely means, and a term in another language as its English
+A misspelled word is read as the word that it most likely means, and a term in another language as its English
 equivalent. Quoted phrases, filters and exclusions are taken as typed.
 """
 
@@ -45,7 +45,7 @@ _CONTENT_BREAK = re.compile(r"[^\w\s'’-]|(?<!\w)['’]|['’](?!\w)")  # any m
 
 @dataclass(frozen=True, slots=True)
 class InterestHint:
-    """A hint about an interest that may be misspelt, may mean something else, or matches nothing.
+    """A hint about an interest that may be misspelled, may mean something else, or matches nothing.
 
     Each suggested text is itself an interest that can replace the original.
     """
@@ -192,9 +192,9 @@ class InterestReader:
         return joined if papers > apart and not is_same else typed
 
     def _respelled(self, text: str, missing_words: Collection[str]) -> str:
-        """Return a text with its misspelt words corrected.
+        """Return a text with its misspelled words corrected.
 
-        Each word is checked twice, because a corrected neighbour provides more evidence.
+        Each word is checked twice, because a corrected neighbor provides more evidence.
         """
         words = [match for match in WORD.finditer(text) if without_stopwords(stem_all(match.group()))]
         folded = [fold_accents(word.group()) for word in words]

@@ -1,9 +1,9 @@
-"""PURE. Recognise the names of organisations that subscribers type as plain words, without `org:`.
+"""PURE. Recognize the names of organizations that subscribers type as plain words, without `org:`.
 
-An interest names organisations if its plain words form one or more names ("Google DeepMind"). A name may be
+An interest names organizations if its plain words form one or more names ("Google DeepMind"). A name may be
 whole, in any order ("Meta AI") or spelling ("Deep Mind"), or reduced to its first words ("Microsoft" for
 "Microsoft Research"). A name is ignored if at least as many papers write it in lower case as come from the
-organisation ("together"). First words that are not a whole name must also be rare in the archive ("Alibaba",
+organization ("together"). First words that are not a whole name must also be rare in the archive ("Alibaba",
 but not "Personalized"), and a single first word must not occur elsewhere in other names ("University").
 """
 
@@ -28,7 +28,7 @@ _NONE = frozenset[int]()
 
 @dataclass(frozen=True, slots=True)
 class NameParts:
-    """An organisation's name, split for lookups."""
+    """An organization's name, split for lookups."""
 
     beginnings: Sequence[tuple[str, str]]  # (key, spelling) of its first words and of the whole name
     whole: Sequence[str]  # the keys of the whole name
@@ -36,10 +36,10 @@ class NameParts:
 
 
 class NameTable(Protocol):
-    """The names of the organisations that published some papers."""
+    """The names of the organizations that published some papers."""
 
     def papers_from(self, key: str) -> int:
-        """Return the number of papers from the organisations whose names begin with a key's words."""
+        """Return the number of papers from the organizations whose names begin with a key's words."""
 
     def is_whole_name(self, key: str) -> bool:
         """Return True if a name consists of the key's words."""
@@ -52,7 +52,7 @@ class NameTable(Protocol):
 
 
 def name_parts(name: str) -> NameParts:
-    """Split an organisation's name for lookups."""
+    """Split an organization's name for lookups."""
     words = [token for token in tokenize(name) if without_stopwords([token.stem])]
     stems = [word.stem for word in words]
     beginnings = (
@@ -64,7 +64,7 @@ def name_parts(name: str) -> NameParts:
 
 
 def names_in(query: Query, table: NameTable, abbreviations: Abbreviations, idf: Idf) -> tuple[str, ...]:
-    """Return the keys of the organisations that an interest names, or () if it contains other plain words."""
+    """Return the keys of the organizations that an interest names, or () if it contains other plain words."""
     words = without_stopwords(query.words)
     return _names_in(words, table, abbreviations, idf) if len(words) <= MAX_WORDS else ()
 
@@ -72,7 +72,7 @@ def names_in(query: Query, table: NameTable, abbreviations: Abbreviations, idf: 
 def _names_in(
     words: Sequence[str], table: NameTable, abbreviations: Abbreviations, idf: Idf
 ) -> tuple[str, ...]:
-    """Return the keys of the organisations that the words name, or () if any word is left over."""
+    """Return the keys of the organizations that the words name, or () if any word is left over."""
     for end in range(len(words), 0, -1):
         key = next((key for key in _keys(words[:end]) if table.papers_from(key)), "")
         if key and _is_name(key, words[:end], table, abbreviations, idf):
@@ -92,7 +92,7 @@ def _is_name(
 
 
 class OrganizationNames:
-    """The names of the organisations that published some papers, in memory."""
+    """The names of the organizations that published some papers, in memory."""
 
     def __init__(self, papers: Sequence[PaperView], abbreviations: Abbreviations, idf: Idf) -> None:
         self._papers, self._abbreviations, self._idf = papers, abbreviations, idf
@@ -112,7 +112,7 @@ class OrganizationNames:
             self._spellings[key].add(spelling)
 
     def rows_named_by(self, query: Query) -> frozenset[int]:
-        """Return the positions of the papers from the organisations that an interest names."""
+        """Return the positions of the papers from the organizations that an interest names."""
         keys = names_in(query, self, self._abbreviations, self._idf)
         return _NONE.union(*(self._rows[key] for key in keys))
 

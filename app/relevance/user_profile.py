@@ -1,7 +1,7 @@
 """PURE. Score new papers by a subscriber's likes and dislikes, with a reason that names the rated paper.
 
 The closeness of a paper to a direction is its z-score: the number of standard deviations by which it is
-closer than the archive's average paper (Rocchio 1971, standardised). There is one direction in the space of
+closer than the archive's average paper (Rocchio 1971, standardized). There is one direction in the space of
 terms and pairs (BM25 impacts, unit rows, minus the archive's mean) and one in the LSA space.
 
 - Likes: the closeness to their centroid. Most people like several subjects, so a paper that is much closer
@@ -143,7 +143,7 @@ class Candidates:
 
     @cached_property
     def papers_by_author(self) -> Mapping[str, Set[int]]:
-        """Return the rows of each author's candidates, by normalised name."""
+        """Return the rows of each author's candidates, by normalized name."""
         rows = defaultdict(set)
         for row, text in enumerate(self.texts):
             for name in author_names(text.paper.authors):
@@ -223,7 +223,7 @@ class UserProfile:
 
     @cached_property
     def _author_shares(self) -> dict[str, float]:
-        """Return each liked author's share of the liked papers on the same subjects, by normalised name."""
+        """Return each liked author's share of the liked papers on the same subjects, by normalized name."""
         shares = defaultdict[str, float](float)
         if self.liked:
             vectors = np.array([paper.lsa for paper in self.candidates.rated_papers(self.liked)])
@@ -403,12 +403,12 @@ def _unit_rows_without_pair_weight(impacts: sparse.csr_matrix, is_pair: Matrix) 
 
 @lru_cache(maxsize=20_000)
 def author_names(authors: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the normalised names of a paper's authors, sorted and without duplicates."""
+    """Return the normalized names of a paper's authors, sorted and without duplicates."""
     return tuple(sorted({name for author in authors if (name := normalized_name(author))}))
 
 
 @lru_cache(maxsize=100_000)
 def _short_name(name: str) -> str:
-    """Return the initial and the last name of a normalised name: "j doe"."""
+    """Return the initial and the last name of a normalized name: "j doe"."""
     words = name.split(" ")
     return f"{words[0][:1]} {words[-1]}"

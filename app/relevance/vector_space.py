@@ -31,7 +31,7 @@ PROMINENT = 1.5  # weighted frequency (`Terms.impacts`): about one occurrence in
 
 
 def title_fingerprint(title: str) -> int:
-    """Return a 63-bit hash of a title, to recognise candidates that are among the examples."""
+    """Return a 63-bit hash of a title, to recognize candidates that are among the examples."""
     return int.from_bytes(blake2b(title.encode(), digest_size=8).digest(), "big") >> 1
 
 

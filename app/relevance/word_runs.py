@@ -1,4 +1,4 @@
-"""PURE. The runs of neighbouring words in a title or abstract that are terms of an interest."""
+"""PURE. The runs of neighboring words in a title or abstract that are terms of an interest."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -41,7 +41,7 @@ class Field:
 
 
 class Run(NamedTuple):
-    """Neighbouring tokens that are terms of an interest."""
+    """Neighboring tokens that are terms of an interest."""
 
     start: int  # in the text
     end: int
@@ -76,7 +76,7 @@ def weight(run: Run, idf: Idf) -> float:
 
 
 def find_runs(field: Field, terms: Set[str]) -> list[Run]:
-    """Return the runs of neighbouring terms. Runs do not cross brackets or punctuation, such as commas."""
+    """Return the runs of neighboring terms. Runs do not cross brackets or punctuation, such as commas."""
     stems, starts, ends = field.tokens.stems, field.tokens.starts, field.tokens.ends
     runs: list[tuple[int, list[str]]] = []  # the position of the first token, and all stems
     last, own = -2, list[str]()

@@ -15,7 +15,7 @@ from app.errors import Conflict, InvalidInput, NotFound
 from app.storage.database import advisory_lock
 from app.storage.models import ApiKey
 
-PREFIX = "pb_"  # so that scanners recognise a key that leaked into logs or a repository
+PREFIX = "pb_"  # so that scanners recognize a key that leaked into logs or a repository
 MAX_NAME = 100
 DAYS, MAX_DAYS = 365, 3650  # the default and the maximum number of days until a key expires
 COMMANDS = "cli"  # the name of the command line in the audit log

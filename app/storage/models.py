@@ -122,7 +122,7 @@ class Source(Row, table=True):
     etag: str | None = None
     last_modified: str | None = None
     watermark: date | None = None  # the last day that was read completely
-    # arXiv's token for the next part of its back catalogue (see papers.sources.oai).
+    # arXiv's token for the next part of its back catalog (see papers.sources.oai).
     resumption_token: str | None = Field(default=None, sa_type=Text)
     next_poll_at: datetime | None = Field(default=None, sa_type=UtcDateTime, index=True)
     polled_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # the last successful poll
@@ -169,7 +169,7 @@ class Paper(Row, table=True):
     abstract: str = Field(default="", sa_type=Text)
     authors: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     author_count: int = 0  # the true count: `authors` may be shorter
-    # The displayed name of the paper's organisation, then its short name at the source.
+    # The displayed name of the paper's organization, then its short name at the source.
     organization_names: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     categories: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
     keywords: list[str] = Field(default_factory=_empty_list, sa_type=JSON)
@@ -309,7 +309,7 @@ class Subscriber(Row, table=True):
     )
 
     id: int | None = Field(default=None, primary_key=True)
-    email: str = Field(unique=True, max_length=320)  # normalised
+    email: str = Field(unique=True, max_length=320)  # normalized
     state: SubscriberState = Field(default=SubscriberState.PENDING, sa_type=enum_type(SubscriberState))
     cadence: Cadence = Field(default=Cadence.DAILY, sa_type=enum_type(Cadence))
     weekday: int = 0  # the day of a weekly digest; Monday is 0
@@ -371,7 +371,7 @@ class AddressChange(Row, table=True):
     """A pending change of a subscriber's address. The row is deleted on completion or when it expires."""
 
     subscriber_id: int = Field(primary_key=True, foreign_key="subscriber.id", ondelete="CASCADE")
-    email: str = Field(index=True, max_length=320)  # the new address, normalised
+    email: str = Field(index=True, max_length=320)  # the new address, normalized
     requested_at: datetime = Field(sa_type=UtcDateTime)  # when the latest link to confirm it was requested
     approved_at: datetime | None = Field(default=None, sa_type=UtcDateTime)  # from the old address
     delivery_id: int | None = Field(default=None, sa_type=BigId)  # the email to the new address

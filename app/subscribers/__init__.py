@@ -10,7 +10,7 @@ signup            sign up, confirm, decline, request a link
 changes           change preferences, follow authors, mute words, resubscribe
 pausing           pause, optionally until a day, and resume
 first_digest      the first digest, sent at once on request
-address           PURE: normalise addresses, suggest corrections, find the mailbox of an address
+address           PURE: normalize addresses, suggest corrections, find the mailbox of an address
 address_change    change the address after confirmation from the old and the new address
 privacy           unsubscribe, new links, export, erase, delete erased rows of sign-ups
 csv_transfer      import and export

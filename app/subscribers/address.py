@@ -1,6 +1,6 @@
-"""PURE. Normalise email addresses, suggest corrections, and find the mailbox that an address belongs to.
+"""PURE. Normalize email addresses, suggest corrections, and find the mailbox that an address belongs to.
 
-Every address that someone enters is normalised here: in sign-ups, changes of address, imports, the admin
+Every address that someone enters is normalized here: in sign-ups, changes of address, imports, the admin
 pages, the API and commands.
 """
 
@@ -22,7 +22,7 @@ _GMAIL = ("gmail.com", "googlemail.com")
 
 
 def normalize_address(text: str) -> str:
-    """Return the normalised spelling of an address. Raise InvalidAddress if it is not valid.
+    """Return the normalized spelling of an address. Raise InvalidAddress if it is not valid.
 
     The whole address is converted to lower case: providers treat Alice@ and alice@ as one mailbox, so both
     must be the same subscriber.
@@ -39,7 +39,7 @@ def normalize_address(text: str) -> str:
 
 
 def ascii_domain(part: str) -> str:
-    """Return part of an address with its domain in ASCII, as in normalised addresses.
+    """Return part of an address with its domain in ASCII, as in normalized addresses.
 
     A part without @ is taken as a domain. Labels that are not valid in a domain stay as they are.
     """
@@ -54,7 +54,7 @@ def ascii_domain(part: str) -> str:
 
 
 def unicode_domain(email: str) -> str:
-    """Return the domain of a normalised address in Unicode, or "" if it is ASCII or has unsafe characters."""
+    """Return the domain of a normalized address in Unicode, or "" if it is ASCII or has unsafe characters."""
     try:
         address = validate_email(email, check_deliverability=False)
     except EmailNotValidError:
@@ -63,7 +63,7 @@ def unicode_domain(email: str) -> str:
 
 
 def fold_address(email: str) -> str:
-    """Return the mailbox that a normalised address most likely belongs to.
+    """Return the mailbox that a normalized address most likely belongs to.
 
     Drop a `+tag` and, for Gmail, dots. Use the mailbox for limits only, because two subscribers may share it.
     """

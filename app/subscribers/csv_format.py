@@ -135,7 +135,7 @@ _LISTS = ("interests", "weights", "quotas", "muted")
 class ImportedSubscriber:
     """A valid row: a subscriber to be added."""
 
-    email: str  # normalised
+    email: str  # normalized
     preferences: Preferences  # checked
     state: SubscriberState = SubscriberState.ACTIVE
     consent_at: datetime | None = None  # None: now

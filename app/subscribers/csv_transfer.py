@@ -35,7 +35,7 @@ class SkippedRow(NamedTuple):
 
     row: int
     reason: str
-    email: str = ""  # normalised, or as typed if it is invalid
+    email: str = ""  # normalized, or as typed if it is invalid
 
     @property
     def without_address(self) -> str:

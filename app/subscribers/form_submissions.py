@@ -63,7 +63,7 @@ def store(
     choices: Choices | None = None,
     subscriber_id: int | None = None,
 ) -> int:
-    """Store a form submission and return the row's id. `email` must be normalised.
+    """Store a form submission and return the row's id. `email` must be normalized.
 
     `subscriber_id` is the subscriber who wants to change to this address.
     """

@@ -108,7 +108,7 @@ def _problem_of_muted(texts: Sequence[str], stored: Collection[str]) -> str:
 def check(
     preferences: Preferences, max_interests: int = ABSOLUTE_MAX_INTERESTS, before: Preferences | None = None
 ) -> Preferences:
-    """Return the normalised preferences. Raise InvalidPreference, which names the first invalid field.
+    """Return the normalized preferences. Raise InvalidPreference, which names the first invalid field.
 
     `before` contains the stored preferences: see `stored` in `problems`.
     """
@@ -119,7 +119,7 @@ def check(
 
 
 def normalize_preferences(preferences: Preferences) -> Preferences:
-    """Return preferences with the current name of the time zone, and with normalised, distinct texts."""
+    """Return preferences with the current name of the time zone, and with normalized, distinct texts."""
     zone = dates.find_zone(preferences.zone) or preferences.zone
     muted = dict[tuple[str, frozenset[str]], str]()
     for text in map(query_language.normalize, preferences.muted):
@@ -129,7 +129,7 @@ def normalize_preferences(preferences: Preferences) -> Preferences:
 
 
 def deduplicate(interests: Iterable[Interest]) -> tuple[Interest, ...]:
-    """Return normalised interests. Of several interests with the same text, keep only the first."""
+    """Return normalized interests. Of several interests with the same text, keep only the first."""
     unique = dict[tuple[str, frozenset[str]], Interest]()
     for interest in interests:
         text = query_language.normalize(interest.text)

@@ -8,7 +8,7 @@ domains        international domains in ASCII, also in addresses
 latex          LaTeX → Unicode
 tokenizer      split texts into tokens with their stems; stop words
 word_forms     stems, and the forms of a word: British spellings, plurals, endings
-names          put given names first; normalise names for comparison
+names          put given names first; normalize names for comparison
 acronyms       acronyms that are spelled like ordinary words: "CLIP" and "clip"
 hyphens        compounds that need their hyphen: "in-context"
 abbreviations  abbreviations and their long forms, learned from texts (Schwartz–Hearst)

@@ -1,4 +1,4 @@
-"""PURE. Normalise the characters of untrusted text, in bounded time."""
+"""PURE. Normalize the characters of untrusted text, in bounded time."""
 
 import html
 import re

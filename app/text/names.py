@@ -1,4 +1,4 @@
-"""PURE. Put given names first, and normalise names of people and organisations for comparison."""
+"""PURE. Put given names first, and normalize names of people and organizations for comparison."""
 
 import re
 from functools import lru_cache
@@ -34,7 +34,7 @@ _ORGANIZATION = re.compile(
 
 @lru_cache(maxsize=100_000)
 def normalized_name(author: str) -> str:
-    """Return a name in normalised form: "Jané Q. Doe" and "Doe, Jane" → "jane doe", "J. Doe" → "j doe"."""
+    """Return a name in normalized form: "Jané Q. Doe" and "Doe, Jane" → "jane doe", "J. Doe" → "j doe"."""
     words = words_of_name(author)
     return " ".join([*words[:1], *(word for word in words[1:-1] if len(word) > 1), *words[1:][-1:]])
 
@@ -60,7 +60,7 @@ def split_names(text: str) -> list[str]:
 
     A comma before initials or a suffix, such as “Jr.” or “Inc.”, is not between names, and neither is that of
     a single name, “Müller, Anna”. Also split at “and” and “&”, unless they seem to be part of an
-    organisation's name. If each part is like “Müller, Anna”, split only at “and” and “&”. Do not split within
+    organization's name. If each part is like “Müller, Anna”, split only at “and” and “&”. Do not split within
     brackets.
     """
     parts = _SEMICOLON.split(text.strip())
@@ -114,5 +114,5 @@ def forms_of_name(name: str) -> list[list[str]]:
 
 
 def words_of_organization(name: str) -> list[str]:
-    """Return the lower-case words of an organisation's name without accents."""
+    """Return the lower-case words of an organization's name without accents."""
     return WORD.findall(fold_accents(name).translate(_SPELLED_OUT))

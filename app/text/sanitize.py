@@ -68,7 +68,7 @@ def authors(value: object) -> tuple[str, ...]:
 
 
 def organization_names(value: object) -> tuple[str, ...]:
-    """Return the names of an organisation that is given as a name, or as {"fullname": …, "name": …}.
+    """Return the names of an organization that is given as a name, or as {"fullname": …, "name": …}.
 
     The full name comes first. The short name is left out if it has the same letters and digits, such as
     "ByteDance-Seed" after "ByteDance Seed".

@@ -110,6 +110,6 @@ def _without_first_opening(text: str) -> str:
 
 
 def _capitalized(text: str) -> str:
-    """Capitalise the first letter, unless the first word is a name such as "vLLM"."""
+    """Capitalize the first letter, unless the first word is a name such as "vLLM"."""
     word = text.split(None, 1)[0].rstrip(",;:")
     return text[:1].upper() + text[1:] if word.isascii() and word.replace("-", "").islower() else text

@@ -8,7 +8,7 @@ _FUNCTION_WORDS = """
     being between beyond both but by can cannot could do does during each either every for from had has
     have how if in inside into is its it's may might more most must my neither no nor not of off on onto
     or our out outside over per rather should so some such than that the their them then there these they
-    this those through throughout to toward towards under unless until up upon us using versus very via vs
+    this those through throughout to toward toward under unless until up upon us using versus very via vs
     was we were what when where whether which while who whom whose why will with within without would you
     your & +
 """

@@ -107,5 +107,5 @@ def without_stopwords(stems: Iterable[str]) -> list[str]:
 
 
 def bigrams(stems: Sequence[str]) -> Iterator[str]:
-    """Yield each pair of neighbouring stems, joined by a space."""
+    """Yield each pair of neighboring stems, joined by a space."""
     return map(" ".join, itertools.pairwise(stems))

@@ -1,4 +1,4 @@
-"""PURE. Recognise the forms of a word: British spellings, plurals, the endings of verbs and nouns."""
+"""PURE. Recognize the forms of a word: British spellings, plurals, the endings of verbs and nouns."""
 
 import re
 from functools import lru_cache

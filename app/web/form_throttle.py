@@ -44,7 +44,7 @@ class FormThrottle:
     def admit(self, ip: str, email: str, proof: str, now: datetime) -> Challenge | None:
         """Count a form submission. Return None to admit it, or the challenge that must be solved first.
 
-        The result does not depend on whether the address is known. `email` must be normalised.
+        The result does not depend on whether the address is known. `email` must be normalized.
         """
         mailbox = mailbox_hash(email)
         permit = self._puzzles.permit(proof, mailbox, now)

@@ -116,7 +116,7 @@ def public_page(request: Request, key: Key, make: Callable[[], Response]) -> Res
     """Return a page that is the same for everybody, built at most once a minute.
 
     The result of `make` must not depend on the visitor. Its exceptions are not cached. Building the page
-    counts towards the visitor's rate limit. Raise TooManyRequests if the limit is exceeded.
+    counts toward the visitor's rate limit. Raise TooManyRequests if the limit is exceeded.
     """
     pages: ResponseCache = request.app.state.page_cache
 

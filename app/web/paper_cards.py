@@ -55,7 +55,7 @@ class Week:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A page of the papers listed on a day, most votes first, and the neighbouring days."""
+    """A page of the papers listed on a day, most votes first, and the neighboring days."""
 
     day: date
     cards: tuple[PaperCard, ...]
@@ -74,7 +74,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class WeekPapers:
-    """A page of the papers listed in a week, most votes first, its days with papers, and the neighbours."""
+    """A page of the papers listed in a week, most votes first, its days with papers, and the neighbors."""
 
     week: Week
     days: tuple[date, ...]

@@ -227,8 +227,8 @@ def test_skip_reason_names_fields_that_no_paper_has() -> None:
     assert skip_of(RankingRequest((AGENTS, VIDEO)), on) == (
         f"none of 9 recent papers matched an interest: no paper mentions “Zebrafish”; {note}"
     )
-    both = skip_reasons.absent_fields_note(["an organisation", "a category"], {"Blog", "arXiv", "HF"})
-    assert both == "no recent paper has an organisation or a category (Blog, HF and arXiv give none)"
+    both = skip_reasons.absent_fields_note(["an organization", "a category"], {"Blog", "arXiv", "HF"})
+    assert both == "no recent paper has an organization or a category (Blog, HF and arXiv give none)"
     assert skip_reasons.absent_fields_note(["a category"], map(str, range(9))).endswith(
         "(the sources give none)"
     )

@@ -44,7 +44,7 @@ FILTERS = Filters([OTHER, PAPER], ABBREVIATIONS)
         ('"speculative decoding" author:garcia cat:cs', ""),
         ("decoding -drafts", "it contains a word or phrase that the interest excludes"),
         ("decoding -author:hopper", "it is by an author whom the interest excludes"),
-        ("decoding -org:meteo", "it is from an organisation that the interest excludes"),
+        ("decoding -org:meteo", "it is from an organization that the interest excludes"),
         ("decoding -cat:stat", "it is filed under a category that the interest excludes"),
         ('"tree attention"', "it does not contain a phrase in quotes"),
         ("author:hop", "it is by other authors"),
@@ -52,8 +52,8 @@ FILTERS = Filters([OTHER, PAPER], ABBREVIATIONS)
         ('org:"ai at meteo"', ""),
         ("org:Météo-Lab", ""),
         ("org:nvidia org:lab", ""),
-        ("org:met", "it is from another organisation"),
-        ('org:"meteo ai"', "it is from another organisation"),
+        ("org:met", "it is from another organization"),
+        ('org:"meteo ai"', "it is from another organization"),
         ("org:Paris cat:cs.CV", "it is filed under other categories"),
         ("cat:cs.CV", "it is filed under other categories"),
         ("cat:c", "it is filed under other categories"),
@@ -113,11 +113,11 @@ def test_middle_initials_do_not_tell_authors_apart(typed: str, is_author: tuple[
 def test_field_that_no_source_gives() -> None:
     """The reason says that the paper lacks it. A field is absent if all papers lack it."""
     reasons = [FILTERS.rejection_reason(parse(text), 0) for text in ("org:meteo", "cat:cs")]
-    assert reasons == ["no source names its organisation", "no source gives its categories"]
+    assert reasons == ["no source names its organization", "no source gives its categories"]
     query = parse("decoding org:meteo cat:cs author:x")
     assert FILTERS.absent_fields(query) == []
     filters = Filters([OTHER], ABBREVIATIONS)
-    assert filters.absent_fields(query) == ["an organisation", "a category"]
+    assert filters.absent_fields(query) == ["an organization", "a category"]
     assert Filters([], ABBREVIATIONS).absent_fields(query) == []
     assert filters.absent_fields(parse("decoding -org:meteo -cat:cs")) == []
 

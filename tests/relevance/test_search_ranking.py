@@ -211,7 +211,7 @@ def test_absent_fields(tmp_path: Path) -> None:
     write(tmp_path / "version", [PaperView(1, "Zebra stripes")], model)
     ranker = CandidateRanker(IndexReader(tmp_path / "version", model), lambda ids: [])
     query = query_language.parse("zebra org:nvidia cat:cs")
-    assert ranker.absent_fields(query) == ("an organisation", "a category")
+    assert ranker.absent_fields(query) == ("an organization", "a category")
     assert ranker.absent_fields(query_language.parse("zebra -cat:cs")) == ()
 
 

@@ -93,7 +93,7 @@ def gather(
 
 
 def summarize_mailbox(session: Session, email: str) -> MailboxSummary:
-    """Summarise a subscriber's digests in the ledger."""
+    """Summarize a subscriber's digests in the ledger."""
     digests = session.exec(
         select(Delivery)
         .join(Subscriber)

@@ -35,7 +35,7 @@ def is_limited(warm_up: WarmUp | None, now: datetime) -> bool:
 
 
 def lock(session: Session) -> None:
-    """Serialise the claims of all senders until the transaction ends, so that each count is complete."""
+    """Serialize the claims of all senders until the transaction ends, so that each count is complete."""
     advisory_lock(session, LOCK)
 
 
@@ -44,7 +44,7 @@ def defer_excess(
 ) -> dict[int, SkipReason]:
     """Defer claimed digests beyond today's limits until tomorrow, and return the reasons by id.
 
-    Emails that somebody is waiting for, such as confirmations, count towards the limits but are never
+    Emails that somebody is waiting for, such as confirmations, count toward the limits but are never
     deferred. Must be called in the same transaction as the claim, after `lock`.
     """
     limit = warm_up.limit_on(now.date())

@@ -2,7 +2,7 @@
 
 A digest expires before the next one is composed, even during a pause, because the next one contains its
 papers. Other emails were requested by somebody. They don't expire while all sending is paused, and the time
-of the pause counts neither towards their expiry nor towards that of their links (see `exclude_pause`).
+of the pause counts neither toward their expiry nor toward that of their links (see `exclude_pause`).
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Any RSS or Atom feed. Papers are recognised by the arXiv ids and DOIs in their links."""
+"""Any RSS or Atom feed. Papers are recognized by the arXiv ids and DOIs in their links."""
 
 import itertools
 import re

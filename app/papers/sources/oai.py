@@ -1,4 +1,4 @@
-"""arXiv's back catalogue: records of all papers, or of a set, through OAI-PMH 2.0 in arXiv's own format.
+"""arXiv's back catalog: records of all papers, or of a set, through OAI-PMH 2.0 in arXiv's own format.
 
 arXiv returns records in the order of their datestamps, the days on which they last changed. It divides the
 list into pages, each with a token for the next one. The token is stored with each page, so a harvest that

@@ -68,7 +68,7 @@ SOURCE_TYPES = {  # in the order of forms
     SourceKind.ARXIV_OAI: SourceType(
         oai.parse,
         PolledType(
-            "All of arXiv, with its back catalogue",
+            "All of arXiv, with its back catalog",
             oai.fetch,
             timedelta(hours=6),
             ("set", "from", "until"),

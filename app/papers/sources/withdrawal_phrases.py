@@ -1,4 +1,4 @@
-"""PURE. Recognise the comments in which authors withdraw an arXiv paper.
+"""PURE. Recognize the comments in which authors withdraw an arXiv paper.
 
 arXiv has no field for it. Authors write “Withdrawn by the authors”, for example, and arXiv's form for
 withdrawals appends “Withdrawn: ” and the reason to the comment.

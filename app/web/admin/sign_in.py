@@ -109,7 +109,7 @@ class Operator(auth.Caller):
     ) -> Response:
         """Ask the operator to confirm an action that cannot be undone, and say what it does.
 
-        The button, labelled `confirm`, sends a form to the path of the request. `section` is the path of the
+        The button, labeled `confirm`, sends a form to the path of the request. `section` is the path of the
         section of the admin pages, and `back` the page to which “Go back” leads. `facts` describes what the
         action is about. `fields` are hidden fields of the form. Code in `consequences` is between backticks.
         """

@@ -61,7 +61,7 @@ class PreviewResponse(BaseModel):
     html: str
     text: str
     hints: list[HintOut] = Field(
-        default=[], description="Hints on interests that may be misspelt or that match nothing."
+        default=[], description="Hints on interests that may be misspelled or that match nothing."
     )
 
 

@@ -67,7 +67,7 @@ class HintOut(BaseModel):
 def hint(
     caller: CanRead, text: Annotated[str, Param(max_length=300, description="An interest.")], _slot: Analysis
 ) -> HintOut:
-    """Check whether an interest is valid and correctly spelt, and whether recent papers contain its words."""
+    """Check an interest: its syntax, its spelling, and whether recent papers contain its words."""
     try:
         return HintOut.of(pipeline.interest_hint(caller.app, text, caller.now))
     except InvalidInterest as error:

@@ -31,7 +31,7 @@ class PaperOut(BaseModel):
     authors: list[str]
     author_count: int
     organization: str = Field(
-        examples=["NVIDIA"], description="The organisation, if a source names one; otherwise empty."
+        examples=["NVIDIA"], description="The organization, if a source names one; otherwise empty."
     )
     categories: list[str]
     keywords: list[str]

@@ -13,7 +13,7 @@ from app.errors import InvalidInput
 def reject(request: Request) -> None:
     """Raise InvalidInput if the URL has a parameter that the operation does not take, or takes only once.
 
-    If a misspelt filter were ignored, the response would contain all rows. If a filter were ignored because
+    If a misspelled filter were ignored, the response would contain all rows. If a filter were ignored because
     it is given again, the response would lack rows.
     """
     route: APIRoute = request.scope["route"]

@@ -93,7 +93,7 @@ def list_feedback(
 
 @router.post("/preferences/{token}/papers")
 def add_papers(link: Change, liked: Text = "", file: UploadFile | None = None) -> Response:
-    """Record likes for the papers in the pasted text and the file. Show the recognised papers."""
+    """Record likes for the papers in the pasted text and the file. Show the recognized papers."""
     file = file if file and file.filename else None  # browsers send a file without a name if none was chosen
     try:
         if not liked.strip() and not file:

@@ -420,7 +420,7 @@ def test_search_without_results_gives_advice(app: Application, client: TestClien
     assert "Try fewer or different words, or remove the filters." in answer.text
     assert "No papers match these filters." in client.get("/search?code=1").text
     page = client.get("/search", params={"q": "cat:cs.CL org:nvidia"}).text
-    assert "No papers match, because no paper in this archive has an organisation or a category" in page
+    assert "No papers match, because no paper in this archive has an organization or a category" in page
 
 
 @pytest.mark.once

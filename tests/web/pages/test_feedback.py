@@ -191,10 +191,10 @@ def test_pasted_papers_are_reported_one_by_one(
     text = " ".join(re.sub("<[^>]+>", "", answer.text).split())
     for words in (
         "2 papers were added. Papers like them will rank higher in your digests.",
-        "Recognised: 1. Agents &amp; &lt;b&gt;Bold&lt;/b&gt; Plans",
+        "Recognized: 1. Agents &amp; &lt;b&gt;Bold&lt;/b&gt; Plans",
         "Not in our archive, but saved for you: 1.",
         "A Paper That Nobody Else Has",
-        "Not recognised: 1. We can’t tell what these are about. If a paper is in our archive, enter its",
+        "Not recognized: 1. We can’t tell what these are about. If a paper is in our archive, enter its",
         "arXiv ID or DOI. Otherwise, paste its BibTeX entry.",
         STRANGE,
         "Couldn’t be read: 1. Line 3: neither a title nor a link or ID: ???",
@@ -327,7 +327,7 @@ def test_largest_paste_in_any_script_fits_into_a_form(client: TestClient, alice:
     typed = "模" * (bibliography.MAX_BYTES // 3)
     answer = client.post(link(Purpose.PREFERENCES, alice) + "/papers", data={"liked": typed})
     assert answer.status_code == 200
-    assert "Not recognised: 1." in answer.text
+    assert "Not recognized: 1." in answer.text
 
 
 def test_papers_can_be_pasted_at_sign_up(

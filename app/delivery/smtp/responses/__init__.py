@@ -2,7 +2,7 @@
 
 The same tables are used for the relay's replies and for bounce notices. A specific enhanced status
 determines the reason. Many servers send 5.0.0, 5.7.1 or no status, whatever the reason. In that case, the
-text determines it. The generic status counts only if the text is not recognised.
+text determines it. The generic status counts only if the text is not recognized.
 
 refusal_reasons         the reasons, and the consequences of each
 enhanced_status         enhanced statuses → reasons

@@ -25,7 +25,7 @@ class Reason(StrEnum):
     NO_RELAYING = "norelaying"
     NOT_ACCEPT = "notaccept"  # this host does not accept any email
     NOT_COMPLIANT = "notcompliantrfc"
-    ON_HOLD = "onhold"  # the text names no reason that we recognise
+    ON_HOLD = "onhold"  # the text names no reason that we recognize
     POLICY_VIOLATION = "policyviolation"
     REJECTED = "rejected"  # because of our sender address
     REQUIRE_PTR = "requireptr"
