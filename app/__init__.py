@@ -40,7 +40,7 @@ Modules:
     clock          the only clock
     logs           logging configuration and redaction
 
-templates/README.md lists the templates for pages and mail.
+templates/README.md lists the templates of pages and emails.
 
 Where to find limits, weights and intervals:
 
@@ -94,8 +94,8 @@ Where to find limits, weights and intervals:
     how long we wait for replies at shutdown    delivery/sender.py (SHUTDOWN_GRACE)
     what is logged about an email               delivery/result_log.py
     when sending pauses automatically           delivery/ledger/circuit_breaker.py, bounces/rates.py
-    the ramp of a new sending domain            settings.py, delivery/warm_up.py
-    who is next during this ramp                delivery/ledger/claims.py
+    the warm-up of a new sending domain         settings.py, delivery/warm_up.py
+    who is next during this warm-up             delivery/ledger/claims.py
     how long a lease lasts                      delivery/ledger/claims.py
     when soft bounces suppress an address       bounces/soft_bounce_score.py
     how often a bounce counts                   bounces/recording.py

@@ -1,4 +1,4 @@
-"""bounces: show the recipient and reason of bounce notices, and the action that Paperboy would take."""
+"""bounces: show the recipient and reason of each bounce notice, and the action that Paperboy would take."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ def bounces(
         bool, typer.Option("--json", help="Print one line per file, each a JSON object.")
     ] = False,
 ) -> None:
-    """Show the recipient and reason of bounce notices, and the action that Paperboy would take.
+    """Show the recipient and reason of each bounce notice, and the action that Paperboy would take.
 
     Nothing is changed. Exit code 1 if a file could not be read. The other files are still shown.
     """

@@ -99,7 +99,8 @@ def demo_command(
     live: Annotated[bool, typer.Option("--live", help="Poll the real sources over the network.")] = False,
     port: Annotated[int, typer.Option(help="The web app's port. If it is in use, another is chosen.")] = 8000,
     templates_dir: Annotated[
-        str, typer.Option(metavar="FOLDER", help="Templates of your own, as in PAPERBOY_TEMPLATES_DIR.")
+        str,
+        typer.Option(metavar="FOLDER", help="A folder of your own templates (see PAPERBOY_TEMPLATES_DIR)."),
     ] = "",
 ) -> None:
     """Run the whole service on a sample of real papers, without network access."""

@@ -27,7 +27,7 @@ def doctor_command(
 ) -> None:
     """Check this installation and suggest how to fix each problem. Exit code 1 if there is an error.
 
-    The checks connect to the relay and query the DNS. A temporary second service sends a test digest to its
+    The checks connect to the relay and query DNS. A temporary second service sends a test digest to its
     own mail server and unsubscribes with the link in the digest. Subscribers get no mail.
     """
     findings = list(output.unknown_settings())

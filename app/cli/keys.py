@@ -19,7 +19,7 @@ keys = typer.Typer(no_args_is_help=True, help="Manage API keys. Create DKIM keys
 
 HOUR = timedelta(hours=1)
 MAX_OVERLAP = 8_760  # hours: a year
-Name = Annotated[str, typer.Argument(help="The name of the key, for example the program that uses it.")]
+Name = Annotated[str, typer.Argument(help="The key's name, for example that of the program that uses it.")]
 
 
 @keys.command()

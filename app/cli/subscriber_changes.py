@@ -64,7 +64,7 @@ def set_preferences(
     email: NewAddress = None,
     email_confirmed: IsConfirmed = False,
 ) -> None:
-    """Change a subscriber's preferences or address. Options that are not given change nothing."""
+    """Change a subscriber's preferences or address. Omitted options change nothing."""
     options: dict[str, Any] = {
         "cadence": cadence, "weekday": weekday, "hour": hour, "zone": zone, "min_papers": min_papers,
         "max_papers": max_papers, "when_empty": when_empty, "max_trending": max_trending,

@@ -54,7 +54,7 @@ def typed_values(text: str, name: FilterField) -> dict[str, str]:
 
 
 def replace_values(text: str, name: FilterField, replacements: Mapping[str, str]) -> str:
-    """Return an interest with values of a filter replaced. The keys are the values in its `Query`."""
+    """Return an interest with some values of a filter replaced, given as they are in its `Query`."""
     text = normalize(text)
     for part in reversed(split_into_parts(text)):
         new = replacements.get(part.value) if part.field.lower() == name else None
