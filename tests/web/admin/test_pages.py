@@ -585,17 +585,17 @@ def test_every_digest_and_silence_can_be_paged_through(
         return re.findall(r"<time>2026-11-(\d\d)</time></span>", page)
 
     newest = desk.get(start).text
-    middle = follow("next", "mails", newest)
-    oldest = follow("next", "mails", middle)
+    middle = follow("next", "emails", newest)
+    oldest = follow("next", "emails", middle)
     assert [days(page) for page in (newest, middle, oldest)] == [
         ["17", "16", "15"],
         ["14", "13", "12"],
         ["11"],
     ]
-    assert not follow("next", "mails", oldest)
-    assert not follow("prev", "mails", newest)
-    assert days(follow("prev", "mails", oldest)) == ["14", "13", "12"]
-    assert days(follow("prev", "mails", middle)) == ["17", "16", "15"]
+    assert not follow("next", "emails", oldest)
+    assert not follow("prev", "emails", newest)
+    assert days(follow("prev", "emails", oldest)) == ["14", "13", "12"]
+    assert days(follow("prev", "emails", middle)) == ["17", "16", "15"]
     earlier = follow("next", "events", middle)
     assert days(earlier) == ["14", "13", "12"]
     assert ">added<" in earlier
