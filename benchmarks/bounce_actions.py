@@ -4,7 +4,7 @@
 
 Leaves one source out at a time: phrases that match only emails of that source are switched off while its
 emails are read. The baseline suppresses hard bounces only, as before there were actions. `--wrong` lists the
-emails that are not read as labelled.
+emails that are not read as labeled.
 """
 
 import re

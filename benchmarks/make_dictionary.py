@@ -2,7 +2,7 @@
 
     python -m benchmarks.make_dictionary /usr/share/dict/american-english-large
 
-The list of words is that of Debian's package wamerican-large (SCOWL, level 70). Its licence is in
+The list of words is that of Debian's package wamerican-large (SCOWL, level 70). Its license is in
 app/relevance/dictionary-licence.txt.
 """
 

@@ -1,4 +1,4 @@
-"""Write app/relevance/vocabulary.txt: the words of papers, to recognise misspelt interests.
+"""Write app/relevance/vocabulary.txt: the words of papers, to recognize misspelled interests.
 
 python -m benchmarks.make_vocabulary ../shared
 """

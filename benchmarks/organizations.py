@@ -1,9 +1,9 @@
-"""Measure which papers an organisation's name brings as an interest, and which words are taken for names.
+"""Measure which papers an organization's name brings as an interest, and which words are taken for names.
 
     python -m benchmarks.organizations ../shared
 
 The candidates are the papers of the last ten recorded days of Hugging Face, the archive is those before. The
-baseline is the same matching without the organisations of the papers.
+baseline is the same matching without the organizations of the papers.
 """
 
 import re
@@ -37,7 +37,7 @@ def main() -> None:
     model = RelevanceModel.train([(paper.title, paper.abstract) for paper in reversed(older)])
     named = sum(bool(paper.organization) for paper in pool)
     print(
-        f"{len(pool)} papers since {files[-DAYS].stem}, {named} with an organisation; "
+        f"{len(pool)} papers since {files[-DAYS].stem}, {named} with an organization; "
         f"an archive of {len(older)}"
     )
     show_names(pool, model)
@@ -53,12 +53,12 @@ def read_papers(file: Path) -> Iterator[PaperView]:
 
 
 def show_names(pool: Sequence[PaperView], model: RelevanceModel) -> None:
-    """Print the papers that each organisation's name brings, without and with organisations."""
+    """Print the papers that each organization's name brings, without and with organizations."""
     anonymous = [replace(paper, organization_names=()) for paper in pool]
     indexes = [matching.MatchIndex(papers, model) for papers in (anonymous, pool)]
     counts = Counter(paper.organization for paper in pool if paper.organization)
     total = Counter[str]()
-    print("\norganisation: papers, brought before and after, papers from others before and after")
+    print("\norganization: papers, brought before and after, papers from others before and after")
     for name, papers in counts.most_common(ORGANIZATIONS):
         own = {paper.id for paper in pool if paper.organization == name}
         query = query_language.parse(name)

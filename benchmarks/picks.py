@@ -2,7 +2,7 @@
 
     python -m benchmarks.picks ../shared "LLM reasoning" "reasoning LLM"
 
-Each interest is matched alone, as typed and as it is read if it is misspelt or foreign. The model is trained
+Each interest is matched alone, as typed and, if it is misspelled or foreign, as read. The model is trained
 on the papers listed before 2026.
 """
 

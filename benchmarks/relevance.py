@@ -295,7 +295,7 @@ class Recorder:
 
 
 def cut_offs(evaluation: ModuleType, data: Path, heading_only: bool) -> Iterator[tuple[float, ...]]:
-    """Yield (relevance cut-off, macro-F1, labelled precision, recall, papers per week)."""
+    """Yield (relevance cut-off, macro-F1, labeled precision, recall, papers per week)."""
     recorders: list[Recorder] = []
     matched = evaluation.named("benchmarks.relevance:matching")
 
@@ -325,7 +325,7 @@ def cut_offs(evaluation: ModuleType, data: Path, heading_only: bool) -> Iterator
 
 
 def cut_metrics(labels: np.ndarray, selected: np.ndarray, weeks: int) -> tuple[float, ...]:
-    """Return the F1, labelled precision, recall and papers per week of a selection for one interest."""
+    """Return the F1, labeled precision, recall and papers per week of a selection for one interest."""
     hits, count, relevant = (labels & selected).sum(), selected.sum(), labels.sum()
     return 2 * hits / max(1, count + relevant), hits / max(1, count), hits / relevant, count / weeks
 
@@ -344,7 +344,7 @@ def main() -> None:
             print("{:22} {:21} {:>7} {:>10} {:>19} {:>10}".format(name, *row), flush=True)
     for heading_only in (False, True):
         print(f"\nrelevance cut at, {'heading only' if heading_only else 'keywords'}, weekly")
-        print("cut   macro-F1  labelled precision  recall  papers a week")
+        print("cut   macro-F1  labeled precision  recall  papers a week")
         for row in cut_offs(evaluation, data, heading_only):
             product = "  (FLOOR)" if row[0] == FLOOR else ""
             print("{:.2f} {:9.3f} {:19.3f} {:7.3f} {:14.2f}".format(*row) + product, flush=True)

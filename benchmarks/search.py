@@ -3,7 +3,7 @@
     python -m benchmarks.search ../shared --papers 10000 100000 1000000
 
 The queries are the judged interests of the other benchmarks. The archive is that of the folder; beyond its
-papers, new ones are made from the sentences of a paper and its nearest neighbours. Time is that of a search
+papers, new ones are made from the sentences of a paper and its nearest neighbors. Time is that of a search
 without the database, as wall time and as CPU time, because others may use the machine. Each index is
 searched in a process of its own, whose memory is shown with all libraries and the model.
 
@@ -151,7 +151,7 @@ def build(papers: Iterator[PaperView], model: RelevanceModel, folder: Path) -> N
 
 
 def ndcg(ids: Sequence[int], gains: Mapping[int, float], cut: int) -> float:
-    """Return the normalised discounted cumulative gain of a ranking."""
+    """Return the normalized discounted cumulative gain of a ranking."""
     discounts = 1 / np.log2(np.arange(2, cut + 2))
     own = np.array([gains.get(number, 0.0) for number in ids[:cut]])
     ideal = np.array(sorted(gains.values(), reverse=True)[:cut])

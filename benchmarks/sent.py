@@ -10,7 +10,7 @@ one floor for all interests, and BM25 with the cut that is best for the tuning h
 40 more interests, on six other days, were judged independently by two judges (`judged_twice.json`). Nothing
 was tuned to them.
 
-The order of papers was not tuned to any of these judgements.
+The order of papers was not tuned to any of these judgments.
 """
 
 from __future__ import annotations
@@ -322,7 +322,7 @@ def show_topics(topics: Sequence[Mapping[str, Any]], papers: Sequence[Paper], cu
             for keyword, ids in system(keywords, pool).items():
                 sent[name][keyword] |= ids
     header = f"{len(topics)} topics by keywords"
-    print(f"\n{header:26} topics  labelled precision  recall  macro-F1  papers a reader")
+    print(f"\n{header:26} topics  labeled precision  recall  macro-F1  papers a reader")
     for name, by_keyword in sent.items():
         rows = []
         for topic in topics:

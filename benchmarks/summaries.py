@@ -124,7 +124,7 @@ def _longest_common(one: Sequence[str], two: Sequence[str]) -> int:
 
 
 def fit(chosen: Sequence[Sample]) -> np.ndarray:
-    """Return the points that maximise the expected worth of a softmax draw, with a small L2 penalty."""
+    """Return the points that maximize the expected worth of a softmax draw, with a small L2 penalty."""
     rows, worth = np.vstack([s.rows for s in chosen]), np.concatenate([s.worth for s in chosen])
     sizes = [len(s.parts) for s in chosen]
     starts, owner = np.cumsum([0, *sizes[:-1]]), np.repeat(np.arange(len(sizes)), sizes)

@@ -6,7 +6,7 @@ Different papers: all pairs of recorded papers with similar titles, and each tit
 that is made from it (a version, a negation, another noun, ...). The same paper: each title with a copy as
 other sources write it (a typing error, LaTeX, a dropped name, ...). Each is shown for two halves of the
 papers, which are separated by a hash of their ids: tune on the first, decide on the second. `--examples`
-prints the wrong judgements on the first half.
+prints the wrong judgments on the first half.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""Measure how misspelt interests are read, and how often correct ones are changed.
+"""Measure how misspelled interests are read, and how often correct ones are changed.
 
     python -m benchmarks.typed ../shared [kept-back]
 
 The model and the vocabulary know only the papers before 2026. Interests are made from the titles of later
-papers: pairs of neighbouring words as they are (should not change), words that no earlier paper contains, and
+papers: pairs of neighboring words as they are (should not change), words that no earlier paper contains, and
 pairs in which one word has one or two random edits (should be corrected). Weights were chosen on one half of
 the titles; with `kept-back`, the other half is used.
 """
@@ -36,7 +36,7 @@ def is_in_half(text: str, half: int) -> bool:
 
 
 def pairs_of(title: str) -> list[str]:
-    """Return the pairs of neighbouring content words in a title."""
+    """Return the pairs of neighboring content words in a title."""
     return [
         pair
         for first in _WORD.finditer(title)
@@ -74,7 +74,7 @@ def read_as(reader: InterestReader, text: str, known: set[str]) -> str:
 
 
 def print_recall(reader: InterestReader, pairs: Sequence[str], edits: int, rng: random.Random) -> None:
-    """Print how many misspelt pairs are read as the original, as something else, and as typed."""
+    """Print how many misspelled pairs are read as the original, as something else, and as typed."""
     counts = {"right": 0, "wrong": 0, "missed": 0}
     for pair in pairs:
         words = pair.lower().split()

@@ -108,7 +108,7 @@ def _richness(stored: Mapping[str, Any]) -> tuple[bool, int]:
 
 
 def take(browser: Browser, name: str, look: Look, folder: Path) -> None:
-    """Take a screenshot of one page in every size and colour scheme."""
+    """Take a screenshot of one page in every size and color scheme."""
     for size, (width, height) in SIZES.items():
         for scheme in SCHEMES:
             context = browser.new_context(

@@ -1,6 +1,6 @@
 """DKIM signatures (RFC 6376; Ed25519: RFC 8463) and their keys.
 
-Headers and body use "relaxed" canonicalisation. A body from `message` is already in that form, so it is only
+Headers and body use "relaxed" canonicalization. A body from `message` is already in that form, so it is only
 hashed here. Signatures contain no body length (`l=`), so nothing can be appended to a signed message.
 """
 

@@ -4,7 +4,7 @@ An operator can request the same change, or make it at once if the new owner has
 
 The email to the new address belongs to a pending subscriber, like the email for a sign-up. The limits on mail
 to one mailbox and remembered declines apply to it, and its bounces do not count against the subscriber whose
-address changes. If the change ends without the new address, the pending subscriber is anonymised.
+address changes. If the change ends without the new address, the pending subscriber is anonymized.
 """
 
 from datetime import datetime, timedelta
@@ -201,7 +201,7 @@ def confirm_change(
 def _move(
     session: Session, subscriber: Subscriber, email: str, holder: Subscriber | None, now: datetime
 ) -> None:
-    """Store a subscriber's new address, and anonymise the pending sign-up that has this address.
+    """Store a subscriber's new address, and anonymize the pending sign-up that has this address.
 
     Do not record the event "erased", which operators count and webhooks report, because nobody was erased.
     """
