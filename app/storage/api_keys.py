@@ -216,7 +216,7 @@ def rotate(
         raise Conflict(f"the key {key_id} has expired or has been replaced: rotate key {newest.id} instead")
     if old.name.startswith(LINK_NAME):  # the new key could be redeemed for one with all scopes
         raise NotFound(f"the key {key_id} belongs to a sign-in link: create a new link instead")
-    if old.name.endswith(BY_MAIL):  # otherwise one email would grant access for ever
+    if old.name.endswith(BY_MAIL):  # otherwise one email would grant access forever
         raise Conflict(f"the key {key_id} was created by a sign-in link: sign in again to get another key")
     expires_at = now + (old.expires_at - old.created_at) if old.expires_at else None
     if creator is not None and creator.id != key_id:

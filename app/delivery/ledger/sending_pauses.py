@@ -41,9 +41,9 @@ log = structlog.get_logger(__name__)
 def pause(session: Session, reason: str, now: datetime, edition: str = ALL_EDITIONS) -> bool:
     """Pause all sending, one edition or FIRST_DIGESTS. Return False if the existing pause and reason remain.
 
-    Add the reason to those of an existing pause, so that whoever resumes knows all of them. If IMPORTED is
-    already one of them, date the pause `now`, so that it does not end with the import that began it (see
-    `end_import_pause`).
+    Add the reason to those of an existing pause, so that the operator who resumes sees all of them. If
+    IMPORTED is already one of them, date the pause `now`, so that it does not end with the import that began
+    it (see `end_import_pause`).
     """
     values = {"reason": reason, "since": now}
     if insert_or_ignore(session, SendingPause, ["edition"], edition=edition, **values) is not None:
@@ -151,9 +151,9 @@ def hold_new(session: Session, editions: Collection[str], now: datetime) -> None
 
     `editions` must be those to which digests are being added, because nobody can approve an edition in which
     everyone was skipped. Skips in the ledger do not count, but the digests of erased subscribers do.
-    Requested first digests do not count, because whoever approves them has not seen the scheduled ones.
-    Withdrawn digests count, because an approval also covers the digests that replace them. Call this in the
-    transaction that adds the digests, before adding them.
+    Requested first digests do not count, because the operator who approves them has not seen the scheduled
+    ones. Withdrawn digests count, because an approval also covers the digests that replace them. Call this in
+    the transaction that adds the digests, before adding them.
     """
     for edition in sorted(set(editions)):
         is_requested = exists().where(

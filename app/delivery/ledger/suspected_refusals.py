@@ -56,9 +56,9 @@ def pause_reason(session: Session) -> str:
 def reset(session: Session, paused_since: datetime) -> None:
     """After a pause, retry the emails that were refused since the last accepted one, and count them again.
 
-    They are due at once, because whoever resumes has removed the cause, and their delays may have grown to
-    hours. The earlier ones keep their delays: they were refused while others were accepted, so their next
-    refusal is their last.
+    They are due at once, because the operator who resumes has removed the cause, and their delays may have
+    grown to hours. The earlier ones keep their delays: they were refused while others were accepted, so their
+    next refusal is their last.
     """
     accepted_at = select(func.max(Delivery.sent_at)).where(
         Delivery.state == State.SENT, col(Delivery.created_at) >= paused_since - LONGEST_WAIT

@@ -63,7 +63,7 @@ def ask_revocation(operator: ProspectiveWriter, key_id: Id) -> Response:
             if each.name == key.name and each.id != key_id and api_keys.identity_of(each, operator.now)
         ]
     consequences = (
-        "Whoever uses this key is signed out and loses access at once. A revoked key cannot be restored. "
+        "Anyone who uses this key is signed out and loses access at once. A revoked key cannot be restored. "
     )
     if others:
         consequences += " ".join(_describe_other(each, key) for each in others)

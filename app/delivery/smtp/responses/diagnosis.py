@@ -166,7 +166,7 @@ def _refuses_sender(text: str, reason: Reason | None) -> bool:
 def _is_stated(reason: Reason, text: str) -> bool:
     """Return whether a text itself states a reason, which a temporary status only suggests.
 
-    For example, Postfix uses 4.1.1 also if it cannot verify an address because of an outage.
+    For example, Postfix also uses 4.1.1 if it cannot verify an address because of an outage.
     """
     verification = _VERIFICATION.search(text)
     if verification and (quoted := _QUOTED_CODE.search(verification[1])):
