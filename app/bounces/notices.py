@@ -42,7 +42,7 @@ class Kind(StrEnum):
     DELAYED = "delayed"  # not delivered yet
     DELIVERED = "delivered"
     COMPLAINT = "complaint"  # the subscriber marked the message as spam
-    OPT_OUT = "opt-out"  # the subscriber does not want any more mail
+    OPT_OUT = "opt-out"  # the subscriber does not want more mail
     REPORT = "report"  # a report by a server, for example about authentication
     VACATION = "vacation"  # an automatic reply
     UNKNOWN = "unknown"  # not recognized as a notice

@@ -175,7 +175,7 @@ def _reason_for_no_sample(session: Session, edition: str | None, retention_days:
         return f"Only held first digests are waiting ({held}): paperboy sending sample --first-digests"
     if any(totals.values()):
         counts = ", ".join(f"{count} {state}" for state, count in totals.items() if count)
-        return f"No digest of the edition {edition} is waiting any more: {counts}."
+        return f"No digest of the edition {edition} is still waiting: {counts}."
     return sentence(ledger.describe_lack_of_digests(edition, retention_days, now))
 
 

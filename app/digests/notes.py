@@ -16,7 +16,7 @@ def skipped_editions_note(request: RankingRequest) -> str:
     when = f"on {day:%A}, {day.day} {day:%B}"
     if len(request.skipped_editions) > 1:
         when = f"several times, the last {when}"
-    return f"There was no digest {when}: {reason.rstrip('.')}."  # earlier versions stored a full stop
+    return f"There was no digest {when}: {reason.rstrip('.')}."  # earlier versions stored a period
 
 
 def small_digest_note(request: RankingRequest, count: int, expiring: int) -> str:

@@ -24,7 +24,7 @@ def too_few_papers(count: int, request: RankingRequest) -> str:
 def nothing_matched(edition: str, ranked: Ranked, considered: int) -> str:
     """Return why there is no digest, such as missing words or days on which sources list no papers.
 
-    Both the subscriber and operators read it, so it addresses neither. It ends without a full stop, like all
+    Both the subscriber and operators read it, so it addresses neither. It ends without a period, like all
     reasons. `considered` is the number of recently listed papers that the subscriber has not been sent.
     """
     count, pool = ranked.muted_count, ranked.pool

@@ -44,7 +44,7 @@ class Remedy:
 class Finding:
     """The result of one check. A warning or error always has a fix.
 
-    It is shown as "check: message". The message is a sentence without its full stop, or a phrase, and begins
+    It is shown as "check: message". The message is a sentence without its period, or a phrase, and begins
     in lower case. Operators get an alert if `urgent` is set. Errors are always urgent. If `since` is set, a
     later time means another problem, about which they get another alert.
     """

@@ -290,7 +290,7 @@ def _record_poll(group: _LeaseGroup, poll: _Poll) -> None:
             record_failure(session, row, poll.error, group.now, poll.retry_at)
         else:
             poll_schedule.record_success(row, group.now)
-        session.flush()  # locks the row, so that its configuration cannot change any more
+        session.flush()  # locks the row, so that its configuration can no longer change
         session.refresh(row, ["config"])
         if row.config != poll.source.config:
             poll_schedule.record_change(row, poll.retry_at or group.now)

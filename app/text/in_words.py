@@ -90,7 +90,7 @@ def _without_subject(match: re.Match[str]) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a message as a sentence. Capitalize a lower-case first word, and add a missing full stop."""
+    """Return a message as a sentence. Capitalize a lower-case first word, and add a missing period."""
     text = text.strip()
     first = text.partition(" ")[0]
     if first.isalpha() and first.islower():

@@ -19,7 +19,7 @@ from app.text.tokenizer import content_stems, stem_all
 LIMIT = 320  # characters of a summary
 BRIEF = 100  # characters; a shorter sentence is joined with the next one if both fit into LIMIT
 
-# --- where a sentence ends; not every full stop ends one
+# --- where a sentence ends; not every period ends one
 
 _END = re.compile(r"(?<![.!?…])[.!?…]++[)\]}”\"'’]*+(?:\s+(?=\S)|(?<=[a-z]{3}[.!?])(?=[A-Z][a-z]*[ ,]))")
 _ABBREVIATION = re.compile(

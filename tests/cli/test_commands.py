@@ -735,7 +735,7 @@ def test_empty_sample_says_why(run: Run, app: Application, alice_is_due: None) -
     assert "No first digest is held." in sample_error(run, "--first-digests")
     run("send")
     edition = parse_output(run("deliveries", "--json"))[0]["edition"]
-    assert f"No digest of the edition {edition} is waiting any more: 1 sent." in sample_error(run, edition)
+    assert f"No digest of the edition {edition} is still waiting: 1 sent." in sample_error(run, edition)
     with app.db.write() as session:
         row = session.exec(select(Delivery)).one()
         row.state, row.next_attempt_at = DeliveryState.PENDING, None

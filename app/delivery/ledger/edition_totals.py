@@ -11,7 +11,7 @@ from app.storage.models import Delivery
 from app.storage.models import DeliveryState as State
 
 LIFETIME = timedelta(hours=1)
-PAST_AFTER = timedelta(days=3)  # when digests of an edition rarely change any more
+PAST_AFTER = timedelta(days=3)  # when digests of an edition rarely change anymore
 _OPEN = (*WAITING_STATES, *LEASED_STATES)  # digests in these states may still change by themselves
 
 

@@ -28,7 +28,7 @@ _OTHER_HOLIDAYS = {date(2026, 12, 29): "the winter break", date(2026, 12, 31): "
 
 
 def no_papers_reason(kind: SourceKind, day: date) -> str:
-    """Return why a source has few or no papers on a day, without a full stop, or "" for other days."""
+    """Return why a source has few or no papers on a day, without a period, or "" for other days."""
     weekend = day.weekday() >= SATURDAY
     if kind is SourceKind.HUGGINGFACE and weekend:
         return f"Hugging Face lists few or no papers on a {day:%A}"

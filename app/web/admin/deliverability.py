@@ -24,7 +24,7 @@ NOTICE_DAYS = 30  # as in the chart of the overview
 ENTRIES_SHOWN = 50  # of the suppression list
 RECEIVERS_SHOWN = 20  # in the table of the warm-up
 MESSAGES = {
-    "suppressed": "No mail is sent to this address any more.",
+    "suppressed": "No mail is sent to this address anymore.",
     "lifted": "The address is no longer suppressed.",
 }
 

@@ -159,7 +159,7 @@ def ask_removal(operator: ProspectiveWriter, source_id: Id) -> Response:
     else:
         how = "add it again" if _form_can_add(source) else "use `paperboy sources add` or the API"
         consequences = (
-            "The source will not be polled any more. Its papers and their votes remain. To undo this, "
+            "The source will no longer be polled. Its papers and their votes remain. To undo this, "
             f"{how}, with the same name and these values. It will be read as if it were new."
         )
     return operator.confirmation_page(
