@@ -68,7 +68,7 @@ def _title(paper: Mapping[str, Any]) -> str:
 
 
 def product_scores(interests: Iterable[str], history: Sequence[Paper], papers: Sequence[Paper]) -> Scores:
-    """Return the relevance of each paper to each interest, also as it is read if it is misspelt."""
+    """Return the relevance of each paper to each interest, also as it is read if it is misspelled."""
     model = learn(tuple((paper["title"], paper["abstract"]) for paper in history))
     index, reader = MatchIndex([view(*pair) for pair in enumerate(papers)], model), InterestReader(model)
     scores: Scores = {}
