@@ -439,6 +439,23 @@ def test_merged_paper_leaves_a_digest_after_the_clock_was_set_back(
 
 
 @pytest.mark.postgres
+def test_merging_with_a_hidden_paper_locks_only_digests_that_contain_it(
+    app: Application, mail_server: MailServer
+) -> None:
+    with app.db.write() as session:
+        Editor(session, "desk", NOW).hide(2)
+        factories.add_subscriber(session, "bob@example.org", ["diffusion"], HOUR)
+    pipeline.plan(app, AHEAD)
+    assert digests(app) == [[AGENTS], [VIDEO]]
+    with app.db.write() as session:
+        Editor(session, "desk", HOUR).merge(2, 1)
+        with ThreadPoolExecutor(1) as pool:
+            sent = pool.submit(pipeline.send_now, app, HOUR).result(timeout=30)
+        assert sent == {"sent": 1}, "Bob's, before the merge is committed"
+    assert digests(app) == [[removal.NOTHING_LEFT], [VIDEO]]
+
+
+@pytest.mark.postgres
 def test_merge_locks_only_digests_that_change(
     app: Application, mail_server: MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

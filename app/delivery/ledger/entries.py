@@ -358,8 +358,7 @@ def promised_content(
         contained = set(papers_in(text))
         content = contents.setdefault(subscriber_id, PromisedContent(set(), set()))
         content.papers.update(contained & paper_ids)
-        if _UPDATES in text:
-            content.updates.update((item.kind, item.paper_id) for item in _decode_updates(text))
+        content.updates.update((item.kind, item.paper_id) for item in updates_in(text))
     return contents
 
 
@@ -369,7 +368,10 @@ def papers_in(text: bytes) -> Iterator[int]:
     return (number for number in listed if number <= MAX_ID)
 
 
-def _decode_updates(text: bytes) -> Sequence[PaperUpdate]:
+def updates_in(text: bytes) -> Sequence[PaperUpdate]:
+    """Return the updates in a digest's JSON. It is decoded only if it has some."""
+    if _UPDATES not in text:
+        return []
     try:
         return paper_updates(compressed_json.load_text(text))[0]
     except (AttributeError, ValueError):  # unreadable; see `snapshots`

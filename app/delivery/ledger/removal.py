@@ -5,10 +5,11 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, LargeBinary, type_coerce
+from sqlalchemy import ColumnElement, LargeBinary, Select, type_coerce
+from sqlalchemy import select as sql_select
 from sqlmodel import Session, col, func, select
 
-from app.delivery.ledger.entries import papers_in, promising_digests
+from app.delivery.ledger.entries import papers_in, promising_digests, updates_in
 from app.delivery.ledger.signatures import NOT_AHEAD
 from app.delivery.ledger.snapshots import A_DAY, COLUMNS, is_readable, paper_ids, paper_updates
 from app.delivery.ledger.transitions import set_state
@@ -28,13 +29,12 @@ def leave_out(session: Session, papers: Collection[int]) -> int:
     """Remove hidden papers and updates on them from all unsent digests, and return how many changed.
 
     A digest that contained no other paper is skipped. On PostgreSQL, digests that are being claimed do not
-    change: see `leave_out_hidden`.
+    change: see `leave_out_hidden`. Digests without these papers are neither changed nor locked.
     """
-    ids, count = _find_candidates(session, papers, _is_unsent()), 0
-    for start in range(0, len(ids), BATCH):
-        batch = in_array(session, col(Delivery.id), ids[start : start + BATCH]) & _is_unsent()
-        count += len(_leave_out(session, papers, batch, skip_locked=True))
-    return count
+    if not (since := _earliest_snapshot(session, _is_unsent())):
+        return 0
+    removals = dict.fromkeys(_find_mentions(session, papers, since, _is_unsent()), papers)
+    return len(_remove_all(session, removals, _is_unsent(), NOTHING_LEFT, skip_locked=True))
 
 
 def leave_out_repeated(session: Session, merged: Sequence[Set[int]]) -> int:
@@ -55,14 +55,73 @@ def leave_out_repeated(session: Session, merged: Sequence[Set[int]]) -> int:
     first_uses, last_uses = zip(*(spans[row] for row in papers.keys() & spans.keys()), strict=True)
     # The clock may have been set back between a snapshot and a digest of the same day.
     repeated = _find_repeated(session, papers, min(first_uses) - A_DAY, max(last_uses) + A_DAY)
-    ids, count = list(repeated), 0
-    for start in range(0, len(ids), BATCH):
-        batch = in_array(session, col(Delivery.id), ids[start : start + BATCH]) & _is_unsent()
-        for delivery, content in _lock_digests(session, papers.keys(), batch, skip_locked=True):
-            _remove(delivery, content, repeated[delivery.id or 0], ONLY_REPEATED)
-            count += 1
-    session.flush()
-    return count
+    return len(_remove_all(session, repeated, _is_unsent(), ONLY_REPEATED, skip_locked=True))
+
+
+def leave_out_hidden(session: Session, claimed_ids: Collection[int]) -> list[int]:
+    """Remove hidden papers from digests that have just been claimed. Return the ids of the skipped digests.
+
+    `leave_out` does not change digests that were being sent or had failed when a paper was hidden. If such a
+    digest is sent again, it is claimed again. Must be called in the same transaction as the claim.
+    """
+    hidden = canonical_rows.hidden(session)
+    claimed = in_array(session, col(Delivery.id), claimed_ids) & _may_change()
+    if not (hidden and (since := _earliest_snapshot(session, claimed))):
+        return []
+    removals = dict.fromkeys(_find_mentions(session, hidden, since, claimed), hidden)
+    # Wait for a process that signs these digests ahead.
+    changed = _remove_all(session, removals, claimed, NOTHING_LEFT, skip_locked=False)
+    return [delivery.id or 0 for delivery in changed if delivery.state is State.SKIPPED]
+
+
+def _may_change() -> ColumnElement[bool]:
+    """Return the condition that a delivery is a digest that cannot have arrived."""
+    return (col(Delivery.kind) == MailKind.DIGEST) & col(Delivery.possibly_delivered).is_(False)
+
+
+def _is_unsent() -> ColumnElement[bool]:
+    """Return the condition that a delivery is a digest that waits to be sent and may change."""
+    return col(Delivery.state).in_((State.PENDING, State.DEFERRED)) & _may_change()
+
+
+def _earliest_snapshot(session: Session, condition: ColumnElement[bool]) -> datetime | None:
+    """Return the earliest time of a snapshot in the digests that meet a condition, or None without digests.
+
+    The digests of a day share snapshots.
+    """
+    oldest = session.execute(select(func.min(col(Delivery.created_at))).where(condition)).scalar()
+    return oldest and oldest - A_DAY
+
+
+def _find_mentions(
+    session: Session, papers: Collection[int], since: datetime, condition: ColumnElement[bool]
+) -> list[int]:
+    """Return the ids of the digests that meet a condition, and contain one of the papers or an update on it.
+
+    All `papers` must be hidden. `since` is the `_earliest_snapshot` of these digests.
+    """
+    # Digests composed after a paper was hidden, or merged into a hidden one, do not contain it.
+    changed = in_array(session, col(Paper.id), papers), col(Paper.updated_at) >= since
+    if session.exec(select(Paper.id).where(*changed).limit(1)).first() is None:
+        return []
+    digests = _contents().where(condition)
+    in_digests = select(PaperSnapshot.id).where(
+        in_array(session, col(PaperSnapshot.paper_id), papers), col(PaperSnapshot.created_at) >= since
+    )
+    if session.exec(in_digests.limit(1)).first() is None:  # only updates can mention these papers
+        digests = digests.where(col(DigestContent.has_updates))
+    return [
+        delivery_id
+        for delivery_id, _, stored in session.execute(digests.execution_options(yield_per=BATCH))
+        if _mentions(compressed_json.text_of(stored), papers)
+    ]
+
+
+def _mentions(text: bytes, papers: Collection[int]) -> bool:
+    """Return whether a digest's JSON contains one of the papers, or an update on one."""
+    return any(number in papers for number in papers_in(text)) or any(
+        update.paper_id in papers for update in updates_in(text)
+    )
 
 
 def _find_repeated(
@@ -72,11 +131,7 @@ def _find_repeated(
 
     `papers` maps each row to its paper. `since` and `until` limit the dates of digests that can contain it.
     """
-    content = type_coerce(col(DigestContent.digest), LargeBinary)
-    digests = select(col(Delivery.id), col(Delivery.subscriber_id), content).join(
-        DigestContent, col(DigestContent.delivery_id) == Delivery.id
-    )
-    unsent = digests.where(_is_unsent(), col(Delivery.created_at).between(since, until))
+    unsent = _contents().where(_is_unsent(), col(Delivery.created_at).between(since, until))
     in_unsent = [
         (delivery_id or 0, subscriber_id, rows)
         for delivery_id, subscriber_id, stored in session.execute(unsent.execution_options(yield_per=BATCH))
@@ -98,89 +153,45 @@ def _find_repeated(
     return repeated
 
 
+def _contents() -> Select[*tuple[Any, ...]]:
+    """Select delivery, subscriber and JSON of all digests."""
+    content = type_coerce(col(DigestContent.digest), LargeBinary)
+    return sql_select(col(Delivery.id), col(Delivery.subscriber_id), content).join(
+        DigestContent, col(DigestContent.delivery_id) == Delivery.id
+    )
+
+
 def _rows_in(stored: bytes, rows: Collection[int]) -> list[int]:
     """Return the rows among `rows` that a stored digest contains, in its order."""
     return [row for row in dict.fromkeys(papers_in(compressed_json.text_of(stored))) if row in rows]
 
 
-def _is_unsent() -> ColumnElement[bool]:
-    """Return the condition that a delivery is a digest that has not been sent and may change."""
-    return (
-        col(Delivery.state).in_((State.PENDING, State.DEFERRED))
-        & (col(Delivery.kind) == MailKind.DIGEST)
-        & col(Delivery.possibly_delivered).is_(False)
-    )
-
-
-def leave_out_hidden(session: Session, claimed_ids: Collection[int]) -> list[int]:
-    """Remove hidden papers from digests that have just been claimed. Return the ids of the skipped digests.
-
-    `leave_out` does not change digests that were being sent or had failed when a paper was hidden. If such a
-    digest is sent again, it is claimed again. Must be called in the same transaction as the claim.
-    """
-    hidden = canonical_rows.hidden(session)
-    claimed = in_array(session, col(Delivery.id), claimed_ids)
-    ids = _find_candidates(session, hidden, claimed) if hidden else []
-    if not ids:
-        return []
-    # Wait for a process that signs these digests ahead.
-    changed = _leave_out(session, hidden, in_array(session, col(Delivery.id), ids), skip_locked=False)
-    return [delivery.id or 0 for delivery in changed if delivery.state is State.SKIPPED]
-
-
-def _find_candidates(
-    session: Session, papers: Collection[int], condition: ColumnElement[bool]
-) -> Sequence[int | None]:
-    """Return the ids of the digests that meet a condition, may contain one of the papers and may change.
-
-    All `papers` must be hidden.
-    """
-    digests = select(Delivery.id).where(
-        condition, Delivery.kind == MailKind.DIGEST, col(Delivery.possibly_delivered).is_(False)
-    )
-    oldest = session.execute(digests.with_only_columns(func.min(col(Delivery.created_at)))).scalar()
-    if oldest is None:
-        return []
-    since = oldest - A_DAY  # the digests of a day share snapshots
-    # Digests composed after a paper was hidden, or merged into a hidden one, do not contain it.
-    changed = in_array(session, col(Paper.id), papers), col(Paper.updated_at) >= since
-    if session.exec(select(Paper.id).where(*changed).limit(1)).first() is None:
-        return []
-    in_digests = select(PaperSnapshot.id).where(
-        in_array(session, col(PaperSnapshot.paper_id), papers), col(PaperSnapshot.created_at) >= since
-    )
-    if session.exec(in_digests.limit(1)).first() is None:  # only updates can mention these papers
-        with_updates = col(DigestContent.has_updates)
-        digests = digests.join(DigestContent, col(DigestContent.delivery_id) == Delivery.id).where(
-            with_updates
-        )
-    return session.exec(digests.order_by(col(Delivery.id))).all()
-
-
-def _leave_out(
-    session: Session, papers: Collection[int], condition: ColumnElement[bool], *, skip_locked: bool
+def _remove_all(
+    session: Session,
+    removals: Mapping[int, Collection[int]],
+    condition: ColumnElement[bool],
+    reason: str,
+    *,
+    skip_locked: bool,
 ) -> list[Delivery]:
-    """Remove papers from the deliveries that meet a condition. Return the changed deliveries."""
-    digests = _lock_digests(session, papers, condition, skip_locked=skip_locked)
-    for delivery, content in digests:
-        _remove(delivery, content, papers, NOTHING_LEFT)
-    session.flush()
-    return [delivery for delivery, _ in digests]
+    """Remove papers from deliveries that meet a condition. Return the changed deliveries, oldest first.
 
-
-def _lock_digests(
-    session: Session, papers: Collection[int], condition: ColumnElement[bool], *, skip_locked: bool
-) -> list[tuple[Delivery, DigestContent]]:
-    """Lock the deliveries that meet a condition, and return those with one of the papers, oldest first."""
+    `removals` has the papers by delivery. A digest that contained no others is skipped for this reason.
+    """
     joined = select(Delivery, DigestContent).join(
         DigestContent, col(DigestContent.delivery_id) == Delivery.id
     )
-    chosen = joined.where(condition).order_by(col(Delivery.id)).with_for_update(skip_locked=skip_locked)
-    return [
-        (delivery, content)
-        for delivery, content in session.exec(chosen)
-        if isinstance(content.digest, dict) and not _papers_of(content.digest).isdisjoint(papers)
-    ]
+    ids, changed = sorted(removals), list[Delivery]()
+    for start in range(0, len(ids), BATCH):
+        batch = in_array(session, col(Delivery.id), ids[start : start + BATCH]) & condition
+        chosen = joined.where(batch).order_by(col(Delivery.id)).with_for_update(skip_locked=skip_locked)
+        for delivery, content in session.exec(chosen):
+            papers = removals[delivery.id or 0]
+            if isinstance(content.digest, dict) and not _papers_of(content.digest).isdisjoint(papers):
+                _remove(delivery, content, papers, reason)
+                changed.append(delivery)
+    session.flush()
+    return changed
 
 
 def _remove(delivery: Delivery, content: DigestContent, papers: Collection[int], reason: str) -> None:
