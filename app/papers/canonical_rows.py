@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
+from sqlalchemy import Select
 from sqlalchemy import select as sql_select
 from sqlmodel import Session, col, select
 
@@ -14,6 +15,7 @@ from app.storage.database import in_array
 from app.storage.models import Merge, Paper
 from app.text import identifiers, sanitize
 
+MERGES_READ = 50  # merges that are read at once
 _REFERENCE = re.compile(r"(?:(?:arxiv|doi):?\s*)?\S+", re.IGNORECASE)
 
 
@@ -87,8 +89,33 @@ def unhidden_paper(session: Session, paper_id: int) -> Paper:
 
 def hidden(session: Session) -> set[int]:
     """Return the ids of the papers that operators have hidden, and of the rows merged into them."""
-    of_papers = select(Paper.id).where(col(Paper.hidden_at).is_not(None), col(Paper.merged_into_id).is_(None))
-    rows = of_papers.cte("hidden_row", recursive=True)
+    of_papers = sql_select(col(Paper.id)).where(
+        col(Paper.hidden_at).is_not(None), col(Paper.merged_into_id).is_(None)
+    )
+    return _with_merged(session, of_papers)
+
+
+def absorbed_since(session: Session, since: datetime) -> set[int]:
+    """Return the ids of the rows that others absorbed since `since`, and of the rows merged into them.
+
+    Read the merges from the newest back to the first that is older.
+    """
+    columns = sql_select(col(Merge.id), col(Merge.absorbed_id), col(Merge.at), col(Merge.undone_at))
+    newest = columns.order_by(col(Merge.id).desc()).limit(MERGES_READ)
+    absorbed, rows = set[int](), session.execute(newest).all()
+    while rows:
+        valid = [row for row in rows if row.undone_at is None]
+        absorbed |= {row.absorbed_id for row in valid if row.at >= since}
+        is_last = len(rows) < MERGES_READ or any(row.at < since for row in valid)
+        rows = [] if is_last else session.execute(newest.where(col(Merge.id) < rows[-1].id)).all()
+    if not absorbed:
+        return absorbed
+    return _with_merged(session, sql_select(col(Paper.id)).where(in_array(session, col(Paper.id), absorbed)))
+
+
+def _with_merged(session: Session, ids: Select[int | None]) -> set[int]:
+    """Return the selected ids, and those of the rows that were merged into their rows."""
+    rows = ids.cte("row", recursive=True)
     merged = select(Paper.id).join(rows, col(Paper.merged_into_id) == rows.c.id)
     return {row.id for row in session.execute(sql_select(rows.union(merged).c.id))}
 

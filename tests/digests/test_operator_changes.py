@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import inspect, text, update
+from sqlalchemy import event, inspect, text, update
 from sqlmodel import Session, col, select
 
 from app import pipeline
@@ -436,6 +436,156 @@ def test_merged_paper_leaves_a_digest_after_the_clock_was_set_back(
     with app.db.write() as session:
         Editor(session, "desk", AHEAD + DAY).merge(1, 4)
     assert digests(app)[2] == [removal.ONLY_REPEATED]
+
+
+def merge_duplicate(app: Application) -> None:
+    with app.db.write() as session:
+        Editor(session, "desk", HOUR + DAY).merge(1, 4)
+
+
+def plan_duplicate(app: Application) -> None:
+    """Send Alice one record of a paper, plan the other for her, and both for Bob."""
+    assert pipeline.plan_and_send(app, HOUR)["sent"] == 1
+    add_duplicate(app)
+    with app.db.write() as session:
+        factories.add_subscriber(session, "bob@example.org", ["language agents"], HOUR + DAY)
+    pipeline.plan(app, AHEAD + DAY)
+    assert digests(app) == [[AGENTS, MORE], [SAME], [SAME, AGENTS, MORE]]
+
+
+def test_paper_merged_while_a_digest_is_being_sent_is_not_sent_twice(
+    app: Application, mail_server: MailServer
+) -> None:
+    """The relay asks to try again later. By then, Alice's digest is skipped, and Bob's has one record."""
+    plan_duplicate(app)
+    pipeline.sign_ahead(app, AHEAD + DAY)
+    mail_server.reply("rcpt", "451 4.7.1 greylisted", times=1, first=lambda: merge_duplicate(app))
+    mail_server.reply("rcpt", "451 4.7.1 greylisted", times=1)
+    assert pipeline.send_now(app, HOUR + DAY) == {"deferred": 2}
+    assert pipeline.send_now(app, HOUR + DAY + DAY / 24) == {"sent": 1, "skipped": 1}
+    assert digests(app)[1] == [removal.ONLY_REPEATED]
+    [first, second] = [mail.data.decode() for mail in mail_server.messages]
+    assert MORE in first
+    assert MORE in second
+    assert (SAME in second) + (AGENTS in second) == 1
+
+
+def test_merged_paper_is_not_sent_if_a_failed_digest_is_retried(
+    app: Application, mail_server: MailServer
+) -> None:
+    plan_duplicate(app)
+    mail_server.reply("rcpt", "550 5.7.1 policy", times=2)
+    assert pipeline.send_now(app, HOUR + DAY) == {"failed": 2}
+    merge_duplicate(app)
+    with app.db.write() as session:
+        assert ledger.retry_failed(session, f"{HOUR + DAY:%Y-%m-%d}", HOUR + DAY) == 2
+    assert pipeline.send_now(app, HOUR + DAY) == {"sent": 1, "skipped": 1}
+    assert digests(app)[1] == [removal.ONLY_REPEATED]
+    assert len(digests(app)[2]) == 2
+
+
+def test_paper_merged_during_a_planning_run_is_not_sent_twice(
+    app: Application, mail_server: MailServer
+) -> None:
+    """The run has loaded its candidates before, so it composes digests with the absorbed record."""
+    assert pipeline.plan_and_send(app, HOUR)["sent"] == 1
+    add_duplicate(app)
+    with app.db.write() as session:
+        factories.add_subscriber(session, "bob@example.org", ["language agents"], HOUR + DAY)
+    now = AHEAD + DAY
+    with app.db.read() as session:
+        builder = DigestBuilder(app.digest_context, session, now)
+        recent = paper_updates.load(session, now)
+    merge_duplicate(app)
+    planning._plan_batch(app.digest_context, builder, recent, planning._due(HOUR + DAY), now, HOUR + DAY)
+    assert digests(app)[1:] == [[SAME], [SAME, AGENTS, MORE]]
+    assert pipeline.send_now(app, HOUR + DAY) == {"sent": 1, "skipped": 1}
+    assert digests(app)[1] == [removal.ONLY_REPEATED]
+    assert len(digests(app)[2]) == 2
+
+
+@pytest.mark.parametrize("first_claimed", [[1, 2], [1], [2]])
+def test_paper_merged_while_two_digests_are_being_sent_stays_in_the_first(
+    app: Application, mail_server: MailServer, first_claimed: list[int]
+) -> None:
+    """The order in which they are claimed again does not matter."""
+    pipeline.plan(app, AHEAD)
+    with app.db.write() as session:
+        session.get_one(Delivery, 1).give_up_at = HOUR + 2 * DAY
+    add_duplicate(app)
+    pipeline.plan(app, AHEAD + DAY)
+    mail_server.reply("rcpt", "451 4.7.1 greylisted", times=1, first=lambda: merge_duplicate(app))
+    mail_server.reply("rcpt", "451 4.7.1 greylisted", times=1)
+    assert pipeline.send_now(app, HOUR + DAY) == {"deferred": 2}
+    for ids in (first_claimed, [1, 2]):
+        pipeline.send_now(app, HOUR + DAY + DAY / 24, ids)
+    assert digests(app) == [[AGENTS, MORE], [removal.ONLY_REPEATED]]
+    assert len(mail_server.messages) == 1
+
+
+def test_merged_paper_that_its_reader_did_not_get_is_sent(app: Application, mail_server: MailServer) -> None:
+    """The relay rejected the digest with the other record. The paper counts as sent."""
+    mail_server.reply("rcpt", "550 5.7.1 policy", times=1)
+    assert pipeline.plan_and_send(app, HOUR) == {"planned": 1, "failed": 1}
+    add_duplicate(app)
+    with app.db.write() as session:
+        session.get_one(Subscriber, 1).max_papers = 1
+        Editor(session, "desk", AHEAD + DAY).pin(4)
+    pipeline.plan(app, AHEAD + DAY)
+    assert digests(app)[1] == [SAME]
+    mail_server.reply("rcpt", "451 4.7.1 greylisted", times=1, first=lambda: merge_duplicate(app))
+    assert pipeline.send_now(app, HOUR + DAY) == {"deferred": 1}
+    assert pipeline.send_now(app, HOUR + DAY + DAY / 24) == {"sent": 1}
+    assert digests(app)[1] == [SAME]
+    assert promised(app) == {1}
+
+
+def test_merge_that_was_undone_changes_no_digest(app: Application, mail_server: MailServer) -> None:
+    plan_duplicate(app)
+
+    def merge_and_split() -> None:
+        merge_duplicate(app)
+        with app.db.write() as session:
+            Editor(session, "desk", HOUR + DAY).split(1, row_id=4)
+
+    mail_server.reply("rcpt", "451 4.7.1 greylisted", times=1, first=merge_and_split)
+    mail_server.reply("rcpt", "451 4.7.1 greylisted", times=1)
+    assert pipeline.send_now(app, HOUR + DAY) == {"deferred": 2}
+    assert pipeline.send_now(app, HOUR + DAY + DAY / 24) == {"sent": 2}
+
+
+def test_digest_that_may_have_arrived_is_resent_with_a_merged_paper(
+    app: Application, mail_server: MailServer
+) -> None:
+    """It is sent again with the same bytes, so that a mailbox can detect the duplicate."""
+    plan_duplicate(app)
+    mail_server.drop("end", times=2)
+    assert pipeline.send_now(app, HOUR + DAY) == {"uncertain": 2}
+    merge_duplicate(app)
+    assert pipeline.send_now(app, HOUR + DAY + DAY / 24) == {"sent": 2}
+    resent = {(mail.recipient, mail.data) for mail in mail_server.messages[1:]}
+    assert resent == {(mail.recipient, mail.data) for mail in mail_server.swallowed}
+
+
+def test_claiming_reads_no_digest_for_papers_that_were_merged_long_ago(
+    app: Application, mail_server: MailServer
+) -> None:
+    """Digests composed since then do not repeat these papers."""
+    plan_duplicate(app)
+    pipeline.send_now(app, HOUR + DAY)
+    merge_duplicate(app)
+    now = HOUR + 3 * DAY
+    with app.db.write() as session:
+        factories.add_paper(session, session.get_one(Source, 1), "Language Agents Anew", now.date(), now)
+    pipeline.plan(app, now)
+    statements: list[str] = []
+    event.listen(app.db.engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
+    with app.db.write() as session:
+        claimed_ids = ledger.claim(session, owner="me", now=now)
+        statements.clear()
+        assert removal.leave_out_of_claimed(session, claimed_ids) == []
+    assert len(claimed_ids) == 2
+    assert len(statements) == 3
 
 
 @pytest.mark.postgres

@@ -189,7 +189,7 @@ def test_claiming_reads_no_digest_for_a_paper_that_was_hidden_long_ago(app: Appl
         claimed_ids = ledger.claim(session, owner="me", now=HOUR + DAY)
         assert session.exec(select(DigestContent.has_updates).where(DigestContent.delivery_id == 2)).one()
         statements.clear()
-        assert removal.leave_out_hidden(session, claimed_ids) == []
+        assert removal.leave_out_of_claimed(session, claimed_ids) == []
     assert claimed_ids == [2]
     assert not any("digest_content.digest" in statement for statement in statements)
 

@@ -15,9 +15,13 @@ from app.delivery import ledger
 from app.delivery.journal import AttemptResult, Journal
 from app.delivery.ledger import ClaimedBatch
 from app.delivery.send_result import SendOutcome, SendResult
+from app.digests.operator_changes import Editor
 from app.storage import database
+from app.types import Digest, MailKind, Section
 from tests.faults import checks
+from tests.faults.relay_process import RelayProcess
 from tests.faults.sender_process import Death, Starter
+from tests.support import factories, sample_digest
 
 MINUTE = timedelta(minutes=1)
 
@@ -169,3 +173,29 @@ def test_killed_job_that_cannot_be_seen(
     start_sender(now, verb="train", dies=Death("app.relevance.model_store:ModelStore.train")).dies()
     assert "another process" in pipeline.train(app, now + MINUTE).why_not
     assert "too few papers" in pipeline.train(app, now + 2 * MINUTE).why_not
+
+
+def test_paper_merged_while_a_killed_sender_had_its_digest_is_sent_once(
+    app: Application, now: datetime, relay: RelayProcess, start_sender: Starter
+) -> None:
+    """The digest contains both rows of the paper. The next sender leaves one out."""
+    relay.talk(keeps=True)
+    picks = (sample_digest.pick(1, "Read or Retrieve?"), sample_digest.pick(2, "To Read or to Retrieve"))
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        for item in picks:
+            factories.add_paper(session, source, item.title, now.date(), now)
+        reader = factories.add_subscriber(session, "reader0@example.org", ["retrieval"], now)
+        digest = Digest(checks.EDITION, (Section("retrieval", picks),))
+        mail = {"kind": MailKind.DIGEST, "edition": checks.EDITION, "due_at": now, "now": now}
+        ledger.enqueue(session, subscriber_id=reader, digest=digest, **mail)  # type: ignore[arg-type]
+    claim = "app.delivery.ledger.sender_ledger:SenderLedger._claim"
+    start_sender(now, dies=Death(claim, "after")).dies()
+    assert checks.states(app) == {"reader0": "claimed"}
+    with app.db.write() as session:
+        Editor(session, "desk", now).merge(1, 2)
+    assert start_sender(now + MINUTE).counts() == {"sent": 1}
+    [accepted] = relay.copies()["reader0"]
+    text = relay.mail(accepted).decode()
+    assert picks[0].title in text
+    assert picks[1].title not in text

@@ -6,7 +6,7 @@ import pytest
 from sqlmodel import Session
 
 from app.application import Application
-from app.papers import archive_lists, canonical_rows, listing_days, paper_views
+from app.papers import archive_lists, canonical_rows, listing_days, merging, paper_views, splitting
 from app.storage.models import Listing, Paper, VoteCount
 from tests.conftest import NOW
 from tests.support import factories
@@ -87,6 +87,28 @@ def test_merged_ids_resolve_to_the_remaining_paper(app: Application) -> None:
             current: current,
         }
         assert [paper.id for paper in paper_views.by_ids(session, [old, middle])] == [current]
+
+
+def test_recently_absorbed_rows(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that they had absorbed before are included; merges that were undone do not count."""
+    monkeypatch.setattr(canonical_rows, "MERGES_READ", 2)
+    hour = timedelta(hours=1)
+    with app.db.write() as session:
+        source = factories.add_source(session, NOW)
+        ids = [factories.add_paper(session, source, f"Paper {n}", TODAY, NOW) for n in range(6)]
+        papers = [session.get_one(Paper, number) for number in ids]
+        merging.merge_by_hand(session, papers[4], papers[5], NOW - 3 * hour)
+        merging.merge_by_hand(session, papers[0], papers[1], NOW - 2 * hour)
+        merging.merge_by_hand(session, papers[3], papers[4], NOW)
+        merging.merge_by_hand(session, papers[0], papers[2], NOW)
+        session.flush()
+        assert canonical_rows.absorbed_since(session, NOW - 4 * hour) == {*ids} - {ids[0], ids[3]}
+        assert canonical_rows.absorbed_since(session, NOW - hour) == {ids[2], ids[4], ids[5]}
+        splitting.split_row(session, papers[0], ids[2], NOW)
+        splitting.split_row(session, papers[3], ids[4], NOW)
+        session.flush()
+        assert canonical_rows.absorbed_since(session, NOW - hour) == set()
+        assert canonical_rows.absorbed_since(session, NOW - 2 * hour) == {ids[1]}
 
 
 @pytest.mark.parametrize(

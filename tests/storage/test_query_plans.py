@@ -131,7 +131,7 @@ BOUNDED: dict[str, Callable[[Session], object]] = {
     "lateness": lambda s: planning.lateness(s, NOW),
     "promised": lambda s: ledger.paper_ids_promised(s, BATCH, NOW - timedelta(days=7)),
     "claim": lambda s: ledger.claim(s, owner="me", now=NOW),
-    "hidden papers in claimed digests": lambda s: removal.leave_out_hidden(s, NEWEST),
+    "hidden and merged papers in claimed digests": lambda s: removal.leave_out_of_claimed(s, NEWEST),
     "may still leave": lambda s: ledger.sendable_addresses(s, "sender", NOW),
     "prolong": lambda s: claims.renew_lease(s, "sender", NOW),
     "record accepted": lambda s: ledger.record_results(

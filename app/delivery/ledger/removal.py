@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, LargeBinary, Select, type_coerce
+from sqlalchemy import ColumnElement, LargeBinary, Select, case, type_coerce
 from sqlalchemy import select as sql_select
 from sqlmodel import Session, col, func, select
 
@@ -13,7 +13,7 @@ from app.delivery.ledger.entries import papers_in, promising_digests, updates_in
 from app.delivery.ledger.signatures import NOT_AHEAD
 from app.delivery.ledger.snapshots import A_DAY, COLUMNS, is_readable, paper_ids, paper_updates
 from app.delivery.ledger.transitions import set_state
-from app.papers import canonical_rows
+from app.papers import canonical_rows, merging
 from app.storage import compressed_json
 from app.storage.database import in_array
 from app.storage.models import Delivery, DigestContent, Paper, PaperSnapshot
@@ -29,7 +29,7 @@ def leave_out(session: Session, papers: Collection[int]) -> int:
     """Remove hidden papers and updates on them from all unsent digests, and return how many changed.
 
     A digest that contained no other paper is skipped. On PostgreSQL, digests that are being claimed do not
-    change: see `leave_out_hidden`. Digests without these papers are neither changed nor locked.
+    change: see `leave_out_of_claimed`. Digests without these papers are neither changed nor locked.
     """
     if not (since := _earliest_snapshot(session, _is_unsent())):
         return 0
@@ -42,35 +42,29 @@ def leave_out_repeated(session: Session, merged: Sequence[Set[int]]) -> int:
 
     `merged` has the ids of the rows of each paper. If only unsent digests contain a paper, the first one
     keeps it. A digest that contained no other paper is skipped. Return how many changed. Digests that are
-    being sent do not change. Other digests are neither changed nor locked.
+    being sent or have failed do not change: see `leave_out_of_claimed`. Digests without these papers are
+    neither changed nor locked.
     """
-    paper_id, created_at = col(PaperSnapshot.paper_id), PaperSnapshot.created_at
-    dates = select(paper_id, func.min(created_at), func.max(created_at)).group_by(paper_id)
-    dates = dates.where(in_array(session, paper_id, set[int]().union(*merged)))
-    spans = {row: (first, last) for row, first, last in session.exec(dates)}
-    # Usually, digests contain only one row of a paper, which no subscriber gets twice.
-    papers = {row: min(rows) for rows in merged if len(rows & spans.keys()) > 1 for row in rows}
-    if not papers:
-        return 0
-    first_uses, last_uses = zip(*(spans[row] for row in papers.keys() & spans.keys()), strict=True)
-    # The clock may have been set back between a snapshot and a digest of the same day.
-    repeated = _find_repeated(session, papers, min(first_uses) - A_DAY, max(last_uses) + A_DAY)
-    return len(_remove_all(session, repeated, _is_unsent(), ONLY_REPEATED, skip_locked=True))
+    removals = _find_repeated(session, merged, _is_unsent())
+    return len(_remove_all(session, removals, _is_unsent(), ONLY_REPEATED, skip_locked=True))
 
 
-def leave_out_hidden(session: Session, claimed_ids: Collection[int]) -> list[int]:
-    """Remove hidden papers from digests that have just been claimed. Return the ids of the skipped digests.
+def leave_out_of_claimed(session: Session, claimed_ids: Collection[int]) -> list[int]:
+    """Remove hidden and repeated papers from digests that have just been claimed. Return the skipped ones.
 
-    `leave_out` does not change digests that were being sent or had failed when a paper was hidden. If such a
-    digest is sent again, it is claimed again. Must be called in the same transaction as the claim.
+    Papers may have been hidden or merged while these digests were being composed or sent, or had failed. If
+    such a digest is sent again, it is claimed again. Must be called in the same transaction as the claim.
     """
-    hidden = canonical_rows.hidden(session)
     claimed = in_array(session, col(Delivery.id), claimed_ids) & _may_change()
-    if not (hidden and (since := _earliest_snapshot(session, claimed))):
+    if not (since := _earliest_snapshot(session, claimed)):
         return []
-    removals = dict.fromkeys(_find_mentions(session, hidden, since, claimed), hidden)
+    hidden = canonical_rows.hidden(session)
+    removals = dict.fromkeys(_find_mentions(session, hidden, since, claimed) if hidden else (), hidden)
     # Wait for a process that signs these digests ahead.
     changed = _remove_all(session, removals, claimed, NOTHING_LEFT, skip_locked=False)
+    if merged := _merged_since(session, since):
+        repeated = _find_repeated(session, merged, claimed)
+        changed += _remove_all(session, repeated, claimed, ONLY_REPEATED, skip_locked=False)
     return [delivery.id or 0 for delivery in changed if delivery.state is State.SKIPPED]
 
 
@@ -91,6 +85,21 @@ def _earliest_snapshot(session: Session, condition: ColumnElement[bool]) -> date
     """
     oldest = session.execute(select(func.min(col(Delivery.created_at))).where(condition)).scalar()
     return oldest and oldest - A_DAY
+
+
+def _merged_since(session: Session, since: datetime) -> list[set[int]]:
+    """Return the rows of each paper that absorbed a row since `since`, if digests contain the absorbed row.
+
+    Digests composed after a merge do not repeat the merged paper.
+    """
+    absorbed = canonical_rows.absorbed_since(session, since)
+    if not absorbed:
+        return []
+    in_digests = select(PaperSnapshot.paper_id).where(
+        in_array(session, col(PaperSnapshot.paper_id), absorbed)
+    )
+    roots = canonical_rows.canonical_ids(session, session.exec(in_digests.distinct()).all())
+    return [merging.with_absorbed(session, root) for root in {*roots.values()}]
 
 
 def _find_mentions(
@@ -125,30 +134,44 @@ def _mentions(text: bytes, papers: Collection[int]) -> bool:
 
 
 def _find_repeated(
-    session: Session, papers: Mapping[int, int], since: datetime, until: datetime
+    session: Session, merged: Sequence[Set[int]], condition: ColumnElement[bool]
 ) -> dict[int, set[int]]:
-    """Return, by delivery, the rows in unsent digests whose subscriber gets the same paper in another one.
+    """Return, by delivery, the rows to leave out because the subscriber gets another row of their paper.
 
-    `papers` maps each row to its paper. `since` and `until` limit the dates of digests that can contain it.
+    `merged` has the ids of the rows of each paper. Only deliveries that meet the condition are changed. If
+    neither of two digests has been sent yet, the one with the lower id keeps the paper, so that two senders
+    that claim them at the same time agree. Within a digest, the first row stays.
     """
-    unsent = _contents().where(_is_unsent(), col(Delivery.created_at).between(since, until))
-    in_unsent = [
-        (delivery_id or 0, subscriber_id, rows)
-        for delivery_id, subscriber_id, stored in session.execute(unsent.execution_options(yield_per=BATCH))
+    paper_id, created_at = col(PaperSnapshot.paper_id), PaperSnapshot.created_at
+    dates = select(paper_id, func.min(created_at), func.max(created_at)).group_by(paper_id)
+    dates = dates.where(in_array(session, paper_id, set[int]().union(*merged)))
+    spans = {row: (first, last) for row, first, last in session.exec(dates)}
+    # Usually, digests contain only one row of a paper, which no subscriber gets twice.
+    papers = {row: min(rows) for rows in merged if len(rows & spans.keys()) > 1 for row in rows}
+    if not papers:
+        return {}
+    first_uses, last_uses = zip(*(spans[row] for row in papers.keys() & spans.keys()), strict=True)
+    # The clock may have been set back between a snapshot and a digest of the same day.
+    since, until = min(first_uses) - A_DAY, max(last_uses) + A_DAY
+    digests = _contents().where(condition, col(Delivery.created_at).between(since, until))
+    uses = [
+        (delivery_id, subscriber_id, rows, True)
+        for delivery_id, subscriber_id, stored in session.execute(digests.execution_options(yield_per=BATCH))
         if (rows := _rows_in(stored, papers))
     ]
-    subscriber_ids = {subscriber_id for _, subscriber_id, _ in in_unsent}
-    others = promising_digests(session, subscriber_ids, since).where(~_is_unsent())
-    received = {
-        (subscriber_id, papers[row])
-        for subscriber_id, _, stored in session.execute(others)
-        for row in _rows_in(stored, papers)
-    }
+    subscriber_ids = {subscriber_id for _, subscriber_id, *_ in uses}
+    others = promising_digests(session, subscriber_ids, since).where(~condition)
+    order = case((_is_unsent(), col(Delivery.id)), else_=0)
+    uses += [
+        (place, subscriber_id, _rows_in(stored, papers), False)
+        for subscriber_id, _, stored, place in session.execute(others.add_columns(order))
+    ]
+    received = set[tuple[int, int]]()
     repeated = defaultdict[int, set[int]](set)
-    for delivery_id, subscriber_id, rows in sorted(in_unsent):
+    for place, subscriber_id, rows, may_change in sorted(uses):
         for row in rows:
-            if (subscriber_id, papers[row]) in received:
-                repeated[delivery_id].add(row)
+            if may_change and (subscriber_id, papers[row]) in received:
+                repeated[place].add(row)
             received.add((subscriber_id, papers[row]))
     return repeated
 

@@ -40,7 +40,7 @@ from app.delivery.ledger.claims import (
 )
 from app.delivery.ledger.outcomes import OnFailed, record_results
 from app.delivery.ledger.receiver_backoffs import FIRST_BACKOFF
-from app.delivery.ledger.removal import leave_out_hidden
+from app.delivery.ledger.removal import leave_out_of_claimed
 from app.delivery.ledger.snapshots import SnapshotStore
 from app.delivery.receivers import receiver_of
 from app.delivery.result_log import TAKEN_OVER
@@ -173,7 +173,8 @@ class SenderLedger:
     ) -> tuple[list[int], Mapping[int, State], float]:
         """Claim emails. Return the ids to load, the states of the others, and the monotonic time.
 
-        The others are deferred by the limits of a warm-up, or skipped because all their papers were hidden.
+        The others are deferred by the limits of a warm-up, or skipped because no paper is left in them (see
+        `leave_out_of_claimed`).
         """
         self._database.presence.announce()
         now, unsent = self._clock(), dict[int, State]()
@@ -188,7 +189,7 @@ class SenderLedger:
             if self._warm_up:
                 deferred = daily_limits.defer_excess(session, self._warm_up, self._owner, claimed_ids, now)
                 unsent |= dict.fromkeys(deferred, State.DEFERRED)
-            unsent |= dict.fromkeys(leave_out_hidden(session, claimed_ids), State.SKIPPED)
+            unsent |= dict.fromkeys(leave_out_of_claimed(session, claimed_ids), State.SKIPPED)
         return [number for number in claimed_ids if number not in unsent], unsent, monotonic()
 
     def _load_claimed(self, claimed_ids: Collection[int]) -> ClaimedBatch:
