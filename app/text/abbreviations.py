@@ -137,10 +137,11 @@ def find_compounds(documents: Sequence[Sequence[Sequence[str]]]) -> tuple[Table,
     ("fine", "tune") to "finetun". A compound is usually split if at least as many papers write it as two
     words as write it as one: "long video" is usually split, "data set" is not.
     """
-    stem_papers = Counter(
-        stem for document in documents for stem in {stem for text in document for stem in text}
-    )
+    stem_papers = Counter[str]()
+    for document in documents:
+        stem_papers.update({*itertools.chain.from_iterable(document)})
     words = {stem for stem, papers in stem_papers.items() if papers >= MIN_PAPERS and stem.isalpha()}
+    beginnings = {word[:size] for word in words for size in range(3, len(word) + 1)}
     pair_papers = Counter[tuple[str, str]]()
     for document in documents:
         pair_papers.update(
@@ -148,7 +149,11 @@ def find_compounds(documents: Sequence[Sequence[Sequence[str]]]) -> tuple[Table,
                 (first, second)
                 for text in document
                 for first, second in itertools.pairwise(text)
-                if len(first) > 1 and len(second) > 1 and _joined(first, second, words)
+                # Each word that `_joined` returns begins like this, so few pairs remain to be joined.
+                if first + second[:_MIN_KEPT].removesuffix("e") in beginnings
+                and len(first) > 1
+                and len(second) > 1
+                and _joined(first, second, words)
             }
         )
     pairs = [pair for pair, papers in sorted(pair_papers.items()) if papers >= MIN_PAPERS]
