@@ -66,7 +66,7 @@ def _long_form(short: str, before: Sequence[str]) -> Sequence[str]:
     letters = "".join(char for char in short.lower() if char.isalnum())
     for size in range(min(len(before), len(letters) + 3), 1, -1):
         words = [word.lower() for word in before[-size:]]
-        if words[0] in _SMALL_WORDS:
+        if words[0] in _SMALL_WORDS or words[0][0] != letters[0]:
             continue
         spelled = {0}  # possible numbers of letters contributed by the words so far
         for word in words:
