@@ -10,6 +10,7 @@ from pathlib import Path
 
 from app.relevance import vocabulary
 from app.relevance.vocabulary import Vocabulary
+from app.text.tokenizer import distinct_words
 
 
 def main() -> None:
@@ -18,7 +19,8 @@ def main() -> None:
     with lzma.open(data / "papers/hf_papers.jsonl.xz", "rt") as recorded:
         lines += recorded.readlines()
     papers = {paper["id"]: paper for paper in map(json.loads, lines)}
-    words = Vocabulary.count(f"{paper['title']} {paper['abstract']}" for paper in papers.values()).to_lines()
+    distinct = [distinct_words(f"{paper['title']} {paper['abstract']}") for paper in papers.values()]
+    words = Vocabulary.count(distinct).to_lines()
     text = "\n".join(words) + "\n"
     vocabulary.BUNDLED_WORDS.write_text(text, encoding="utf-8")
     print(f"{len(words)} words of {len(papers)} papers, {len(text) / 1000:.0f} kB")

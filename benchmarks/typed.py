@@ -24,7 +24,7 @@ from app.relevance.model import RelevanceModel
 from app.relevance.suggestions import InterestReader
 from app.relevance.vocabulary import Vocabulary
 from app.text.characters import fold_accents
-from app.text.tokenizer import content_stems
+from app.text.tokenizer import content_stems, distinct_words
 
 FIRST_LATER_DAY = "2026-01-01"
 SAMPLE = 3_000
@@ -100,7 +100,7 @@ def main() -> None:
     later = [paper for paper in papers if paper["listed_on"] >= FIRST_LATER_DAY]
     lines = (data / "arxiv_daily/2026-02-first-two-weeks.jsonl").read_text("utf-8").splitlines()
     titles = {p["title"] for p in [*later, *map(json.loads, lines)] if is_in_half(p["title"], half)}
-    words = Vocabulary.count(f"{title} {abstract}" for title, abstract in earlier)
+    words = Vocabulary.count([distinct_words(f"{title} {abstract}") for title, abstract in earlier])
     vocabulary.bundled_vocabulary = lambda: words  # type: ignore[assignment]
     model = RelevanceModel.train(earlier)
     reader = InterestReader(RelevanceModel(model.statistics, model.abbreviations, None))

@@ -19,7 +19,7 @@ from app.text import abbreviations, acronyms, hyphens
 from app.text.abbreviations import Abbreviations
 from app.text.acronyms import Acronyms
 from app.text.shortening import FUNCTION_WORDS
-from app.text.tokenizer import content_stems
+from app.text.tokenizer import content_stems, distinct_words
 
 # Increase this when an array is added or its meaning changes, or when `text.tokenizer` stems differently.
 FORMAT = 2
@@ -114,13 +114,17 @@ class RelevanceModel:
 
         Drop terms in fewer papers than `min_frequency`. Keep the newest `max_examples` papers as examples.
         """
+        texts = [f"{title} {abstract}" for title, abstract in papers]
+        words = [*map(distinct_words, texts)]
+        vocabulary = Vocabulary.count(words, MIN_PAPERS_OF_WORD)
+        learned_acronyms = acronyms.learn(papers, words)
+        hyphenated = hyphens.learn(texts)
+        del texts, words
         unfolded = [(content_stems(title), content_stems(abstract)) for title, abstract in papers]
         compounds, apart = abbreviations.find_compounds(unfolded)
-        learned_acronyms = acronyms.learn(papers)
         shorts = abbreviations.learn((abstract for _, abstract in papers), compounds, learned_acronyms)
-        texts = [f"{title} {abstract}" for title, abstract in papers]
-        folding = Abbreviations(compounds, shorts, apart, learned_acronyms, hyphens.learn(texts))
-        documents = [folding.document(*texts, stems) for texts, stems in zip(papers, unfolded, strict=True)]
+        folding = Abbreviations(compounds, shorts, apart, learned_acronyms, hyphenated)
+        documents = [folding.document(*paper, stems) for paper, stems in zip(papers, unfolded, strict=True)]
         statistics = TermStatistics.count(documents, folding.expansions, min_frequency)
         titled = [(title, document) for (title, _), document in zip(papers, documents, strict=True)]
         space = VectorSpace.fit(
@@ -131,7 +135,7 @@ class RelevanceModel:
             folding.expansions,
             max_examples,
         )
-        return cls(statistics, folding, space, Vocabulary.count(texts, MIN_PAPERS_OF_WORD))
+        return cls(statistics, folding, space, vocabulary)
 
     @classmethod
     @cache

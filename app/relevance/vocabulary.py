@@ -8,13 +8,12 @@ from __future__ import annotations
 import itertools
 import lzma
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from app.text.characters import fold_accents
-from app.text.tokenizer import WORD
 
 MIN_LETTERS = 4  # shorter words are too similar to each other to be corrected
 BUNDLED_WORDS = Path(__file__).with_name("vocabulary.txt")
@@ -29,19 +28,18 @@ class Vocabulary:
     papers: Mapping[str, int] = field(default_factory=dict)  # the number of papers that contain the word
 
     @classmethod
-    def count(cls, texts: Iterable[str], min_papers: int = 1) -> Vocabulary:
-        """Count the words of texts, one text per paper. Drop words in fewer than `min_papers` papers."""
+    def count(cls, words: Sequence[Iterable[str]], min_papers: int = 1) -> Vocabulary:
+        """Count the distinct words of papers, as spelled. Drop words in fewer than `min_papers` papers."""
         spelled, papers, folded_form = Counter[str](), Counter[str](), dict[str, str]()
-        for text in texts:
-            words = set(WORD.findall(text))
-            for word in words:
-                if word in folded_form:
-                    continue
-                folded = fold_accents(word)
-                is_counted = len(folded) >= MIN_LETTERS and folded.isascii() and folded.isalpha()
-                folded_form[word] = folded if is_counted else ""
-            spelled.update(words)
-            papers.update({folded_form[word] for word in words} - {""})
+        for words_of_paper in words:
+            spelled.update(words_of_paper)
+        for word in spelled:
+            folded = fold_accents(word)
+            is_counted = len(folded) >= MIN_LETTERS and folded.isascii() and folded.isalpha()
+            folded_form[word] = folded if is_counted else ""
+        for words_of_paper in words:
+            papers.update({*map(folded_form.__getitem__, words_of_paper)})
+        del papers[""]
         by_form: dict[str, tuple[int, str]] = defaultdict(lambda: (0, ""))
         for word, folded in folded_form.items():
             by_form[folded] = max(by_form[folded], (spelled[word], word))

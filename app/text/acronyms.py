@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from app.text.characters import fold_accents
-from app.text.tokenizer import STOP_STEMS, WORD, Tokens, tokenize, without_stopwords
+from app.text.tokenizer import STOP_STEMS, Tokens, tokenize, without_stopwords
 from app.text.word_forms import stem
 
 MIN_PAPERS = 3  # papers that must contain the acronym, and those that must inflect the ordinary word
@@ -130,26 +130,31 @@ def stem_of(word: str) -> str:
     return word[1:] if word.startswith(TERM) else stem(word)
 
 
-def learn(papers: Iterable[tuple[str, str]]) -> Acronyms:
-    """Return the acronyms whose stem is also that of an ordinary word.
+def learn(papers: Iterable[tuple[str, str]], words: Sequence[Iterable[str]]) -> Acronyms:
+    """Return the acronyms in (title, abstract) pairs whose stem is also that of an ordinary word.
 
-    A word is ordinary if (title, abstract) pairs inflect it in lower case, as acronyms seldom are.
+    A word is ordinary if papers inflect it in lower case, as acronyms seldom are. `words` has the distinct
+    words of each paper.
     """
-    in_capitals, by_stem, uninflected = Counter[str](), Counter[str](), Counter[str]()
+    in_capitals = Counter[str]()
     for texts in papers:
         plain = (text for text in texts if not is_emphasis(text))
-        in_capitals.update({word.lower() for text in plain for word in find(text).values()})
-        forms = defaultdict[str, list[str]](list)
-        for word in {word for text in texts for word in WORD.findall(text) if word.islower()}:
-            forms[stem(word)].append(word)
-        by_stem.update(forms.keys())
-        uninflected.update(words[0] for words in forms.values() if len(words) == 1)
+        in_capitals.update({word.lower() for text in plain for word in _IN_CAPITALS.findall(text)})
+    acronyms = {word: count for word, count in in_capitals.items() if count >= MIN_PAPERS}
+    stems = {*map(stem, acronyms)} - STOP_STEMS
+    forms = {form: own for form in set().union(*words) if form.islower() and (own := stem(form)) in stems}
+    papers_with = defaultdict[str, dict[str, set[int]]](lambda: defaultdict(set))  # by stem, then by form
+    for number, words_of_paper in enumerate(words):
+        for form in forms.keys() & words_of_paper:
+            papers_with[forms[form]][form].add(number)
+
+    def count_inflected(word: str) -> int:
+        return len(set().union(*(own for form, own in papers_with[stem(word)].items() if form != word)))
+
     return Acronyms(
         frozenset(
             word
-            for word, papers_with_word in in_capitals.items()
-            if (own := stem(word)) not in STOP_STEMS
-            and papers_with_word >= MIN_PAPERS
-            and by_stem[own] - uninflected[word] >= max(MIN_PAPERS, MIN_INFLECTED * papers_with_word)
+            for word, count in acronyms.items()
+            if count_inflected(word) >= max(MIN_PAPERS, MIN_INFLECTED * count)
         )
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -96,6 +97,11 @@ def content_stems(text: str) -> list[str]:
 def stem_all(text: str) -> list[str]:
     """Return the stems of all words in a text, in order."""
     return [*map(word_forms.stem, WORD.findall(fold_accents(text)))]
+
+
+def distinct_words(text: str) -> tuple[str, ...]:
+    """Return the distinct words of a text as spelled, in any order. Texts share the memory of equal words."""
+    return tuple(map(sys.intern, {*WORD.findall(text)}))
 
 
 STOP_STEMS = frozenset(word_forms.stem(word) for word in _STOPWORDS.split())

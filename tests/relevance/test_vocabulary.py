@@ -4,20 +4,21 @@ import pytest
 
 from app.relevance import vocabulary
 from app.relevance.vocabulary import Vocabulary
+from app.text.tokenizer import distinct_words
 
-TEXTS = ["ImageNet and imagenet, ImageNet!", "ImageNet café", "Café GPT4 cat Модель"]
+WORDS = [*map(distinct_words, ["ImageNet and imagenet, ImageNet!", "ImageNet café", "Café GPT4 cat Модель"])]
 
 
 def test_words_are_counted_by_folded_form() -> None:
     """Short words, words with digits and words in other scripts are left out."""
-    words = Vocabulary.count(TEXTS)
+    words = Vocabulary.count(WORDS)
     assert words.papers == {"imagenet": 2, "cafe": 2}
     assert words.spellings == {"imagenet": "ImageNet", "cafe": "café"}
-    assert Vocabulary.count(TEXTS, min_papers=3) == Vocabulary()
+    assert Vocabulary.count(WORDS, min_papers=3) == Vocabulary()
 
 
 def test_lines_round_trip() -> None:
-    words = Vocabulary.count(TEXTS)
+    words = Vocabulary.count(WORDS)
     assert words.to_lines() == ["café\t2", "ImageNet\t2"]
     assert Vocabulary.from_lines(words.to_lines()) == words
     with pytest.raises(ValueError, match="values to unpack"):

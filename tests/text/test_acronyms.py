@@ -1,6 +1,7 @@
 """Test acronyms that are spelled like ordinary words."""
 
 import io
+from collections.abc import Sequence, Set
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from app.relevance.matching import MatchIndex
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import parse
 from app.text import acronyms
-from app.text.tokenizer import content_stems
+from app.text.tokenizer import content_stems, distinct_words
 from app.types import PaperView
 
 ARCHIVE = [
@@ -95,13 +96,15 @@ def test_capitals_of_query(text: str, capitals: set[str], excluded: set[str]) ->
 def test_learned_acronyms_are_inflected_in_lower_case() -> None:
     """Few authors write "llms", so "LLM" is no ordinary word. A title in capitals shows no acronyms."""
     assert MODEL.abbreviations.acronyms.words == {"clip"}
-    assert acronyms.learn([("IMAGE MODELS", "An image. Images.")] * 3).words == set()
-    assert acronyms.learn([("CLIP", "Clips."), *[("CLIP", "clips, clipped and clipping")] * 2]).words == set()
-    assert acronyms.learn([("CLIP", "We clip."), *[("CLIP", "clips")] * 3]).words == {"clip"}
-    assert (
-        acronyms.learn([("Objects", "The IS and AN are ARE."), ("", "isn't aren't annual")] * 3).words
-        == set()
-    )
+    assert learned([("IMAGE MODELS", "An image. Images.")] * 3) == set()
+    assert learned([("CLIP", "Clips."), *[("CLIP", "clips, clipped and clipping")] * 2]) == set()
+    assert learned([("CLIP", "We clip."), *[("CLIP", "clips")] * 3]) == {"clip"}
+    assert learned([("Objects", "The IS and AN are ARE."), ("", "isn't aren't annual")] * 3) == set()
+
+
+def learned(papers: Sequence[tuple[str, str]]) -> Set[str]:
+    words = [distinct_words(f"{title} {abstract}") for title, abstract in papers]
+    return acronyms.learn(papers, words).words
 
 
 @pytest.mark.parametrize(
