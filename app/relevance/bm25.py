@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -103,6 +103,49 @@ class FieldCounts:
     counts: tuple[sparse.csr_matrix, sparse.csr_matrix]  # documents × terms, with implied terms
     sizes: tuple[Matrix, Matrix]  # the number of terms in each document, without implied terms
 
+    def select(self, columns: Matrix, max_documents: int | None = None) -> Self:
+        """Return the counts of the terms in these columns, in the first `max_documents` documents."""
+        titles, abstracts = (matrix[:max_documents, columns] for matrix in self.counts)
+        title_sizes, abstract_sizes = (sizes[:max_documents] for sizes in self.sizes)
+        return type(self)((titles, abstracts), (title_sizes, abstract_sizes))
+
+
+def count_terms(
+    documents: Sequence[Document], expansions: Expansions
+) -> tuple[TermColumns, Matrix, FieldCounts]:
+    """Count all terms of documents. Return their columns, a mask of those that are pairs, and their counts.
+
+    The columns are in the order in which the terms first occur.
+    """
+    numbers = defaultdict[str, int](itertools.count().__next__)
+    texts = [text for document in documents for text in document]
+    sizes = np.array([*map(len, texts)], np.int64)
+    all_stems = itertools.chain.from_iterable(texts)
+    stems = np.fromiter(map(numbers.__getitem__, all_stems), np.int64, sizes.sum())
+    rows_of_stems = np.repeat(np.arange(len(texts), dtype=np.int32), sizes)
+    is_pair = rows_of_stems[1:] == rows_of_stems[:-1]
+    pairs = (_PAIR * (1 + stems[:-1]) + stems[1:])[is_pair]
+    implied = [
+        (row, _key_of(term, numbers))
+        for row, text in enumerate(texts)
+        for stem in text
+        if stem in expansions
+        for term in expansions[stem]
+    ]
+    rows_of_implied, keys_of_implied = np.array(implied, np.int64).reshape(-1, 2).T
+    rows = np.concatenate([rows_of_stems, rows_of_stems[1:][is_pair], rows_of_implied.astype(np.int32)])
+    keys = np.concatenate([stems, pairs, keys_of_implied])[rows.argsort(kind="stable")]
+    distinct, first_places, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    by_place = first_places.argsort()
+    columns = TermColumns(dict(numbers), distinct[by_place])
+    ends = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(texts)))])
+    counts = sparse.csr_matrix(
+        (np.ones(len(keys), np.float32), by_place.argsort()[inverse], ends), (len(texts), len(columns))
+    )
+    counts.sum_duplicates()
+    fields = FieldCounts((counts[0::2], counts[1::2]), (sizes[0::2] * 1.0, sizes[1::2] * 1.0))
+    return columns, distinct[by_place] >= _PAIR, fields
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -127,34 +170,8 @@ class Terms:
         cls, documents: Sequence[Document], idfs: Idfs, expansions: Expansions
     ) -> tuple[Terms, FieldCounts]:
         """Return the terms of documents, in the order in which they first occur, and their counts."""
-        numbers = defaultdict[str, int](itertools.count().__next__)
-        texts = [text for document in documents for text in document]
-        sizes = np.array([*map(len, texts)], np.int64)
-        stems = np.array([numbers[stem] for text in texts for stem in text], np.int64)
-        rows_of_stems = np.repeat(np.arange(len(texts)), sizes)
-        is_pair = rows_of_stems[1:] == rows_of_stems[:-1]
-        pairs = (_PAIR * (1 + stems[:-1]) + stems[1:])[is_pair]
-        implied = [
-            (row, _key_of(term, numbers))
-            for row, text in enumerate(texts)
-            for stem in text
-            if stem in expansions
-            for term in expansions[stem]
-        ]
-        rows_of_implied, keys_of_implied = np.array(implied, np.int64).reshape(-1, 2).T
-        rows = np.concatenate([rows_of_stems, rows_of_stems[1:][is_pair], rows_of_implied])
-        order = rows.argsort(kind="stable")
-        keys = np.concatenate([stems, pairs, keys_of_implied])[order]
-        distinct, first_places, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        by_place = first_places.argsort()
-        columns = TermColumns(dict(numbers), distinct[by_place])
-        ends = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(texts)))])
-        counts = sparse.csr_matrix(
-            (np.ones(len(keys), np.float32), by_place.argsort()[inverse], ends), (len(texts), len(columns))
-        )
-        counts.sum_duplicates()
-        terms = cls(columns, idfs(columns), distinct[by_place] >= _PAIR, expansions)
-        return terms, FieldCounts((counts[0::2], counts[1::2]), (sizes[0::2] * 1.0, sizes[1::2] * 1.0))
+        columns, is_pair, fields = count_terms(documents, expansions)
+        return cls(columns, idfs(columns), is_pair, expansions), fields
 
     @cached_property
     def names(self) -> list[str]:

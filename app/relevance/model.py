@@ -1,8 +1,8 @@
 """PURE. Train and serialize the model of the archive: terms, words, abbreviations and LSA space."""
 
 import io
+import itertools
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from app.errors import CorruptModel
-from app.relevance.bm25 import Document, Expansions, Matrix, with_expansions
+from app.relevance.bm25 import Document, Expansions, FieldCounts, Matrix, count_terms
 from app.relevance.vector_space import MAX_EXAMPLES, VectorSpace
 from app.relevance.vocabulary import Vocabulary
 from app.text import abbreviations, acronyms, hyphens
@@ -42,18 +42,27 @@ class TermStatistics:
     abstract_length: float
 
     @classmethod
-    def count(cls, documents: Iterable[Document], expansions: Expansions, min_frequency: int = 1) -> Self:
-        """Count the terms of (title, abstract) pairs.
+    def count(
+        cls, documents: Sequence[Document], expansions: Expansions, min_frequency: int = 1
+    ) -> tuple[Self, FieldCounts]:
+        """Count the terms of (title, abstract) pairs. Return the statistics, and the counts in each document.
 
-        Drop terms in fewer papers than `min_frequency`, and pairs of stems that occur in only one paper.
+        Drop terms in fewer papers than `min_frequency`, and pairs of stems that occur in only one paper. The
+        columns of the counts are in the order of `frequencies`, which is alphabetical.
         """
-        frequencies: Counter[str] = Counter()
-        count = titles = abstracts = 0
-        for title, abstract in documents:
-            frequencies.update({*with_expansions(title, expansions), *with_expansions(abstract, expansions)})
-            count, titles, abstracts = count + 1, titles + len(title), abstracts + len(abstract)
-        frequent = {term: n for term, n in frequencies.items() if n >= max(min_frequency, 1 + (" " in term))}
-        return cls(count, frequent, titles / max(1, count) or 10.0, abstracts / max(1, count) or 150.0)
+        columns, is_pair, fields = count_terms(documents, expansions)
+        titles, abstracts = fields.counts
+        papers = np.bincount((titles + abstracts).indices, minlength=len(columns))
+        is_frequent = papers >= np.maximum(min_frequency, 1 + is_pair)
+        (numbers,) = is_frequent.nonzero()
+        frequent = dict(sorted(zip(itertools.compress(columns, is_frequent), numbers.tolist(), strict=True)))
+        order = np.array([*frequent.values()], np.int64)
+        frequencies = dict(zip(frequent, papers[order].tolist(), strict=True))
+        title_length, abstract_length = (
+            float(sizes.sum()) / max(1, len(documents)) for sizes in fields.sizes
+        )
+        statistics = cls(len(documents), frequencies, title_length or 10.0, abstract_length or 150.0)
+        return statistics, fields.select(order)
 
     @property
     def lengths(self) -> tuple[float, float]:
@@ -125,10 +134,11 @@ class RelevanceModel:
         shorts = abbreviations.learn((abstract for _, abstract in papers), compounds, learned_acronyms)
         folding = Abbreviations(compounds, shorts, apart, learned_acronyms, hyphenated)
         documents = [folding.document(*paper, stems) for paper, stems in zip(papers, unfolded, strict=True)]
-        statistics = TermStatistics.count(documents, folding.expansions, min_frequency)
+        statistics, fields = TermStatistics.count(documents, folding.expansions, min_frequency)
         titled = [(title, document) for (title, _), document in zip(papers, documents, strict=True)]
         space = VectorSpace.fit(
             titled,
+            fields,
             statistics.frequencies,
             statistics.idf,
             statistics.lengths,

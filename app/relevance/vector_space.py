@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from app.relevance.bm25 import K1, Document, Expansions, Idf, Matrix, Terms
+from app.relevance.bm25 import K1, Document, Expansions, FieldCounts, Idf, Matrix, Terms
 
 DIMENSIONS = 200
 # Each dimension is scaled by its singular value to the power 1 − WHITEN. Otherwise the few largest
@@ -20,6 +20,7 @@ DIMENSIONS = 200
 WHITEN = 0.4
 MIN_PAPERS = 50  # a smaller archive has no LSA space
 MIN_FREQUENCY = 3  # papers; rarer stems are not in the LSA space
+MIN_INDEX_FREQUENCY = 2  # papers; rarer stems and pairs are not used to find examples
 # Minimum mean z-scores of a term that is close to a direction, and of each stem in a pair that is close.
 # For "speech synthesis", "voice" has 4.5 and "word" has 1.2.
 CLOSE_Z, PART_Z = 1.5, 0.5
@@ -64,6 +65,7 @@ class VectorSpace:
     def fit(
         cls,
         papers: Sequence[tuple[str, Document]],
+        fields: FieldCounts,
         frequencies: Mapping[str, int],
         idf: Idf,
         lengths: tuple[float, float],
@@ -72,7 +74,8 @@ class VectorSpace:
     ) -> VectorSpace | None:
         """Fit a space to (title, document) pairs, newest first.
 
-        Return None if there are fewer than MIN_PAPERS papers or too few stems.
+        `fields` has their counts of the terms in `frequencies`, in the same order. Return None if there are
+        fewer than MIN_PAPERS papers or too few stems.
         """
         stems, terms = lsa_terms(frequencies, idf), index_terms(frequencies, idf, expansions)
         if len(papers) < MIN_PAPERS or len(stems.columns) <= DIMENSIONS:
@@ -87,7 +90,8 @@ class VectorSpace:
             np.asarray(directions.T / np.maximum(singular, 1e-6) ** WHITEN, np.float32)
         )
         vectors = _rounded_to_16_bits(_unit_rows(rows @ projection))
-        impacts = sparse.csr_matrix(terms.impacts(terms.field_counts(documents[:max_examples]), lengths).T)
+        (columns,) = (np.array([*frequencies.values()]) >= MIN_INDEX_FREQUENCY).nonzero()
+        impacts = sparse.csr_matrix(terms.impacts(fields.select(columns, max_examples), lengths).T)
         impacts.data = _rounded_to_16_bits(impacts.data)
         return cls(
             stems,
@@ -261,9 +265,9 @@ def lsa_terms(frequencies: Mapping[str, int], idf: Idf) -> Terms:
 def index_terms(
     frequencies: Mapping[str, int], idf: Idf, expansions: Expansions = MappingProxyType({})
 ) -> Terms:
-    """Return the stems and pairs used to find examples: those that occur in at least two papers."""
+    """Return the stems and pairs used to find examples."""
     return Terms.from_names(
-        sorted(term for term, papers in frequencies.items() if papers > 1), idf, expansions
+        sorted(term for term, papers in frequencies.items() if papers >= MIN_INDEX_FREQUENCY), idf, expansions
     )
 
 
