@@ -12,7 +12,7 @@ from app.cli import output, sending
 from app.delivery import ledger
 from app.doctor import relay
 from app.errors import InvalidInput
-from app.relevance import query_language
+from app.relevance.query_language import comparison_key
 from app.storage import audit_log
 from app.storage.models import Delivery, DeliveryState, Subscriber
 from app.types import Cadence, EmptyDigestPolicy, Interest
@@ -97,18 +97,13 @@ def _change_preferences(
     """Change the preferences. An interest that stays keeps its weight and quota."""
     before = subscribers.preferences_of(session, row)
     if texts := chosen.get("interests"):
-        current = {_key(each.text): each for each in before.interests}
-        interests = (replace(current.get(_key(text), Interest(text)), text=text) for text in texts)
+        current = {comparison_key(each.text): each for each in before.interests}
+        interests = (replace(current.get(comparison_key(text), Interest(text)), text=text) for text in texts)
         chosen = chosen | {"interests": tuple(interests)}
     subscriber = subscribers.change(session, row.id or 0, replace(before, **chosen), now)
     if changed := subscribers.changed_fields(before, subscribers.preferences_of(session, subscriber)):
         audit_log.record(session, output.ACTOR, "subscriber.change", row.id, now, changed=changed)
     return subscriber
-
-
-def _key(text: str) -> str:
-    """Return the text by which an interest is found again."""
-    return query_language.normalize(text).casefold()
 
 
 def _change_address(

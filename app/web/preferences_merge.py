@@ -5,7 +5,7 @@ may have changed them as well. A preference that was not changed in the form kee
 preference was changed both in the form and elsewhere, nothing is stored until the form is submitted again.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from sqlmodel import Session
 
 from app import subscribers
-from app.relevance import query_language
+from app.relevance.query_language import comparison_key
 from app.subscribers import Preferences
 from app.web import form_versions, forms
 from app.web.forms import LABELS, PreferencesForm
@@ -60,21 +60,22 @@ def _merge(current: PreferencesForm, form: PreferencesForm, edits: Mapping[str, 
     """
     typed: dict[str, Any] = {name: getattr(form, name) for name in edits}
     if "rows" in edits:
-        in_form = _keys([*form.original_texts, *(row.text for row in form.rows)])
-        typed["rows"] = form.rows + tuple(row for row in current.rows if _key(row.text) not in in_form)
+        in_form = {*map(comparison_key, [*form.original_texts, *(row.text for row in form.rows)])}
+        added_rows = (row for row in current.rows if comparison_key(row.text) not in in_form)
+        typed["rows"] = (*form.rows, *added_rows)
     if "muted" in edits:
         lines = form.muted.splitlines()
-        in_form = _keys([*form.original_texts, *lines])
-        added = [text for text in current.muted.splitlines() if _key(text) not in in_form]
+        in_form = {*map(comparison_key, [*form.original_texts, *lines])}
+        added = [text for text in current.muted.splitlines() if comparison_key(text) not in in_form]
         typed["muted"] = "\n".join([*lines, *added])
     return replace(current, **typed)
 
 
 def _without_additions(current: PreferencesForm, form: PreferencesForm) -> PreferencesForm:
     """Return the current form without the interests and muted words that were not in `form` originally."""
-    original = _keys(form.original_texts)
-    rows = tuple(row for row in current.rows if _key(row.text) in original)
-    muted = "\n".join(text for text in current.muted.splitlines() if _key(text) in original)
+    original = {*map(comparison_key, form.original_texts)}
+    rows = tuple(row for row in current.rows if comparison_key(row.text) in original)
+    muted = "\n".join(text for text in current.muted.splitlines() if comparison_key(text) in original)
     return replace(current, rows=rows, muted=muted)
 
 
@@ -82,11 +83,3 @@ def _differing_fields(preferences: Preferences, stored: Preferences) -> list[str
     """Return the names of the form's fields whose values differ, ignoring how they were typed."""
     one, other = subscribers.normalize_preferences(preferences), subscribers.normalize_preferences(stored)
     return [name for name, field in _PREFERENCES.items() if getattr(one, field) != getattr(other, field)]
-
-
-def _keys(texts: Iterable[str]) -> set[str]:
-    return set(map(_key, texts))
-
-
-def _key(text: str) -> str:
-    return query_language.normalize(text).casefold()

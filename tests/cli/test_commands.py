@@ -1287,14 +1287,16 @@ def test_kept_interest_keeps_its_weight_and_quota(run: Run, app: Application) ->
     """No option sets them, so the command must not reset them either, if only capitals or quotes differ."""
     run("subscribers", "add", "alice@example.org", "--interest", "robots")
     robots, video = Interest("Robots", weight=2.0, quota=3), Interest('"video generation"', weight=0.5)
+    acronym, word = Interest("RAG", weight=3.0), Interest("rag", weight=0.5)
+    stored = (robots, video, acronym, word)
     with app.db.write() as session:
         before = subscribers.preferences_of(session, subscribers.get(session, 1))
-        subscribers.change(session, 1, replace(before, interests=(robots, video)), clock.utcnow())
-    texts = ("agents", " robots ", "“video  generation”")
+        subscribers.change(session, 1, replace(before, interests=stored), clock.utcnow())
+    texts = ("agents", " robots ", "“video  generation”", "RAG", "rag")
     run("subscribers", "set", "1", *(part for text in texts for part in ("--interest", text)))
     with app.db.read() as session:
         after = subscribers.preferences_of(session, subscribers.get(session, 1))
-    assert after.interests == (Interest("agents"), replace(robots, text="robots"), video)
+    assert after.interests == (Interest("agents"), replace(robots, text="robots"), video, acronym, word)
 
 
 def test_change_of_a_former_subscriber(run: Run) -> None:

@@ -79,6 +79,21 @@ def test_changes_since_the_form_was_opened_are_merged(
     assert preferences.muted == ("games", "blockchain")
 
 
+def test_acronym_added_elsewhere_is_not_the_word_in_the_form(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """RAG was added and CLIP muted elsewhere. The form adds and mutes them in lower case."""
+    path = link(Purpose.PREFERENCES, alice)
+    form = fields_of(client.get(path).text)
+    elsewhere = replace(WANTED, interests=(*WANTED.interests, Interest("RAG", 2.0)), muted=("CLIP",))
+    with app.db.write() as session:
+        subscribers.change(session, alice, elsewhere, clock.utcnow())
+    client.post(path, data=form | {"interest": [*form["had"], "rag"], "muted": "clip"})
+    preferences = stored(app, alice)
+    assert [interest.text for interest in preferences.interests] == [*form["had"], "rag", "RAG"]
+    assert preferences.muted == ("clip", "CLIP")
+
+
 @pytest.mark.parametrize(
     "typed",
     [
