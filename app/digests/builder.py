@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Event
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ from app.settings import Settings
 from app.storage.database import Database
 from app.storage.models import Source, Subscriber
 from app.subscribers import schedule
-from app.types import Digest, Feedback, PaperUpdate, PaperView, Skip
+from app.types import Digest, Feedback, PaperUpdate, PaperView, Skip, SourceKind
 
 log = structlog.get_logger(__name__)
 
@@ -347,27 +347,34 @@ class DigestBuilder:
             absent_fields_note=self.interests.absent_fields_note,
             vectors=self.interests.vectors,
             today=self._days.today,
-            calendar_note=self._calendar_note,
+            # No method of the builder: otherwise, its memory would not be free when it is dropped.
+            calendar_note=partial(
+                _calendar_note, self._newest_day, self._since, self._days.today, self._source_kinds
+            ),
             pinned=frozenset(n for n, paper in self._papers.items() if paper.is_pinned(self._now)),
         )
         return self._pool
 
-    def _calendar_note(self, edition_day: date) -> str:
-        """Return why there may be no papers, or "" if the reason is not known.
 
-        `edition_day` is the edition's day in the subscriber's time zone. Sources list papers by UTC day, so
-        a reason is given only if neither that day nor the current UTC day has papers.
-        """
-        if self._newest_day is None:
-            return "the archive is still empty: no source has delivered a paper yet"
-        if self._newest_day < self._since:
-            return f"the newest papers in the archive are from {self._newest_day:%-d %B %Y}"
-        reasons = [
-            calendar.no_papers_reason(kind, edition_day)
-            for kind in self._source_kinds
-            if calendar.no_papers_reason(kind, self._days.today)
-        ]
-        return "; ".join(filter(None, dict.fromkeys(reasons)))
+def _calendar_note(
+    newest: date | None, since: date, today: date, kinds: Iterable[SourceKind], edition_day: date
+) -> str:
+    """Return why there may be no papers, or "" if the reason is not known.
+
+    `newest` is the newest day with papers, or None if there are none. `since` is the first day of the
+    candidates. `edition_day` is the edition's day in the subscriber's time zone. Sources list papers by UTC
+    day, so a reason is given only if neither that day nor `today`, the current UTC day, has papers.
+    """
+    if newest is None:
+        return "the archive is still empty: no source has delivered a paper yet"
+    if newest < since:
+        return f"the newest papers in the archive are from {newest:%-d %B %Y}"
+    reasons = [
+        calendar.no_papers_reason(kind, edition_day)
+        for kind in kinds
+        if calendar.no_papers_reason(kind, today)
+    ]
+    return "; ".join(filter(None, dict.fromkeys(reasons)))
 
 
 def _candidates(session: Session, since: date, today: date, now: datetime) -> list[PaperView]:

@@ -48,7 +48,8 @@ class PaperText:
         """Return the text of the paper's card: the title, and the summary in place of the abstract."""
         own = self.paper
         summary = summarizer.summary(own.title, own.tldr, own.abstract)
-        return _CardText(replace(own, abstract=summary), self.abbreviations, self)
+        titles = self.fields[0], self.folded_fields[0]
+        return _CardText(replace(own, abstract=summary), self.abbreviations, *titles, self.redefined)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -370,19 +371,17 @@ class _CardText(PaperText):
     The summary may lack the definitions that the abstract contains.
     """
 
-    whole: PaperText
-
-    @cached_property
-    def redefined(self) -> frozenset[str]:
-        return self.whole.redefined
+    title: Field
+    folded_title: Field
+    redefined: frozenset[str]  # by the abstract
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        return self.whole.fields[0], _field("abstract", self.paper.abstract)
+        return self.title, _field("abstract", self.paper.abstract)
 
     @cached_property
     def folded_fields(self) -> tuple[Field, ...]:
-        return self.whole.folded_fields[0], self._folded(self.fields[1])
+        return self.folded_title, self._folded(self.fields[1])
 
 
 def _field(name: str, text: str) -> Field:

@@ -24,7 +24,7 @@ from cachetools import LRUCache
 from scipy import sparse
 
 from app.relevance import query_words, reasons, scoring
-from app.relevance.bm25 import Matrix, Terms
+from app.relevance.bm25 import Idf, Matrix, Terms
 from app.relevance.filters import Filters
 from app.relevance.highlights import Highlights, PaperText, Typed
 from app.relevance.model import RelevanceModel
@@ -172,11 +172,13 @@ class MatchIndex:
         self._query_words = lru_cache(MAX_CACHED_QUERY_WORDS)(
             partial(query_words.prepare, abbreviations=model.abbreviations)
         )
-        self._idf = lru_cache(MAX_CACHED_QUERY_WORDS)(model.statistics.idf)
-        self._excerpts = lru_cache(MAX_CACHED_EXCERPTS)(self._new_excerpts)
+        # The cached functions do not refer to the index. Otherwise, a dropped index would stay in memory
+        # until the garbage collector runs.
+        idf, rows = lru_cache(MAX_CACHED_QUERY_WORDS)(model.statistics.idf), len(self._texts)
+        self._excerpts = lru_cache(MAX_CACHED_EXCERPTS)(partial(_find_excerpts, self._texts, idf))
         # The results of `PaperText.has_other_form` for a typed word, by row. Readers type the same words.
         self._has_other_form = lru_cache(MAX_CACHED_QUERY_WORDS)(
-            lambda stem, word: bytearray([_UNKNOWN]) * len(self._texts)
+            lambda stem, word: bytearray([_UNKNOWN]) * rows
         )
 
     @property
@@ -307,18 +309,6 @@ class MatchIndex:
         marks = Marks(excerpts.marks_in_title, excerpts.marks_in_summary, rest_in_words)
         return CardReason(whole, marks)
 
-    def _new_excerpts(
-        self, row: int, words: tuple[str, ...], typed_words: tuple[tuple[str, str], ...]
-    ) -> _Excerpts:
-        """Return the places where a paper contains these words. Interests with the same words share them."""
-        text, idf, terms, typed = self._texts[row], self._idf, {*words}, dict(typed_words)
-        in_title, in_summary, marked = text.card.marks(terms, idf, typed)
-        highlights = unmarked = text.highlights(terms, idf, typed)
-        if marked:  # a stop word is not a highlight by itself
-            rest = {term for term in terms - marked if not is_digit(term)}
-            unmarked = (text.highlights(rest, idf, typed) or highlights) if rest else []
-        return _Excerpts(highlights, unmarked, in_title, in_summary)
-
     def _words_in(self, text: PaperText, query: Query) -> _WordsInPaper:
         """Return which words of an interest a paper contains, and which it lacks, as typed.
 
@@ -414,6 +404,23 @@ class MatchIndex:
                 matches.close_stems[stem] = is_close
             if matches.close_stems[stem] and gains[n] > 0:
                 yield stem
+
+
+def _find_excerpts(
+    texts: Sequence[PaperText],
+    idf: Idf,
+    row: int,
+    words: tuple[str, ...],
+    typed_words: tuple[tuple[str, str], ...],
+) -> _Excerpts:
+    """Return the places where a paper contains these words. Interests with the same words share them."""
+    text, terms, typed = texts[row], {*words}, dict(typed_words)
+    in_title, in_summary, marked = text.card.marks(terms, idf, typed)
+    highlights = unmarked = text.highlights(terms, idf, typed)
+    if marked:  # a stop word is not a highlight by itself
+        rest = {term for term in terms - marked if not is_digit(term)}
+        unmarked = (text.highlights(rest, idf, typed) or highlights) if rest else []
+    return _Excerpts(highlights, unmarked, in_title, in_summary)
 
 
 def _without_words(query: Query) -> Query:

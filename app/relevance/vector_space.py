@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -243,16 +243,9 @@ class VectorSpace:
 
     @cached_property
     def _mean_vector(self) -> Callable[[str], Matrix]:
-        return lru_cache(MAX_CACHED_TERMS)(self._new_mean_vector)
-
-    def _new_mean_vector(self, term: str) -> Matrix:
-        """Return the mean of the newest examples that contain a term, or of all papers if only a few do."""
-        if (column := self.terms.columns.get(term)) is None:
-            return self.mean
-        examples = self.impacts.indices[self.impacts.indptr[column] : self.impacts.indptr[column + 1]]
-        if len(examples) < ENOUGH_EXAMPLES:
-            return self.mean
-        return np.asarray(self.examples[examples[:MAX_TERM_EXAMPLES]].mean(0))
+        # The cache does not refer to the space, so that an old space is freed as soon as it is dropped.
+        arrays = self.terms.columns, self.impacts, self.examples, self.mean
+        return lru_cache(MAX_CACHED_TERMS)(partial(_mean_vector, *arrays))
 
 
 def lsa_terms(frequencies: Mapping[str, int], idf: Idf) -> Terms:
@@ -269,6 +262,18 @@ def index_terms(
     return Terms.from_names(
         sorted(term for term, papers in frequencies.items() if papers >= MIN_INDEX_FREQUENCY), idf, expansions
     )
+
+
+def _mean_vector(
+    columns: Mapping[str, int], impacts: sparse.csr_matrix, examples: Matrix, mean: Matrix, term: str
+) -> Matrix:
+    """Return the mean of the newest examples that contain a term, or of all papers if only a few do."""
+    if (column := columns.get(term)) is None:
+        return mean
+    rows = impacts.indices[impacts.indptr[column] : impacts.indptr[column + 1]]
+    if len(rows) < ENOUGH_EXAMPLES:
+        return mean
+    return np.asarray(examples[rows[:MAX_TERM_EXAMPLES]].mean(0))
 
 
 def _check_finite(name: str, numbers: Matrix) -> None:

@@ -1,5 +1,7 @@
 """Test how digests are built from candidates, interests and feedback."""
 
+import gc
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
@@ -266,6 +268,22 @@ def test_profile_cache_is_bounded(app: Application, now: datetime, monkeypatch: 
     assert digest_builder.profile_of(add_like("Tumours", now)) is first
     assert digest_builder.profile_of(add_like("Galaxies", now))
     assert digest_builder.profile_of(add_like("Tumours", now)) is not first
+
+
+def test_a_dropped_builder_is_freed_at_once(app: Application, now: datetime) -> None:
+    """Each preview builds one, and its papers and matches may take megabytes."""
+    with app.db.write() as session:
+        factories.add_paper(session, factories.add_source(session, now), "Video Agents", now.date(), now)
+    with app.db.read() as session:
+        digest_builder = DigestBuilder(app.digest_context, session, now)
+    digest_builder.preview(now.date().isoformat(), Preferences(interests=(Interest("video agents"),)))
+    reference = weakref.ref(digest_builder)
+    gc.disable()
+    try:
+        del digest_builder
+        assert reference() is None
+    finally:
+        gc.enable()
 
 
 def test_duplicate_interests_count_once(app: Application, now: datetime) -> None:

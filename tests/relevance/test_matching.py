@@ -1,8 +1,11 @@
 """Test matching: interests select the right papers, and reasons quote what the papers contain."""
 
+import gc
 import itertools
 import math
 import re
+import weakref
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -641,3 +644,26 @@ def test_an_interest_of_one_paper_does_not_mean_all_else_in_it() -> None:
     papers = [PaperView(row, title) for row, title in enumerate(titles)]
     (hits,) = matching.MatchIndex(papers, RelevanceModel.bundled()).match([parse("pigeons")])
     assert [number for number, hit in hits.items() if hit >= cut_offs.FLOOR] == [0]
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("without_collector")
+def test_a_dropped_index_is_freed_at_once() -> None:
+    """So is its model. Both take many megabytes, and the garbage collector may run only hours later."""
+    model = RelevanceModel.decode(sample_archive.trained_model().encode())
+    index = matching.MatchIndex(SUBJECTS, model)
+    for query in map(parse, ("tumour", "galaxy surveys", "federated learning")):
+        for number in index.match([query])[0]:
+            index.reason(query, number)
+            index.details(query, number)
+        index.missing_words(query)
+    assert model.space is not None
+    references = [weakref.ref(part) for part in (index, model, model.space, model.abbreviations)]
+    del index, model
+    assert [reference() for reference in references] == [None] * 4
