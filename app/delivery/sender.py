@@ -73,6 +73,9 @@ class Sender:
             return runner.run(self._send_all(time, ids))
 
     async def _send_all(self, time: Timeline, ids: Collection[int] | None) -> Counter[str]:
+        today = time().date()
+        self.composer.start_day(today)
+        self.snapshots.start_day(today)
         sender_ledger = ledger.SenderLedger(
             self.db,
             self.settings,

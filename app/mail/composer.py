@@ -7,7 +7,7 @@ import platform
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from functools import cache, lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -101,6 +101,10 @@ class Composer:
             raise InvalidSettings(f"PAPERBOY_SITE_NAME, PAPERBOY_FROM_ADDRESS: {error}") from None
         # All digests in an edition have the same date.
         self._date = lru_cache(64)(lambda date: message.date(date).encode())
+
+    def start_day(self, day: date) -> None:
+        """Drop the fragments that were cached on another day."""
+        self._fragments.start_day(day)
 
     @property
     def signs(self) -> bool:

@@ -8,6 +8,7 @@ message is composed by concatenating fragments and values. When decoded, the mes
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from datetime import date
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from app.mail.text_limits import LIMIT_STEPS, TextLimits
 from app.text.in_words import count_of_recent
 from app.types import DigestItem, MailKind, PaperUpdate, Section
 
-# Together, the caches use at most a few hundred megabytes, regardless of the number of subscribers.
+# Together, the caches of a day use at most a few hundred megabytes, regardless of the number of subscribers.
 MAX_CACHED_ITEMS, MAX_CACHED_CARDS, MAX_CACHED_PAPERS = 20_000, 25_000, 8_000
 MAX_CACHED_LINES, MAX_CACHED_SHELLS = 8_000, 64
 _SHARED_FIELDS = tuple(
@@ -96,6 +97,7 @@ class Fragments:
     def __init__(self, renderer: Renderer, signer: LinkSigner) -> None:
         self._renderer = renderer
         self._signer = signer
+        self._day: date | None = None
         self._cards_by_item: list[dict[int, tuple[DigestItem, EncodedCard | None]]] = [
             {}
             for _ in range(2 * len(LIMIT_STEPS))  # two for each step: one for ordinary cards, one for leads
@@ -105,8 +107,21 @@ class Fragments:
         sizes |= dict.fromkeys(
             ("_reason", "_heading", "subject", "intro", "note", "updates"), MAX_CACHED_LINES
         )
-        for name, size in sizes.items():
-            setattr(self, name, lru_cache(size)(getattr(self, name)))
+        self._caches = {name: lru_cache(size)(getattr(self, name)) for name, size in sizes.items()}
+        for name, cached in self._caches.items():
+            setattr(self, name, cached)
+
+    def start_day(self, day: date) -> None:
+        """Drop everything that was cached on another day.
+
+        A card states recent votes, so each day has its own cards, and hardly needs those of other days.
+        """
+        if day != self._day:
+            self._day = day
+            for by_item in self._cards_by_item:
+                by_item.clear()
+            for cached in self._caches.values():
+                cached.cache_clear()
 
     def layout(self, sections: Sequence[Section], step: int) -> list[EncodedSection]:
         """Return the sections with their displayable cards, using the text limits in LIMIT_STEPS[step]."""

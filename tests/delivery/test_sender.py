@@ -43,6 +43,25 @@ def test_several_batches(
     assert set(states_by_name(app).values()) == {"sent"}
 
 
+def test_cards_of_other_days_are_dropped(app: Application, mail_server: MailServer, now: datetime) -> None:
+    """Each day has its own cards. After some months, those of earlier days would take over 100 megabytes."""
+
+    def cached_cards() -> tuple[int, int, int]:
+        fragments = app.composer._fragments
+        encoded = fragments._caches["_card"].cache_info().currsize
+        return len(app.snapshots._items), len(fragments._cards_by_item[0]), encoded
+
+    enqueue_mails(app, now, "alice")
+    for name, at in {"bob": now, "carol": now + timedelta(hours=1)}.items():
+        enqueue_mails(app, at, name, kind=MailKind.CONFIRM)
+        pipeline.send_now(app, at)
+        assert all(cached_cards())
+    tomorrow = now + timedelta(days=1)
+    enqueue_mails(app, tomorrow, "dave", kind=MailKind.CONFIRM)
+    assert pipeline.send_now(app, tomorrow) == {"sent": 1}
+    assert cached_cards() == (0, 0, 0)
+
+
 def test_emails_that_cannot_be_composed_are_logged(
     app: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
@@ -227,6 +227,18 @@ class SnapshotStore:
         # By reason and marks, then by snapshot id.
         self._items = defaultdict[tuple[str | int, str], dict[int, DigestItem]](dict)
         self._item_count = 0
+        self._day: date | None = None
+
+    def start_day(self, day: date) -> None:
+        """Drop everything that was cached on another day. Each day has its own snapshots."""
+        if day != self._day:
+            self._day = day
+            self._snapshots.clear()
+            self._clear_items()
+
+    def _clear_items(self) -> None:
+        self._items.clear()
+        self._item_count = 0
 
     def restore(self, session: Session, stored: Sequence[Mapping[str, Any]]) -> list[RestoredDigest]:
         """Restore stored digests in the given order, with at most one database query. Skip unreadable items.
@@ -310,8 +322,7 @@ class SnapshotStore:
         if len(self._snapshots) > MAX_CACHED_SNAPSHOTS:
             self._snapshots.clear()
         if self._item_count > MAX_CACHED_ITEMS:
-            self._items.clear()
-            self._item_count = 0
+            self._clear_items()
         ids = {number for item in items for number in (item[0], item[2]) if _is_id(number)}
         snapshots = {number: snapshot for number in ids if (snapshot := self._snapshots.get(number))}
         if missing := ids - snapshots.keys():
