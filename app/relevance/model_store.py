@@ -14,6 +14,7 @@ from sqlmodel import Session, col, delete, func, select
 
 from app.errors import CorruptModel
 from app.relevance.model import RelevanceModel
+from app.runtime import interpreter
 from app.storage.database import Database
 from app.storage.models import Paper, TrainedModel
 
@@ -181,6 +182,7 @@ class ModelStore:
             result = TrainingResult(_store(session, archive, data, now), archive.papers)
         with db.read() as session:
             self.current(session)  # load the model now, so that no request in this process has to
+        interpreter.return_free_memory()
         return result
 
 

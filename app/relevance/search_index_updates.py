@@ -19,6 +19,7 @@ from app.relevance.model import RelevanceModel
 from app.relevance.model_store import LoadedModel, ModelStore
 from app.relevance.search_index import IndexedPaper, IndexWriter, read_model, read_state
 from app.relevance.search_index_folder import IndexFolder, belongs_to, is_damaged
+from app.runtime import interpreter
 from app.storage import job_runs
 from app.storage.database import Database
 
@@ -111,6 +112,7 @@ class IndexUpdater:
             is_complete = self._write(version, model, now, use if is_first else None, run)
             if is_complete or is_first:
                 use()
+        interpreter.return_free_memory()
 
     def _write(
         self,

@@ -1,7 +1,10 @@
-"""Test the settings of garbage collection during imports. `tests/attacks/test_memory.py` tests the others."""
+"""Test garbage collection during imports, and free memory. `tests/attacks/test_memory.py` tests the rest."""
 
 import gc
+import os
+import platform
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -30,3 +33,21 @@ def test_imported_modules_are_excluded_from_collections(monkeypatch: pytest.Monk
     with interpreter.importing():
         monkeypatch.setitem(sys.modules, "tests.runtime.new", ModuleType("new"))
     assert calls == ["freeze"]
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has malloc_trim")
+def test_free_memory_is_returned_to_the_system() -> None:
+    """glibc itself returns nothing that is below memory in use."""
+
+    def resident_pages() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1])
+
+    size, count = 100_000, 1_000  # too small for glibc to map them separately
+    blocks = [b"x" * (size + number) for number in range(count)]
+    in_use = blocks[::100]
+    del blocks
+    before = resident_pages()
+    interpreter.return_free_memory()
+    returned = (before - resident_pages()) * os.sysconf("SC_PAGE_SIZE")
+    assert len(in_use) == 10
+    assert returned > size * count / 2
