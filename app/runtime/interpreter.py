@@ -1,4 +1,4 @@
-"""Change interpreter settings: garbage collection, thread switching, memory arenas. No other module does so.
+"""Change interpreter settings: garbage collection, thread switching, memory. No other module does so.
 
 The settings affect the whole process, so overlapping threads must not each save and restore them.
 """
