@@ -23,7 +23,20 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from sqlalchemy import MetaData, Table, bindparam, delete, func, insert, inspect, select, text, update
+from sqlalchemy import (
+    MetaData,
+    Table,
+    TableClause,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    inspect,
+    select,
+    text,
+    update,
+)  # fmt: skip
 from sqlalchemy import types as column_types
 from sqlalchemy.engine import Connection
 from sqlmodel import SQLModel
@@ -183,10 +196,8 @@ def load(url: str, source: Path, manifest: Manifest, pause_reason: str, now: dat
 def is_empty(db: Database) -> bool:
     """Return whether a database has no tables, or no rows that a backup would contain."""
     with db.engine.connect() as connection:
-        return not any(
-            connection.execute(select(func.count()).select_from(table)).scalar_one()
-            for table in _tables(connection)
-        )
+        names = filter(_is_included, inspect(connection).get_table_names())
+        return not any(connection.scalar(select(exists().select_from(TableClause(name)))) for name in names)
 
 
 def pause_reason(db: Database) -> str | None:
@@ -256,10 +267,14 @@ def _snapshot(db: Database) -> Iterator[Connection]:
         yield connection
 
 
+def _is_included(table_name: str) -> bool:
+    return table_name not in EXCLUDED and not table_name.startswith(JOBS)
+
+
 def _tables(connection: Connection) -> Sequence[Table]:
     """Return the tables of a backup, in the order in which foreign keys allow inserting their rows."""
     tables = MetaData()
-    tables.reflect(connection, only=lambda name, _tables: name not in EXCLUDED and not name.startswith(JOBS))
+    tables.reflect(connection, only=lambda name, _tables: _is_included(name))
     for table in tables.sorted_tables:
         for column in table.columns:
             if isinstance(column.type, column_types.JSON):
