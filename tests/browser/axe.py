@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from axe_playwright_python.sync_playwright import Axe
+from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Page
 
-AXE = Axe()
 # All rules except experimental ones: WCAG 2.2 AA and best practices. Two are off by default:
 # targets that are large enough for fingers, and duplicate ids. Frames show emails in a sandbox, where axe
 # cannot run: test_mails.py tests these.
@@ -18,15 +17,18 @@ OPTIONS: dict[str, Any] = {
         "frame-tested": {"enabled": False},
     },
 }
+RUN = "options => axe.run(options).then(found => [...found.violations, ...found.incomplete])"
 ARROW = "contains only non-text characters"  # contrast is judged by eye
 
 
 def violations(page: Page) -> list[str]:
     """Return a line `rule: element: fix` for each problem, including those that axe cannot decide."""
-    results: dict[str, Any] = AXE.run(page, options=OPTIONS).response
+    if not page.evaluate("'axe' in window"):  # on its first run on this page
+        page.evaluate(AXE_SCRIPT)
+    problems: list[dict[str, Any]] = page.evaluate(RUN, OPTIONS)
     return [
         f"{rule['id']}: {node['html'][:160]}: {node['failureSummary']}"
-        for rule in (*results["violations"], *results["incomplete"])
+        for rule in problems
         for node in rule["nodes"]
         if ARROW not in node["failureSummary"]
     ]
