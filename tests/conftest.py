@@ -11,15 +11,11 @@ from collections.abc import Callable, Generator, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pytest
 import stamina
 import typer.testing
-from sqlalchemy import event
-from sqlalchemy.engine import URL, Engine
-from sqlalchemy.util import LRUCache
 
 from app import main
 from app.application import Application
@@ -30,7 +26,9 @@ from app.settings import Settings
 from app.storage import database, schema
 from app.web import templating
 from tests.support import running_app
+from tests.support.compiled_statements import SharedStatements
 from tests.support.compiled_templates import sharing
+from tests.support.fork_server import ForkServer
 from tests.support.mail_server import MailServer
 from tests.support.postgres_server import PostgresServer, run_postgres
 
@@ -51,7 +49,6 @@ SPREAD = {
 DATABASES = ("sqlite", "postgres")
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)  # a Friday
 COLLECT_AFTER = 10_000  # new objects
-MAX_STATEMENTS = 3000  # compiled SQL statements that a test process keeps
 MIN_PAPERS = 300  # the size of an archive that trains its own model, in tests that use `trained_early`
 
 
@@ -141,47 +138,6 @@ def shared_commands_and_keys() -> Iterator[None]:
         yield
 
 
-def _configure_for_tests(connection: Any, _record: object) -> None:
-    """Configure a connection to SQLite: do not wait for the disk, and reverse rows that have no ORDER BY.
-
-    Test databases need not survive a power cut. PostgreSQL guarantees no order without ORDER BY, either.
-    """
-    for pragma in ("reverse_unordered_selects = ON", "synchronous = OFF"):
-        connection.execute(f"PRAGMA {pragma}").close()
-
-
-class SharedStatements:
-    """Keep compiled SQL for all engines of a test process: compiling takes up to a third of a test's time.
-
-    The statements belong to the dialect of the engine that compiled them, so engines share the dialect, too.
-    Only the first engine queries the server for its version and types.
-    """
-
-    def __init__(self) -> None:
-        self._make_engine = database._make_engine
-        self._first: dict[str, Engine] = {}
-
-    def make_engine(self, url: URL) -> Engine:
-        """Make an engine as the application does."""
-        engine = self._make_engine(url)
-        if engine.dialect.name == "sqlite":
-            event.listen(engine, "connect", _configure_for_tests)
-        if first := self._first.get(engine.dialect.name):
-            engine.dialect.initialize = lambda _connection: None  # type: ignore[method-assign]
-            engine.dialect = first.dialect
-            engine._compiled_cache = first._compiled_cache
-        return engine
-
-    def begin(self, url: str) -> None:
-        """Make the engine whose dialect and statements all later engines share. Connect it to `url` once."""
-        db = database.Database(url)
-        with db.read() as session:
-            session.connection()
-        db.dispose()
-        db.engine._compiled_cache = LRUCache(MAX_STATEMENTS)
-        self._first[db.engine.dialect.name] = db.engine
-
-
 @pytest.fixture(scope="session")
 def compiled_statements() -> Iterator[SharedStatements]:
     """Compile each SQL statement once per test process."""
@@ -254,6 +210,15 @@ def database_url(
     yield server.shared_database
     server.empty_shared_database()
     server.drop_databases()
+
+
+@pytest.fixture(scope="session")
+def processes(request: pytest.FixtureRequest, sqlite_template: Path) -> ForkServer:
+    """Start the fork server of this test process. It sends with each kind of database that the tests use."""
+    urls = [f"sqlite:///{shutil.copy(sqlite_template, sqlite_template.with_name('prepared.db'))}"]
+    if request.config.getoption("--database") != "sqlite":
+        urls.append(request.getfixturevalue("postgres").create_database())
+    return ForkServer(urls)
 
 
 @pytest.fixture

@@ -63,6 +63,7 @@ from app.types import Digest, IngestSummary, Interest, Rejection, Section
 from tests.conftest import MIN_PAPERS, SECRET
 from tests.storage.test_migrations import config_of
 from tests.support import factories, sample_digest
+from tests.support.fork_server import ForkServer
 from tests.support.mail_server import MailServer
 
 Run = Callable[..., Result]
@@ -1946,21 +1947,31 @@ def test_move(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     assert parse_output(run("send", "--json"))["sent"] == 1
 
 
+KILLED = """
+    import importlib, os, signal, sys
+    from app.cli import main
+
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv[1:] = arguments
+    setattr(importlib.import_module(module), function, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+    main()
+"""
+
+
 @pytest.mark.usefixtures("alice_is_due")
-def test_killed_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_killed_backup_and_restore(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, processes: ForkServer
+) -> None:
     """`kill -9` leaves no half of a file or a database. A restore that is not complete can be repeated."""
 
     def killed_at(place: str, *arguments: str) -> None:
         module, _, function = place.rpartition(".")
-        code = (
-            f"import os, signal; import {module} as module;"
-            f"module.{function} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL);"
-            "from app.cli import main; main()"
-        )
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-        command = [sys.executable, "-c", code, *arguments]
-        killed = subprocess.run(command, env=environment, cwd=tmp_path, check=False)  # noqa: S603
-        assert killed.returncode == -signal.SIGKILL
+        exit_code = processes.run(
+            KILLED, environment=dict(os.environ), folder=tmp_path,
+            module=module, function=function, arguments=arguments,
+        )  # fmt: skip
+        assert exit_code == -signal.SIGKILL
 
     killed_at("app.storage.backup_file._write_journals", "backup", "b.zip")
     assert not (tmp_path / "b.zip").exists()

@@ -4,15 +4,16 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from sqlmodel import Session, col, func, select
+from sqlmodel import col, func, select
 
 from app import bounces, pipeline
 from app.application import Application
 from app.delivery import ledger
 from app.digests import reconciliation
 from app.settings import UncertainPolicy
+from app.storage.database import skew
 from app.storage.models import Delivery, DeliveryState, Subscriber, SubscriberState
-from app.types import Digest, MailKind, Section
+from app.types import Digest, Section
 from tests.faults.relay_process import RelayProcess
 from tests.support import sample_digest
 
@@ -30,20 +31,17 @@ def queue(
     """Add a digest for each of `count` new readers; return their names."""
     names = [f"reader{n}" for n in range(first, first + count)]
     with app.db.write() as session:
-        for name in names:
-            _enqueue(session, name, now, give_up_at)
+        readers = [
+            Subscriber(
+                email=f"{name}@example.org", state=SubscriberState.ACTIVE, created_at=now - timedelta(days=1)
+            )
+            for name in names
+        ]
+        session.add_all(readers)
+        session.flush()
+        mails = [ledger.Entry(each.id or 0, EDITION, now, DIGEST, give_up_at=give_up_at) for each in readers]
+        ledger.add_entries(session, mails, now + skew(session))
     return names
-
-
-def _enqueue(session: Session, name: str, now: datetime, give_up_at: datetime | None) -> None:
-    reader = Subscriber(
-        email=f"{name}@example.org", state=SubscriberState.ACTIVE, created_at=now - timedelta(days=1)
-    )
-    session.add(reader)
-    session.flush()
-    assert reader.id
-    mail = {"kind": MailKind.DIGEST, "edition": EDITION, "digest": DIGEST, "due_at": now, "now": now}
-    ledger.enqueue(session, subscriber_id=reader.id, give_up_at=give_up_at, **mail)  # type: ignore[arg-type]
 
 
 def rows(app: Application) -> dict[str, Delivery]:

@@ -8,12 +8,13 @@ import pytest
 from app.application import Application
 from app.settings import Settings
 from tests.faults import checks, relay_process, sender_process
+from tests.support.fork_server import ForkServer
 
 CONNECTIONS = 3
 
 
 @pytest.fixture
-def relay(tmp_path: Path) -> Iterator[relay_process.RelayProcess]:
+def relay(processes: ForkServer, tmp_path: Path) -> Iterator[relay_process.RelayProcess]:
     """Run the relay process that receives the emails."""
     folder = tmp_path / "relay"
     folder.mkdir()

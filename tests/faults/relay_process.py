@@ -1,7 +1,7 @@
 """A relay in a process of its own. It logs accepted emails and misbehaves as a test orders.
 
-`RelayProcess` is the handle for tests. The process reads orders as lines of JSON and answers each
-with a line. It reports events in lines of their own. It ends when its standard input is closed.
+`RelayProcess` is the handle for tests. The process reads orders as lines of JSON from a socket and answers
+each with a line. It reports events in lines of their own. It ends when the test shuts the socket down.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import os
 import queue
 import socket
 import struct
-import subprocess
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -22,6 +20,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.support import fork_server
 
 STAGES = ("connect", "ehlo", "mail", "rcpt", "data", "body", "end")
 USUAL = {
@@ -213,7 +213,13 @@ class _Connection:
         raise _ConnectionClosed
 
 
+def _run(log: Path, channel: socket.socket) -> None:
+    asyncio.run(_Process(log).serve(channel))
+
+
 class _Process:
+    reports: asyncio.StreamWriter
+
     def __init__(self, log: Path) -> None:
         self.log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self.folder = log.parent
@@ -224,12 +230,10 @@ class _Process:
         self.connections = self.open = self.most_open = self.mails = 0
         self.complaints: list[str] = []
 
-    async def serve(self) -> None:
+    async def serve(self, channel: socket.socket) -> None:
+        orders, self.reports = await asyncio.open_connection(sock=channel)
         server = await asyncio.start_server(self.accept, "127.0.0.1", 0, limit=1 << 20)
         self.report(port=server.sockets[0].getsockname()[1])
-        orders = asyncio.StreamReader()
-        loop = asyncio.get_running_loop()
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
         while line := await orders.readline():
             self.execute(**json.loads(line))
         os._exit(0)  # closes open connections
@@ -253,7 +257,7 @@ class _Process:
         )
 
     def report(self, **what: Any) -> None:
-        os.write(1, json.dumps(what).encode() + b"\n")
+        self.reports.write(json.dumps(what).encode() + b"\n")
 
     def complain(self, words: str) -> None:
         self.complaints.append(words)
@@ -312,7 +316,7 @@ class AcceptedMail:
 class RelayProcess:
     """A handle on the relay process for tests."""
 
-    process: subprocess.Popen[bytes]
+    channel: socket.socket
     log: Path
     port: int = 0
     answers: queue.Queue[dict[str, Any]] = field(default_factory=queue.Queue)
@@ -358,16 +362,14 @@ class RelayProcess:
         return (self.log.parent / f"{accepted.n}.eml").read_bytes()
 
     def _ask(self, what: str, **fields: Any) -> dict[str, Any]:
-        assert self.process.stdin
-        self.process.stdin.write(json.dumps({"what": what, **fields}).encode() + b"\n")
-        self.process.stdin.flush()
+        self.channel.sendall(json.dumps({"what": what, **fields}).encode() + b"\n")
         return self.answers.get(timeout=PATIENCE)
 
     def _listen(self) -> None:
-        assert self.process.stdout
-        for line in self.process.stdout:
-            reply = json.loads(line)
-            (self.events if "at" in reply else self.answers).put(reply)
+        with self.channel.makefile("rb") as lines:
+            for line in lines:
+                reply = json.loads(line)
+                (self.events if "at" in reply else self.answers).put(reply)
 
 
 @contextmanager
@@ -375,20 +377,18 @@ def run_relay(folder: Path) -> Iterator[RelayProcess]:
     """Run a relay process until the end of the block."""
     log = folder / "taken.jsonl"
     log.touch()
-    command = [sys.executable, "-I", __file__, str(log)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: S603 - our own
-        relay = RelayProcess(process, log)
-        listener = threading.Thread(target=relay._listen)
-        listener.start()
-        try:
-            relay.port = relay.answers.get(timeout=PATIENCE)["port"]
-            yield relay
-        finally:
-            assert process.stdin
-            process.stdin.close()
-            process.wait(PATIENCE)
-            listener.join()
-
-
-if __name__ == "__main__":
-    asyncio.run(_Process(Path(sys.argv[1])).serve())
+    channel, of_process = socket.socketpair()
+    process = fork_server.context.Process(target=_run, args=(log, of_process), daemon=True)
+    process.start()
+    of_process.close()
+    relay = RelayProcess(channel, log)
+    listener = threading.Thread(target=relay._listen)
+    listener.start()
+    try:
+        relay.port = relay.answers.get(timeout=PATIENCE)["port"]
+        yield relay
+    finally:
+        channel.shutdown(socket.SHUT_WR)
+        process.join(PATIENCE)
+        listener.join()
+        channel.close()

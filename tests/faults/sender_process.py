@@ -1,14 +1,9 @@
-"""Senders as processes of their own. A test kills them, or they kill themselves at a named place.
-
-A fork server has the application imported, and its templates compiled (`prepared_sender`), so that a sender
-starts within some milliseconds.
-"""
+"""Senders as processes of their own. A test kills them, or they kill themselves at a named place."""
 
 import functools
 import importlib
 import inspect
 import itertools
-import multiprocessing
 import os
 import resource
 import signal
@@ -30,6 +25,7 @@ from app import main, pipeline
 from app.application import Application
 from app.cli import serve, worker
 from app.settings import Settings
+from tests.support import fork_server
 
 POLLING = ("refresh", "recheck")
 PATIENCE = 30.0  # seconds that a test waits for something that should happen at once
@@ -48,9 +44,6 @@ _SENDING_PATH = tuple(
 )
 
 Starter = Callable[..., "Sender"]
-
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["__main__", "uvloop", "psycopg", "tests.faults.prepared_sender"])
 
 
 @dataclass(frozen=True)
@@ -84,8 +77,8 @@ class Sender:
     """One sender process. It ends at the end of the test."""
 
     def __init__(self, order: Order) -> None:
-        self._results, child_end = _context.Pipe(duplex=False)
-        self.process = _context.Process(target=_run, args=(order, child_end), daemon=True)
+        self._results, child_end = fork_server.context.Pipe(duplex=False)
+        self.process = fork_server.context.Process(target=_run, args=(order, child_end), daemon=True)
         self.process.start()
         child_end.close()
 

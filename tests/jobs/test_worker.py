@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +28,7 @@ from app.jobs.schedule import Job, Lane
 from app.settings import Settings
 from app.storage import worker_registry
 from app.storage.models import WorkerRow
+from tests.support.fork_server import ForkServer
 from tests.support.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.postgres
@@ -250,26 +250,31 @@ def test_failed_job_is_listed_for_the_operator(
     assert (count.job, count.state, count.count) == ("fail_once", "failed", 1)
 
 
-def hang(_app: Application, _now: datetime) -> None:
-    time.sleep(PATIENCE)
+HANGING = """
+    import time
+    from app import main
+    from app.jobs import schedule, worker
+    from app.jobs.schedule import Job
 
+    def hang(_app, _now):
+        time.sleep(seconds)
 
-def _run_and_hang(settings: Settings) -> None:
-    schedule.JOBS = (Job(hang, "0", FAR_HOUR),)
-    app = main.build(settings)
-    with worker.running(app) as running:
+    schedule.JOBS = (Job(hang, "0", hour),)
+    with worker.running(main.build(settings)) as running:
         running.defer("hang")
-        time.sleep(PATIENCE)
+        time.sleep(seconds)
+"""
 
 
 def test_job_of_a_killed_process_is_rescued(
-    build: Callable[[], Application], settings: Settings, monkeypatch: pytest.MonkeyPatch
+    build: Callable[[], Application],
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    processes: ForkServer,
 ) -> None:
     """Another process runs it, although nothing released its lock."""
     app, rescued = build(), threading.Event()
-    context = multiprocessing.get_context("spawn")
-    process = context.Process(target=_run_and_hang, args=(settings,), daemon=True)
-    process.start()
+    process = processes.start(HANGING, settings=settings, hour=FAR_HOUR, seconds=PATIENCE)
     wait_until(lambda: statuses_of(app) == [("hang", "doing", 0)])
     process.kill()
     process.join()
@@ -288,6 +293,10 @@ def test_job_that_kills_processes_is_given_up(
     build: Callable[[], Application], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After two retries it has failed, so that it cannot kill all workers one after another."""
+
+    def hang(_app: Application, _now: datetime) -> None:
+        time.sleep(PATIENCE)
+
     monkeypatch.setattr(schedule, "JOBS", (Job(hang, "0", FAR_HOUR),))
     app = build()
     with app.db.write() as session:

@@ -50,6 +50,7 @@ from app.types import Interest, MailKind, PaperRecord, ParseResult, SourceKind
 from tests.maintenance.conftest import DAY, READERS, add_papers, move, pop_run, received
 from tests.storage.test_releases import RELEASES, read_rows
 from tests.support import factories, other_process, stored_records
+from tests.support.fork_server import ForkServer
 from tests.support.mail_server import MailServer
 
 
@@ -180,7 +181,7 @@ def test_older_backup_with_the_previous_database(
 
 
 def test_previous_database_in_use_is_refused(
-    service: Application, empty_url: str, tmp_path: Path, now: datetime
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, processes: ForkServer
 ) -> None:
     """Both services would send the same digests. Nothing is restored."""
     file = tmp_path / "backup.zip"
@@ -188,7 +189,7 @@ def test_previous_database_in_use_is_refused(
     url = service.settings.database_url
     previous = Database(url, read_only=True)
     in_use = pytest.raises(Conflict, match="the previous database is in use by 1 other process: stop the")
-    with other_process.using(url), in_use:
+    with other_process.using(processes, url), in_use:
         restore(service, file, empty_url, now, previous)
     previous.dispose()
     db = Database(empty_url)

@@ -24,6 +24,7 @@ from app.types import MailKind
 from tests.maintenance.conftest import DAY, READERS, add_papers, move, pop_run, received
 from tests.storage.test_releases import read_rows
 from tests.support import factories, other_process
+from tests.support.fork_server import ForkServer
 from tests.support.mail_server import MailServer
 
 
@@ -355,11 +356,11 @@ def test_reason_that_is_added_during_a_move_is_kept(
 
 
 def test_move_waits_for_no_sender(
-    service: Application, empty_url: str, tmp_path: Path, now: datetime
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, processes: ForkServer
 ) -> None:
     """While another process may send, nothing is moved, and nothing is paused."""
     in_use = pytest.raises(Conflict, match="in use by 1 other process: stop")
-    with other_process.using(service.settings.database_url), in_use:
+    with other_process.using(processes, service.settings.database_url), in_use:
         maintenance.move(service, empty_url, tmp_path / "1.zip", now)
     with service.db.read() as session:
         assert not ledger.pauses(session)

@@ -1,11 +1,7 @@
 """Test imports of subscribers: their job runs, audit log and pauses, also when they are interrupted."""
 
 import io
-import os
 import signal
-import subprocess
-import sys
-import textwrap
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,6 +18,7 @@ from app.subscribers import csv_transfer
 from tests.conftest import NOW
 from tests.subscribers.test_csv_transfer import csv_file
 from tests.support import factories
+from tests.support.fork_server import ForkServer
 
 
 @pytest.mark.parametrize(
@@ -155,33 +152,30 @@ def test_stopped_import_ends_between_two_batches(app: Application, monkeypatch: 
 
 
 KILLED = """
-    import os, signal, sys
-    from app import main, maintenance, settings
+    import os, signal
+    from app import main, maintenance
     from app.subscribers import csv_transfer
-    from tests.conftest import NOW
 
     csv_transfer.IMPORT_BATCH = 10
-    app = main.build(settings.Settings.model_validate_json(os.environ["SETTINGS"]))
+    app = main.build(settings)
 
     def after_batch(report):
         if report.rows == 30:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with open(sys.argv[1], "rb") as file:
-        maintenance.import_subscribers(app, file, "cli", NOW, hold=True, after_batch=after_batch)
+    with open(path, "rb") as file:
+        maintenance.import_subscribers(app, file, "cli", now, hold=True, after_batch=after_batch)
 """
 
 
-def test_killed_import_can_be_repeated(app: Application, settings: Settings, tmp_path: Path) -> None:
+def test_killed_import_can_be_repeated(
+    app: Application, settings: Settings, tmp_path: Path, processes: ForkServer
+) -> None:
     """Nobody is lost, nobody is added twice, sending stays paused, and the audit log has the import."""
     file = tmp_path / "readers.csv"
     emails = [f"reader{number:02}@example.org" for number in range(47)]
     file.write_bytes(csv_file(*(f"{email},robotics,,,,,," for email in emails)).getvalue())
-    environment = {**os.environ, "SETTINGS": settings.model_dump_json()}
-    process = subprocess.run(  # noqa: S603 - our own code
-        [sys.executable, "-c", textwrap.dedent(KILLED), str(file)], env=environment, check=False, timeout=60
-    )
-    assert process.returncode == -signal.SIGKILL
+    assert processes.run(KILLED, settings=settings, path=file, now=NOW) == -signal.SIGKILL
     with app.db.read() as session:
         assert len(session.exec(select(Subscriber.email)).all()) == 30
         assert ledger.is_paused(session)

@@ -1,10 +1,6 @@
 """Test the model store: training, loading, and falling back from invalid models."""
 
-import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +23,7 @@ from app.storage import locks
 from app.storage.models import JobRun, Paper, TrainedModel
 from tests.conftest import MIN_PAPERS, NOW
 from tests.support import factories
+from tests.support.fork_server import ForkServer
 
 pytestmark = pytest.mark.usefixtures("trained_early")
 
@@ -427,29 +424,23 @@ KILLED = """
     from sqlalchemy import Engine, event
     from app import main, pipeline
     from app.relevance import model_store
-    from app.settings import Settings
-    from tests.conftest import MIN_PAPERS, NOW
 
-    model_store.MIN_PAPERS = MIN_PAPERS
+    model_store.MIN_PAPERS = min_papers
 
     @event.listens_for(Engine, "after_cursor_execute")
     def kill(connection, cursor, statement, *_):
         if "INSERT INTO trained_model" in statement:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    app = main.build(Settings.model_validate_json(os.environ["SETTINGS"]))
-    pipeline.train(app, NOW)
+    pipeline.train(main.build(settings), now)
 """
 
 
-def test_killed_training_leaves_the_previous_model(app: Application) -> None:
+def test_killed_training_leaves_the_previous_model(app: Application, processes: ForkServer) -> None:
     """A model is stored whole or not at all, and the next run trains at once."""
     fill(app, 0, MIN_PAPERS)
-    environment = {**os.environ, "SETTINGS": app.settings.model_dump_json()}
-    killed = subprocess.run(  # noqa: S603 - our own code
-        [sys.executable, "-c", textwrap.dedent(KILLED)], env=environment, check=False, timeout=100
-    )
-    assert killed.returncode == -signal.SIGKILL
+    killed = processes.run(KILLED, settings=app.settings, now=NOW, min_papers=MIN_PAPERS)
+    assert killed == -signal.SIGKILL
     assert versions(app) == []
     assert current_model(app).statistics == BUNDLED
     result = pipeline.train(app, NOW + timedelta(seconds=1))

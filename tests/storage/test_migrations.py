@@ -1,15 +1,10 @@
 """Test that migrations create the tables of the models and can be reverted."""
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from alembic import command
@@ -24,6 +19,7 @@ from app.storage.database import ROOT, Database
 from app.storage.models import DigestContent, Paper, PaperSnapshot, Subscriber
 from app.types import Digest, Marks, Section
 from tests.support import factories, sample_digest
+from tests.support.fork_server import ForkServer
 
 
 def config_of(url: str) -> Config:
@@ -163,48 +159,41 @@ def test_downgrade_skips_damaged_digests(database_url: str, damage: dict[str, ob
     assert section["reasons"] == [shared.reason]
 
 
-def test_concurrent_migrations(database_url: str, tmp_path: Path) -> None:
+def test_concurrent_migrations(database_url: str, processes: ForkServer) -> None:
     """If a service and its workers start together, one migrates and the others wait."""
     before = tables_of(database_url)
     command.downgrade(config_of(database_url), "base")
-    code = "import sys; from app.storage import schema; schema.migrate(sys.argv[1])"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    started = [
-        subprocess.Popen([sys.executable, "-c", code, database_url], env=environment, cwd=tmp_path)  # noqa: S603
-        for _ in range(3)
-    ]
-    assert [process.wait() for process in started] == [0, 0, 0]
+    code = "from app.storage import schema; schema.migrate(url)"
+    started = [processes.start(code, url=database_url) for _ in range(3)]
+    for process in started:
+        process.join()
+    assert [process.exitcode for process in started] == [0, 0, 0]
     assert tables_of(database_url) == before
 
 
 KILLED = """
-    import os, signal, sys
+    import os, signal
     from sqlalchemy import Engine, event
     from app.storage import schema
 
     @event.listens_for(Engine, "after_cursor_execute")
     def kill(connection, cursor, statement, *_):
-        if statement.lstrip().upper().startswith("CREATE") and sys.argv[2] in statement:
+        if statement.lstrip().upper().startswith("CREATE") and table in statement:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    schema.migrate(sys.argv[1])
+    schema.migrate(url)
 """
 
 
 @pytest.mark.parametrize("table", ["source_poll", "idempotency_key", "webhook_message"])
-def test_killed_migration_changes_nothing(database_url: str, tmp_path: Path, table: str) -> None:
+def test_killed_migration_changes_nothing(database_url: str, processes: ForkServer, table: str) -> None:
     """All revisions are one transaction. The next start repeats it, and no row is lost."""
     command.downgrade(config_of(database_url), "0001")
     before, engine = tables_of(database_url), create_engine(database_url)
     insert = text("INSERT INTO lock (name, holder, until, edition) VALUES ('a row', '', :at, '')")
     with engine.begin() as connection:
         connection.execute(insert, {"at": "2026-11-20 09:30:00"})
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    killed = subprocess.run(  # noqa: S603 - our own code
-        [sys.executable, "-c", textwrap.dedent(KILLED), database_url, table],
-        env=environment, cwd=tmp_path, check=False, timeout=60,
-    )  # fmt: skip
-    assert killed.returncode == -signal.SIGKILL
+    assert processes.run(KILLED, url=database_url, table=table) == -signal.SIGKILL
     db = Database(database_url)
     assert (schema.revisions(db)[0], tables_of(database_url)) == ("0001", before)
     schema.migrate(database_url)

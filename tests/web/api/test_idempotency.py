@@ -1,7 +1,5 @@
 """Test the header Idempotency-Key: a request that is sent again is carried out once."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -20,6 +18,7 @@ from app.storage.api_keys import Scope
 from app.storage.idempotency_keys import Attempt
 from app.storage.models import IdempotencyKey, Suppression
 from tests.conftest import NOW
+from tests.support.fork_server import ForkServer
 from tests.web.api.conftest import admin_api
 
 ALICE = {"email": "alice@example.org", "consent": "agreed by phone", "interests": [{"text": "agents"}]}
@@ -49,23 +48,18 @@ def rows(app: Application) -> list[IdempotencyKey]:
         return list(session.exec(select(IdempotencyKey).order_by(IdempotencyKey.name)))
 
 
-def claim_elsewhere(app: Application, api_key_id: int, fingerprint: str) -> None:
+def claim_elsewhere(processes: ForkServer, app: Application, api_key_id: int, fingerprint: str) -> None:
     """Claim KEY in another process, which then dies without a goodbye."""
-    code = (
-        "import sys, os\n"
-        "from datetime import datetime\n"
-        "from app.storage.database import Database\n"
-        "from app.storage import idempotency_keys as keys\n"
-        "url, key, fingerprint, api_key, now = sys.argv[1:]\n"
-        "with Database(url).write() as session:\n"
-        "    attempt = keys.Attempt(key, fingerprint)\n"
-        "    keys.claim(session, attempt, int(api_key), datetime.fromisoformat(now))\n"
-        "os._exit(9)\n"
-    )
+    code = """
+        import os
+        from app.storage.database import Database
+        from app.storage import idempotency_keys as keys
+        with Database(url).write() as session:
+            keys.claim(session, keys.Attempt(key, fingerprint), api_key, now)
+        os._exit(9)
+    """
     url = app.db.url.render_as_string(hide_password=False)
-    arguments = [url, KEY, fingerprint, str(api_key_id), NOW.isoformat()]
-    ended = subprocess.run([sys.executable, "-c", code, *arguments], check=False)  # noqa: S603
-    assert ended.returncode == 9
+    assert processes.run(code, url=url, key=KEY, fingerprint=fingerprint, api_key=api_key_id, now=NOW) == 9
 
 
 def test_a_repeated_request_gets_the_stored_response(
@@ -142,7 +136,7 @@ def test_a_request_under_way_is_refused_until_its_lease_ends(
 
 
 def test_the_key_of_a_killed_process_is_free(
-    post: Post, app: Application, audit_log: Callable[[], list[Any]]
+    post: Post, app: Application, audit_log: Callable[[], list[Any]], processes: ForkServer
 ) -> None:
     """If it was killed after its change was committed, the request is not carried out again."""
     post("/subscribers", ALICE)
@@ -150,7 +144,7 @@ def test_the_key_of_a_killed_process_is_free(
     with app.db.write() as session:
         subscribers.erase(session, 1, NOW, suppress=False)
         session.delete(row)
-    claim_elsewhere(app, 1, row.fingerprint)
+    claim_elsewhere(processes, app, 1, row.fingerprint)
     assert [each.status for each in rows(app)] == [None]
     assert post("/subscribers", ALICE).status_code == 201
     with app.db.write() as session:
