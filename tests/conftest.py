@@ -28,6 +28,7 @@ from app.web import templating
 from tests.support import running_app
 from tests.support.compiled_statements import SharedStatements
 from tests.support.compiled_templates import sharing
+from tests.support.copied_schema import copying_migration
 from tests.support.fork_server import ForkServer
 from tests.support.mail_server import MailServer
 from tests.support.postgres_server import PostgresServer, run_postgres
@@ -164,12 +165,16 @@ def postgres(
 
 
 @pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory, compiled_statements: SharedStatements) -> Path:
-    """Migrate the database that tests copy, and return its file."""
+def sqlite_template(
+    tmp_path_factory: pytest.TempPathFactory, compiled_statements: SharedStatements
+) -> Iterator[Path]:
+    """Migrate the database that tests copy, and yield its file. The application copies it, too."""
     template = tmp_path_factory.mktemp("databases") / "template.db"
     schema.migrate(f"sqlite:///{template}")
     compiled_statements.begin(f"sqlite:///{template}")
-    return template
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schema, "migrate", copying_migration(template, schema.migrate))
+        yield template
 
 
 @pytest.fixture(scope="session")
