@@ -24,7 +24,7 @@ from app.relevance import model_store
 from app.relevance.model import RelevanceModel
 from app.settings import Settings
 from app.storage import api_keys, job_runs, schema, webhook_endpoints, worker_registry
-from app.storage.database import Database, sqlite_file
+from app.storage.database import Database, is_read_only, sqlite_file
 from app.storage.models import SendingPause, Source
 from app.text.in_words import count_of
 from app.types import SourceKind
@@ -50,6 +50,8 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
         return
     try:
         schema_fault = schema.revision_fault(db) or schema.table_fault(db)
+        if not schema_fault:
+            db.require_writes()
     except SQLAlchemyError as fault:
         message = str(fault).partition("\n")[0]
         yield error("database", f"{url}: {message}", _database_fix(fault))
@@ -86,6 +88,11 @@ def _database_fix(fault: SQLAlchemyError) -> str:
         return "stop the service, and restore a backup; or correct the file name in PAPERBOY_DATABASE_URL"
     if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
         return "check the disk, and the permissions of the file and its folder"
+    if is_read_only(fault):
+        return (
+            "name the primary server in PAPERBOY_DATABASE_URL, not a standby, or promote the standby; or set "
+            "default_transaction_read_only of the server, database and role to off"
+        )
     return "check PAPERBOY_DATABASE_URL"
 
 

@@ -43,6 +43,7 @@ from app.errors import InvalidInput
 from app.jobs import schedule
 from app.jobs.schedule import Job, Lane
 from app.storage import worker_registry
+from app.storage.database import is_read_only, is_temporary
 from app.text.in_words import sentence
 
 UPKEEP_JOBS = 4  # jobs of the upkeep lane that a process runs in parallel
@@ -107,7 +108,7 @@ class Worker:
         self._engines = {lane: procrastinate.App(connector=self._connector) for lane in Lane}
         self._lanes: dict[Lane, LaneWorker] = {}
         self._running_jobs: set[int | None] = set()
-        self._is_reachable = True  # whether the last query of the database succeeded
+        self._is_available = True  # whether the last query of the database succeeded
         self._tasks = {job.name: self._add(job) for job in schedule.JOBS}
         # Without a lock: if the process that holds the lock died, no other process could rescue the jobs.
         self._tasks["rescue"] = self._add_periodic(self._rescue, "rescue", "* * * * *", Lane.UPKEEP)
@@ -241,18 +242,18 @@ class Worker:
             loop.default_exception_handler(context)
 
     def _note_error(self, error: Exception) -> None:
-        """Log once that the database is unreachable. Log every other database error."""
+        """Log once that the database is unavailable. Log every other database error."""
         if not _is_outage(error):
             log.error("the database reports an error", error=str(error.__cause__ or error))
-        elif self._is_reachable:
-            self._is_reachable = False
-            log.warning("the database is unreachable; trying again", error=str(error.__cause__ or error))
+        elif self._is_available:
+            self._is_available = False
+            log.warning("the database is unavailable; trying again", error=str(error.__cause__ or error))
 
     def _note_success(self) -> None:
-        """Log once that the database is reachable again."""
-        if not self._is_reachable:
-            self._is_reachable = True
-            log.info("the database is reachable again")
+        """Log once that the database is available again."""
+        if not self._is_available:
+            self._is_available = True
+            log.info("the database is available again")
 
     async def _work(self) -> None:
         try:
@@ -324,6 +325,8 @@ class Worker:
             await asyncio.sleep(LOST_SECONDS)
             manager = self._engines[Lane.UPKEEP].job_manager
             try:
+                # Unlike the query below, this fails in a read-only database.
+                await self._connector.execute_query_async("DELETE FROM procrastinate_jobs WHERE false")
                 lanes = {lane.worker_id for lane in self._lanes.values()} - {None}  # None: restarting
                 recorded = await manager.list_jobs_async(status=Status.DOING.value)
                 self._note_success()
@@ -338,13 +341,16 @@ class Worker:
                 missing = {job.id for job in lost}
             except (ConnectorException, PostgresError) as error:
                 self._note_error(error)
+                if is_read_only(error.__cause__ or error):  # these connections may remain so
+                    await self._connector.pool.drain()
             except Exception:
                 log.exception("could not look for lost jobs; trying again")  # the lanes continue
 
 
 def _is_outage(error: Exception) -> bool:
-    """Return whether the database is unreachable. procrastinate wraps all errors of the database."""
-    return isinstance(error.__cause__ or error, (OperationalError, InterfaceError))
+    """Return whether the database is unavailable. procrastinate wraps all errors of the database."""
+    cause = error.__cause__ or error
+    return isinstance(cause, (OperationalError, InterfaceError)) or is_temporary(cause)
 
 
 async def _retry(manager: JobManager, job: StoredJob) -> None:

@@ -25,7 +25,7 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext, make_url
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.compiler import compiles
@@ -44,6 +44,10 @@ CONNECT_SECONDS = "10"  # the default is two minutes
 SKEW_TOLERANCE = timedelta(seconds=1)  # clocks that differ by less count as equal
 ROOT = Path(__file__).resolve().parents[2]
 
+# SQLSTATEs of a read-only database, such as a standby, and of transactions that PostgreSQL ended after a
+# time-out. The driver counts them as internal errors.
+_READ_ONLY, _TIMED_OUT = "25006", ("25P03", "25P04")
+
 # PostgreSQL rejects NUL in text, and lone surrogates cannot be encoded in UTF-8.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _WITHOUT_TEXT = {type(None), bool, int, float, bytes, datetime}
@@ -57,7 +61,7 @@ def wait_for_locks(milliseconds: int) -> None:
 
 
 def is_unavailable(error: Exception) -> bool:
-    """Return whether the database is locked, full or unreachable, so that a retry may succeed."""
+    """Return whether the database is locked, full, read-only or unreachable, so that a retry may succeed."""
     if isinstance(error, PoolTimeout):
         return True
     code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
@@ -72,14 +76,24 @@ def exceeds_limit(error: Exception) -> bool:
     return isinstance(state, str) and state.startswith("54")  # class 54: program limit exceeded
 
 
-def is_unreachable(error: Exception) -> bool:
-    """Return whether the database cannot be reached. Otherwise, an unavailable database is locked or full."""
+def is_read_only(error: BaseException) -> bool:
+    """Return whether PostgreSQL refused a write, as a standby does."""
+    return getattr(getattr(error, "orig", error), "sqlstate", None) == _READ_ONLY
+
+
+def is_temporary(cause: BaseException) -> bool:
+    """Return whether the driver counts an error of PostgreSQL as internal, although a retry may succeed."""
+    return getattr(cause, "sqlstate", None) in (_READ_ONLY, *_TIMED_OUT)
+
+
+def is_outage(error: Exception) -> bool:
+    """Return whether the database is unreachable or read-only. Otherwise, it is locked or full."""
     cause = getattr(error, "orig", None)
     if isinstance(cause, sqlite3.Error):
         return getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_CANTOPEN
     state = getattr(cause, "sqlstate", "")
     # Without a connection, there is no SQLSTATE. Class 57P: PostgreSQL is starting or shutting down.
-    return state is None or state.startswith(("08", "57P"))
+    return state is None or state.startswith(("08", "57P", _READ_ONLY))
 
 
 def storable(value: Any) -> Any:
@@ -164,6 +178,16 @@ class Database:
             return timedelta()
         with self.read() as session:
             return skew(session)
+
+    def require_writes(self) -> None:
+        """Raise OperationalError if PostgreSQL refuses writes, as a standby does.
+
+        Try to write, because the error also removes a connection that began while the database was read-only
+        and remains so. SQLite is not checked, because this would have to wait for its lock.
+        """
+        if self.locks_rows:
+            with self.write() as session:
+                session.connection().exec_driver_sql("DELETE FROM subscriber WHERE false")
 
     def fsync(self) -> None:
         """Flush committed transactions to disk. PostgreSQL flushes them at each commit."""
@@ -287,6 +311,7 @@ def _make_engine(url: URL) -> Engine:
         engine = create_engine(url, **_OPTIONS, pool_pre_ping=True, pool_size=10, max_overflow=20)
         event.listen(engine, "connect", _configure_postgresql)
         event.listen(engine, "begin", _begin_postgresql)
+        event.listen(engine, "handle_error", _reclassify_error)
         return engine
     if (path := sqlite_file(url)) and "mode" not in url.query:
         # Only the owner has access. SQLite gives its -wal and -shm files the same mode as the database.
@@ -333,6 +358,25 @@ def _configure_postgresql(connection: Any, _record: object) -> None:
     connection.autocommit = True
     connection.execute("SET TIME ZONE 'UTC'")
     connection.autocommit = False
+
+
+def _reclassify_error(context: ExceptionContext) -> OperationalError | None:
+    """Return an OperationalError for a temporary error, so that callers treat all outages alike.
+
+    If one was read-only, replace all connections: `default_transaction_read_only` applies to new connections
+    only, and after a failover the old ones may still lead to the former primary.
+    """
+    cause = context.original_exception
+    if not is_temporary(cause):
+        return None
+    context.is_disconnect = context.is_disconnect or is_read_only(cause)
+    return OperationalError(
+        context.statement,
+        context.parameters,
+        cause,
+        hide_parameters=True,
+        connection_invalidated=context.is_disconnect,
+    )
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -33,7 +33,7 @@ from app.errors import (
     TooManyRequests,
 )
 from app.papers import bibliography
-from app.storage.database import is_unavailable, is_unreachable
+from app.storage.database import is_outage, is_unavailable
 from app.text.in_words import count_of
 from app.web import request_bodies, security
 from app.web.site_state import application
@@ -232,7 +232,7 @@ def _database_error(request: Request, error: Exception) -> Response:
     if not is_unavailable(error):
         raise error
     log.error("database unavailable", path=request.url.path, error=str(getattr(error, "orig", error)))
-    title = "The service can’t reach its database" if is_unreachable(error) else "The service is busy"
+    title = "The service can’t use its database" if is_outage(error) else "The service is busy"
     return _busy(request, 503, RETRY_AFTER, title)
 
 

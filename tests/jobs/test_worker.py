@@ -30,6 +30,7 @@ from app.storage import worker_registry
 from app.storage.models import WorkerRow
 from tests.support.fork_server import ForkServer
 from tests.support.postgres_server import PostgresServer
+from tests.support.postgres_settings import set_for_database
 
 pytestmark = pytest.mark.postgres
 
@@ -427,7 +428,7 @@ def test_outage_is_logged_once(
     caplog: pytest.LogCaptureFixture,
     calls: list[int],
 ) -> None:
-    """One line says that the database is unreachable, and one that it is back. There is no traceback."""
+    """One line says that the database is unavailable, and one that it is back. There is no traceback."""
     away, failed = threading.Event(), list[str]()
     away.set()
 
@@ -447,10 +448,10 @@ def test_outage_is_logged_once(
     with structlog.testing.capture_logs() as logged, worker.running(build()) as started:
         wait_until(lambda: failed.count("listen_notify") > 3 and "list_jobs_async" in failed)
         away.clear()
-        wait_until(lambda: logged[-1]["event"] == "the database is reachable again")
+        wait_until(lambda: logged[-1]["event"] == "the database is available again")
         started.defer("<lambda>")
         wait_until(lambda: calls)
-    outage = [each for each in logged if "reachable" in each["event"]]
+    outage = [each for each in logged if "available" in each["event"]]
     assert [each["log_level"] for each in outage] == ["warning", "info"]
     assert outage[0]["error"] == "connection refused"
     assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
@@ -486,6 +487,8 @@ def test_stop_cancels_unfinished_defers(
         (psycopg.OperationalError("connection refused"), True),
         (psycopg.errors.AdminShutdown("terminating connection"), True),
         (psycopg.InterfaceError("the connection is closed"), True),
+        (psycopg.errors.ReadOnlySqlTransaction("cannot execute UPDATE in a read-only transaction"), True),
+        (psycopg.errors.IdleInTransactionSessionTimeout("terminating connection"), True),
         (psycopg.errors.UndefinedFunction("procrastinate_fetch_job_v2"), False),
         (psycopg.errors.InsufficientPrivilege("procrastinate_jobs"), False),
     ],
@@ -496,6 +499,30 @@ def test_not_every_error_of_the_database_is_an_outage(cause: psycopg.Error, is_o
     wrapped.__cause__ = cause
     assert worker._is_outage(wrapped) is is_outage
     assert worker._is_outage(cause) is is_outage
+
+
+def test_read_only_database(
+    build: Callable[[], Application],
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    calls: list[int],
+) -> None:
+    """The worker waits as in any outage, and replaces its connections, which would remain read-only."""
+    drain, pools = AsyncConnectionPool.drain, list[AsyncConnectionPool]()
+
+    async def count_and_drain(pool: AsyncConnectionPool) -> None:
+        pools.append(pool)
+        await drain(pool)
+
+    monkeypatch.setattr(AsyncConnectionPool, "drain", count_and_drain)
+    set_for_database(settings.database_url, "default_transaction_read_only", "on")
+    with structlog.testing.capture_logs() as logged, worker.running(build()) as started:
+        wait_until(lambda: len(pools) > 2)
+        assert [each["event"] for each in logged] == ["the database is unavailable; trying again"]
+        set_for_database(settings.database_url, "default_transaction_read_only", "off")
+        wait_until(lambda: logged[-1]["event"] == "the database is available again")
+        started.defer("<lambda>")
+        wait_until(lambda: calls)
 
 
 def test_database_unreachable_while_the_pool_opens(

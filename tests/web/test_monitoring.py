@@ -222,13 +222,13 @@ def test_missing_digests_are_counted(
 @pytest.mark.once
 @pytest.mark.parametrize("url", ["sqlite:///{}", "postgresql+psycopg://nobody@127.0.0.1:1/paperboy"])
 def test_unreachable_database(url: str, settings: Settings, tmp_path: Path) -> None:
-    """Pages say that the service cannot reach its database, and a scraper gets text."""
+    """Pages say that the service cannot use its database, and a scraper gets text."""
     options = {"database_url": url.format(tmp_path), "base_url": "http://127.0.0.1"}
     app = main.build(settings.model_copy(update=options))
     with TestClient(main.create_app(app)) as client:
         page, scraped = client.get("/"), client.get("/metrics")
     app.db.dispose()
     assert (page.status_code, scraped.status_code) == (503, 503)
-    assert "<h1>The service can’t reach its database</h1>" in page.text
+    assert "<h1>The service can’t use its database</h1>" in page.text
     assert scraped.headers["content-type"].startswith("text/plain")
-    assert scraped.text == "The service can’t reach its database.\n"
+    assert scraped.text == "The service can’t use its database.\n"

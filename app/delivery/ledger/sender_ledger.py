@@ -397,5 +397,5 @@ class SenderLedger:
                 self._writes_unconfirmed = True
                 if self.shutting_down or monotonic() - began > DATABASE_TIMEOUT:
                     raise
-                log.warning("the database is unreachable", error=str(error.orig))
+                log.warning("the database is unavailable", error=str(error.orig))
                 await asyncio.sleep(REFRESH_INTERVAL)
