@@ -33,8 +33,8 @@ from procrastinate.manager import JobManager
 from procrastinate.periodic import PeriodicDeferrer, TaskAtTime
 from procrastinate.shell import ProcrastinateShell
 from procrastinate.worker import Worker as ProcrastinateWorker
+from psycopg import AsyncConnection, InterfaceError, OperationalError
 from psycopg import Error as PostgresError
-from psycopg import InterfaceError, OperationalError
 from sqlalchemy.engine import URL
 
 from app import clock
@@ -43,7 +43,7 @@ from app.errors import InvalidInput
 from app.jobs import schedule
 from app.jobs.schedule import Job, Lane
 from app.storage import worker_registry
-from app.storage.database import is_read_only, is_temporary
+from app.storage.database import SESSION_SETTINGS, is_read_only, is_temporary
 from app.text.in_words import sentence
 
 UPKEEP_JOBS = 4  # jobs of the upkeep lane that a process runs in parallel
@@ -420,4 +420,11 @@ def open_shell(app: Application, command: str) -> None:
 
 def _connector(url: URL) -> procrastinate.PsycopgConnector:
     conninfo = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    return procrastinate.PsycopgConnector(conninfo=conninfo, min_size=1, max_size=CONNECTIONS)
+    return procrastinate.PsycopgConnector(
+        conninfo=conninfo, min_size=1, max_size=CONNECTIONS, configure=_configure
+    )
+
+
+async def _configure(connection: AsyncConnection) -> None:
+    await connection.execute(SESSION_SETTINGS)
+    await connection.commit()

@@ -44,6 +44,14 @@ CONNECT_SECONDS = "10"  # the default is two minutes
 SKEW_TOLERANCE = timedelta(seconds=1)  # clocks that differ by less count as equal
 ROOT = Path(__file__).resolve().parents[2]
 
+# What Paperboy relies on, whatever the defaults of a PostgreSQL server, database or role. The driver reads
+# times in ISO format only, and west of UTC it could not read a time at the start of year 1. These are
+# statements, because connection poolers reject the connection parameter `options`.
+SESSION_SETTINGS = (
+    "SET client_encoding = 'UTF8'; SET TIME ZONE 'UTC'; SET DateStyle = 'ISO'; "
+    "SET default_transaction_isolation = 'read committed'"
+)
+
 # SQLSTATEs of a read-only database, such as a standby, and of transactions that PostgreSQL ended after a
 # time-out. The driver counts them as internal errors.
 _READ_ONLY, _TIMED_OUT = "25006", ("25P03", "25P04")
@@ -309,7 +317,8 @@ def _make_engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
         url = url.set(query={"connect_timeout": CONNECT_SECONDS, **url.query})
         engine = create_engine(url, **_OPTIONS, pool_pre_ping=True, pool_size=10, max_overflow=20)
-        event.listen(engine, "connect", _configure_postgresql)
+        # First, because SQLAlchemy reads the version and the default isolation level of its first connection.
+        event.listen(engine, "connect", _configure_postgresql, insert=True)
         event.listen(engine, "begin", _begin_postgresql)
         event.listen(engine, "handle_error", _reclassify_error)
         return engine
@@ -354,9 +363,8 @@ def _casefold(value: object) -> object:
 
 
 def _configure_postgresql(connection: Any, _record: object) -> None:
-    """Let the session use UTC. West of it, the driver could not read a stored time at the start of year 1."""
     connection.autocommit = True
-    connection.execute("SET TIME ZONE 'UTC'")
+    connection.execute(SESSION_SETTINGS)
     connection.autocommit = False
 
 

@@ -51,7 +51,8 @@ class SchemaFault:
 def migrate(url: str, revision: str = "head") -> None:
     """Upgrade or downgrade a database to a revision in `migrations/`.
 
-    Raise SchemaError if the revision is unknown, or if the database belongs to a newer release.
+    Raise SchemaError if the revision is unknown, if the database belongs to a newer release, or if a new one
+    is not in UTF-8.
     """
     # Imported here, because few commands migrate and the import takes a tenth of a command's start-up time.
     from alembic import command
@@ -63,6 +64,8 @@ def migrate(url: str, revision: str = "head") -> None:
     db = Database(url)
     try:
         current, newest = revisions(db)
+        if not current:
+            _require_utf8(db)
     finally:
         db.dispose()
     newest_first = known_revisions()
@@ -140,6 +143,19 @@ def known_revisions() -> tuple[str, ...]:
     """Return the revisions of this release, newest first. The files in `migrations/` are named after them."""
     files = (MIGRATIONS / "versions").glob("[0-9]*_*.py")
     return tuple(sorted((file.name.partition("_")[0] for file in files), reverse=True))
+
+
+def _require_utf8(db: Database) -> None:
+    """Raise SchemaError if a PostgreSQL database has another encoding. SQLite always uses Unicode."""
+    if db.url.get_backend_name() != "postgresql":
+        return
+    with db.engine.connect() as connection:
+        encoding = connection.scalar(text("SHOW server_encoding"))
+    if encoding != "UTF8":
+        raise SchemaError(
+            f"the encoding of the database is {encoding}, not UTF8: create another one, for example with "
+            "`createdb --template template0 --encoding UTF8 --locale C.UTF-8 NAME`"
+        )
 
 
 def _newer_release(current: str, newest: str) -> SchemaFault:

@@ -59,9 +59,9 @@ class PostgresServer:
         """Create a migrated database and return its URL. It has 300 files and takes 0.1 s."""
         return self._create_for_test(self._template)
 
-    def create_empty_database(self) -> str:
+    def create_empty_database(self, options: str = "") -> str:
         """Create a database without tables and return its URL."""
-        return self._create_for_test("template0")
+        return self._create_for_test(f"template0 {options}")
 
     def drop_databases(self) -> None:
         """Drop the databases that tests have created, which have 300 files and 8 MB each."""
