@@ -8,7 +8,7 @@ from sqlmodel import SQLModel
 from app.settings import Settings
 from app.storage import models  # noqa: F401  (fills the metadata)
 from app.storage.column_types import UtcDateTime
-from app.storage.database import Database
+from app.storage.database import Database, lift_timeouts
 
 ONE_AT_A_TIME = 73_627_001  # the key of an advisory lock: any number that no other lock has
 
@@ -50,6 +50,7 @@ def _migrate(database: Database) -> None:
             transactional_ddl=True,  # also on SQLite, where Alembic would commit each revision
         )
         with context.begin_transaction():
+            lift_timeouts(connection)
             if connection.dialect.name == "postgresql":  # several processes may start at once
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({ONE_AT_A_TIME})")
             context.run_migrations()

@@ -43,7 +43,7 @@ from sqlmodel import SQLModel
 
 from app.errors import InvalidInput
 from app.storage import schema
-from app.storage.database import Database, storable
+from app.storage.database import Database, lift_timeouts, storable
 from app.storage.inserts import last_id, set_last_id
 
 FORMAT = 1
@@ -183,6 +183,7 @@ def load(url: str, source: Path, manifest: Manifest, pause_reason: str, now: dat
     try:
         with db.write() as session, zipfile.ZipFile(source) as archive:
             connection = session.connection()
+            lift_timeouts(connection)
             for table in _tables(connection):
                 if table.name in manifest.tables:
                     _load_table(connection, table, archive)
@@ -261,6 +262,7 @@ def _snapshot(db: Database) -> Iterator[Connection]:
     with db.engine.connect() as connection:
         if connection.dialect.name == "postgresql":
             connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            lift_timeouts(connection)
         connection.execute(
             text("SELECT 1 FROM alembic_version")
         )  # SQLite's snapshot begins with the first read

@@ -52,6 +52,14 @@ SESSION_SETTINGS = (
     "SET default_transaction_isolation = 'read committed'"
 )
 
+# transaction_timeout is new in PostgreSQL 17.
+_TIMEOUTS = (
+    "statement_timeout",
+    "lock_timeout",
+    "idle_in_transaction_session_timeout",
+    "transaction_timeout",
+)
+
 # SQLSTATEs of a read-only database, such as a standby, and of transactions that PostgreSQL ended after a
 # time-out. The driver counts them as internal errors.
 _READ_ONLY, _TIMED_OUT = "25006", ("25P03", "25P04")
@@ -291,6 +299,16 @@ def advisory_lock(session: Session, name: str) -> None:
     """Take a PostgreSQL advisory lock until the transaction ends. SQLite has a single writer anyway."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(select(func.pg_advisory_xact_lock(func.hashtext(name))))
+
+
+def lift_timeouts(connection: Connection) -> None:
+    """Disable the time-outs of a PostgreSQL server, database or role until the transaction ends.
+
+    Migrations and backups may take longer. `pg_dump` does the same.
+    """
+    if connection.dialect.name == "postgresql":
+        lift = "SELECT set_config(name, '0', true) FROM pg_settings WHERE name = ANY(%(names)s)"
+        connection.exec_driver_sql(lift, {"names": list(_TIMEOUTS)})
 
 
 def sqlite_file(url: URL) -> Path | None:

@@ -52,5 +52,5 @@ def downgrade() -> None:
 
 
 def _execute(statements: str) -> None:
-    """Execute statements unchanged: SQLAlchemy would interpret a colon or a percent sign as a parameter."""
-    op.get_bind().connection.cursor().execute(statements)
+    """Execute statements unchanged: a colon or a percent sign would be interpreted as a parameter."""
+    op.get_bind().exec_driver_sql(statements, execution_options={"no_parameters": True})
