@@ -13,9 +13,9 @@ from threading import Event
 from typing import Any
 
 from sqlalchemy import (
+    Boolean,
     ColumnElement,
     CursorResult,
-    String,
     UpdateBase,
     any_,
     create_engine,
@@ -267,26 +267,36 @@ def in_array(session: Session, column: Any, values: Iterable[Any]) -> ColumnElem
 def contains(column: Any, text: str) -> ColumnElement[bool]:
     """Return the condition that a column contains a text, ignoring case.
 
-    SQLite itself ignores the case of ASCII letters only. A function in Python knows all letters, but has to
-    wait for other threads in each row, so it is called only for texts with other letters.
+    SQLite itself ignores the case of ASCII letters only, as does PostgreSQL with the locale C. For other
+    letters, SQLite calls a function in Python, which has to wait for other threads in each row. PostgreSQL
+    gets a pattern with both cases of each letter.
     """
     if text.isascii():
         return column.icontains(text, autoescape=True)  # type: ignore[no-any-return]
-    part = _Caseless(literal(re.sub("[%_/]", r"/\g<0>", text)))
-    return _Caseless(column).contains(part, escape="/")
+    part = re.sub("[%_/]", r"/\g<0>", text)
+    pattern = "".join(map(_caseless_pattern, text))
+    return _Contains(column, literal(f"%{part}%"), literal(pattern))
 
 
-class _Caseless(FunctionElement[str]):
-    """A text for comparisons that ignore case."""
+def _caseless_pattern(char: str) -> str:
+    """Return a regular expression for a character. PostgreSQL ignores the case of ASCII letters in it."""
+    return re.escape(char) if char.isascii() else f"(?:{char}|{char.lower()}|{char.upper()})"
+
+
+class _Contains(FunctionElement[bool]):
+    """The condition of `contains` for a column, a pattern for LIKE and a regular expression."""
 
     inherit_cache = True
-    type = String()
+    type = Boolean()
 
 
-@compiles(_Caseless)
-def _compile_caseless(element: _Caseless, compiler: SQLCompiler, **options: Any) -> str:
-    name = "casefold" if compiler.dialect.name == "sqlite" else "lower"
-    return f"{name}({compiler.process(element.clauses, **options)})"
+@compiles(_Contains)
+def _compile_contains(element: _Contains, compiler: SQLCompiler, **options: Any) -> str:
+    column, like_pattern, regular_expression = element.clauses
+    if compiler.dialect.name == "sqlite":
+        texts = (compiler.process(each, **options) for each in (column, like_pattern))
+        return "casefold({}) LIKE casefold({}) ESCAPE '/'".format(*texts)
+    return f"{compiler.process(column, **options)} ~* {compiler.process(regular_expression, **options)}"
 
 
 def utc_day(session: Session, moment: Any) -> Any:

@@ -1,10 +1,11 @@
 """Test the parts of queries that several packages share."""
 
 import pytest
-from sqlalchemy import Integer, String, cast, literal, select
+from sqlalchemy import Integer, String, cast, func, literal, select
 
 from app.application import Application
-from app.storage.database import contains
+from app.storage.database import Database, contains
+from tests.support.postgres_server import PostgresServer
 
 
 @pytest.mark.parametrize(
@@ -19,12 +20,26 @@ from app.storage.database import contains
         ("100 percent sûr", "% sûr", False),
         ("a_ü/", "_Ü/", True),
         ("abü/", "_ü/", False),
+        ("(Ü) [b]*\\d", "(ü) [B]*\\D", True),
+        ("a-b ü", ". Ü", False),
+        ("GRÖSSE", "größe", True),
         ("", "ü", False),
     ],
 )
 def test_texts_contain_texts_in_any_case(app: Application, text: str, part: str, expected: bool) -> None:
     with app.db.read() as session:
         assert session.execute(select(contains(cast(text, String), part))).scalar_one() is expected
+
+
+@pytest.mark.postgres
+def test_other_letters_with_the_locale_c(postgres: PostgresServer) -> None:
+    """With this locale, PostgreSQL's functions change the case of ASCII letters only."""
+    db = Database(postgres.create_empty_database("LOCALE 'C' ENCODING 'UTF8'"))
+    with db.read() as session:
+        assert session.execute(select(func.lower("É"))).scalar_one() == "É"
+        for part in ("école", "ÉCOLE"):
+            assert session.execute(select(contains(literal("L’École"), part))).scalar_one()
+    db.dispose()
 
 
 @pytest.mark.once
