@@ -1,6 +1,6 @@
 """The command line.
 
-Exit codes: 0 success, 1 something failed, 2 wrong usage, 3 `serve` could not start.
+Exit codes: 0 success, 1 something failed, 2 wrong usage, 3 `serve` could not start, 130 Ctrl-C.
 With --json, commands print one JSON document to standard output and nothing else. Logs go to standard error.
 
 commands      all commands in one typer application
@@ -46,6 +46,8 @@ from pathlib import Path
 
 from app.runtime import interpreter
 
+INTERRUPTED = 130  # the exit code of a program that Ctrl-C ends, also in Typer
+
 
 def main() -> None:
     """Run the console script. Print “?” for a character that the encoding of the terminal does not have."""
@@ -54,6 +56,9 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
-    with interpreter.importing():
-        from app.cli.commands import cli
+    try:
+        with interpreter.importing():
+            from app.cli.commands import cli
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
     cli()

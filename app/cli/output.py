@@ -121,6 +121,17 @@ ACTOR = api_keys.COMMANDS  # in the audit log
 log = structlog.get_logger(__name__)
 
 
+@contextmanager
+def _file_errors() -> Iterator[None]:
+    """Print an error of a file, or of standard output, as one line."""
+    try:
+        yield
+    except BrokenPipeError:  # `paperboy runs | head`: Typer ends the process without a message
+        raise
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
 class Commands(TyperGroup):
     """A command group that prints errors as one line to standard error and exits with code 1."""
 
@@ -128,6 +139,11 @@ class Commands(TyperGroup):
         super().__init__(*arguments, **options)
         unwrap_help(self)
 
+    @_file_errors()
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        return super().make_context(*arguments, **options)  # prints --help and --version
+
+    @_file_errors()
     def invoke(self, ctx: Any) -> Any:
         try:
             with suppress(InvalidSettings):  # some commands do not need the settings
@@ -141,10 +157,6 @@ class Commands(TyperGroup):
             raise
         except DBAPIError as error:
             fail(f"the database cannot be used: {str(error.orig).strip().partition(chr(10))[0]}")
-        except BrokenPipeError:  # `paperboy runs | head`: Typer ends the process without a message
-            raise
-        except OSError as error:
-            fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         except OverflowError:  # from SQLite, whose integers have 64 bits
             fail("a number is too large")
 

@@ -2204,6 +2204,34 @@ def test_closed_pipe_is_no_error(start_process: Callable[..., subprocess.Popen[s
     assert process.stderr.read() == ""
 
 
+@pytest.mark.once
+def test_version_on_a_full_disk() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-c", "from app.cli import main; main()", "--version"]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
+    assert "No space left on device" in ended.stderr
+
+
+@pytest.mark.once
+def test_interrupt_while_modules_are_imported() -> None:
+    """It takes a second. The process printed a traceback."""
+    code = """
+import os, signal, sys
+from app.cli import main
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "app.cli.commands":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+main()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+    assert (ended.returncode, ended.stderr) == (130, "")
+
+
 def test_piped_tables_have_no_endless_lines(capsys: pytest.CaptureFixture[str]) -> None:
     table(["reason"], [["x" * 5000], [None]])
     printed = capsys.readouterr().out
