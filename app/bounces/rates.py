@@ -28,7 +28,8 @@ class ReceiverRate:
     """The numbers of emails, bounces and complaints of a receiver, such as `google`, on or since `day`.
 
     All complaints of one subscriber count as one: a single person must not be able to pause sending by
-    reporting several old digests.
+    reporting several old digests. Subscribers who have been erased are left out, because their receiver is no
+    longer stored.
     """
 
     day: date
@@ -100,7 +101,8 @@ def _count(
         keys = [domain, utc_day(session, at)] if per_day else [domain]
         counts = select(number, *keys).select_from(Subscriber)
         counts = counts.join(model, col(model.subscriber_id) == Subscriber.id)
-        return counts.where(at >= since, at < until).group_by(*keys)
+        counts = counts.where(at >= since, at < until, col(Subscriber.state) != SubscriberState.ERASED)
+        return counts.group_by(*keys)
 
     kind, at = col(Event.kind), col(Event.at)
     # The condition on `created_at` makes the query fast, because that column is indexed.

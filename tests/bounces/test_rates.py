@@ -93,6 +93,23 @@ def test_subscriber_who_complains_again_counts_once(app: Application) -> None:
         assert [each.complaints for each in rates.by_day(session, NOW, 7)] == [2, 1], "once a day"
 
 
+def test_erased_subscribers_do_not_count(app: Application) -> None:
+    """Their receiver is no longer stored, so their complaints must not count against another receiver."""
+    with app.db.write() as session:
+        google, others = add_mails(session, "gmail.com", 10), add_mails(session, "lab.example.org", 4)
+        bounce_twice(session, google[2])
+    complain(app, *google[:2])
+    with app.db.write() as session:
+        for delivery_id in google[:3]:
+            subscribers.erase(session, session.get_one(Delivery, delivery_id).subscriber_id, NOW)
+    complain(app, others[0])
+    with app.db.read() as session:
+        assert ledger.pauses(session) == []
+        for by_receiver in (rates.of_last_week(session, NOW), rates.by_day(session, NOW, 1)):
+            counts = [(rate.receiver, rate.sent, rate.bounces, rate.complaints) for rate in by_receiver]
+            assert counts == [("google", 7, 0, 0), ("others", 4, 0, 1)]
+
+
 def test_notices_name_no_erased_subscriber(app: Application) -> None:
     """Their row has a placeholder instead of an address."""
     with app.db.write() as session:

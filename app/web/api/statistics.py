@@ -107,7 +107,10 @@ class MailRate(BaseModel):
 
 @router.get("/rates")
 def get_rates(caller: CanRead, days: Annotated[int, Query(ge=1, le=31)] = 7) -> list[MailRate]:
-    """Count sent emails, bounces and complaints by UTC day and receiver, newest day first."""
+    """Count sent emails, bounces and complaints by UTC day and receiver, newest day first.
+
+    Subscribers who have been erased are not counted.
+    """
     with caller.db.read() as session:
         receiver_rates = rates.by_day(session, caller.now, days)
     return [MailRate(**asdict(rate), complaint_percent=rate.complaint_percent) for rate in receiver_rates]
