@@ -1,7 +1,8 @@
 """PURE. Compute when a subscriber's digests are due, in their time zone.
 
-A subscriber gets at most one digest per local day. If a clock change skips the local hour, the digest is due
-at the first moment after the gap; if the hour occurs twice, the digest is due at its first occurrence.
+A subscriber gets one digest on each local day of the cadence. If a clock change skips the local hour, the
+digest is due at the first moment after the gap, or at the last hour before it if the day ends in the gap. If
+the hour occurs twice, the digest is due at its first occurrence.
 """
 
 from datetime import UTC, date, datetime, time, timedelta
@@ -19,10 +20,10 @@ def next_due(cadence: Cadence, weekday: int, hour: int, zone: str, after: dateti
     `weekday` (0 is Monday) is used only by the weekly cadence. `hour` is local.
     """
     local_zone = ZoneInfo(zone)
-    day = after.astimezone(local_zone).date() - timedelta(days=1)
+    day = after.astimezone(local_zone).date()
     while True:
-        due = _local_moment(day, hour, local_zone)
-        if due > after and _falls_on(cadence, weekday, day):
+        due = _due_moment(cadence, weekday, hour, local_zone, day)
+        if due and due > after:
             return due
         day += timedelta(days=1)
 
@@ -48,11 +49,7 @@ def last_due(cadence: Cadence, weekday: int, hour: int, zone: str, due: datetime
 
 def due_on(cadence: Cadence, weekday: int, hour: int, zone: str, day: date) -> datetime | None:
     """Return the UTC time at which the digest for a local day is due, or None if no digest is due then."""
-    for scheduled in (day - timedelta(days=1), day):  # a clock change may move an hour past midnight
-        due = _local_moment(scheduled, hour, ZoneInfo(zone))
-        if _falls_on(cadence, weekday, scheduled) and edition(zone, due) == day.isoformat():
-            return due
-    return None  # also if the zone skips the whole day
+    return _due_moment(cadence, weekday, hour, ZoneInfo(zone), day)
 
 
 def edition(zone: str, at: datetime) -> str:
@@ -70,6 +67,15 @@ def _falls_on(cadence: Cadence, weekday: int, day: date) -> bool:
             return day.weekday() == weekday
 
 
-def _local_moment(day: date, hour: int, zone: ZoneInfo) -> datetime:
-    # fold=0 selects the first of two 02:00s. In UTC, a skipped 02:00 is the first moment after the gap.
-    return datetime.combine(day, time(hour), tzinfo=zone).astimezone(UTC)
+def _due_moment(cadence: Cadence, weekday: int, hour: int, zone: ZoneInfo, day: date) -> datetime | None:
+    """Return the UTC time at which a digest is due on a local day, or None if no digest is due then.
+
+    The latter is also the case if the zone skips the whole day.
+    """
+    if _falls_on(cadence, weekday, day):
+        for local_hour in range(hour, -1, -1):
+            # fold=0 selects the first of two 02:00s. In UTC, a skipped 02:00 is the moment after the gap.
+            due = datetime.combine(day, time(local_hour), tzinfo=zone).astimezone(UTC)
+            if due.astimezone(zone).date() == day:
+                return due
+    return None

@@ -155,17 +155,17 @@ def test_digest_on_a_day_off_is_surplus(app: Application) -> None:
     assert reconcile_at(app).surplus == 1
 
 
-def test_hour_that_a_clock_change_moves_past_midnight(app: Application) -> None:
-    """In Nuuk, 23:00 of a Saturday in March does not exist. So that digest belongs to Sunday."""
-    sunday = datetime(2027, 3, 28, 1, tzinfo=NOW.tzinfo)
+def test_hour_that_a_clock_change_skips_at_the_end_of_a_day(app: Application) -> None:
+    """In Nuuk, 23:00 of a Saturday in March does not exist. That digest is due at 22:00."""
+    ten_pm = datetime(2027, 3, 28, tzinfo=NOW.tzinfo)
     saturdays = {"cadence": Cadence.WEEKLY, "weekday": 5, "hour": 23, "zone": "America/Nuuk"}
     with app.db.write() as session:
         session.execute(delete(Subscriber))
-        erin = factories.add_subscriber(session, "erin@example.org", ["agents"], sunday, **saturdays)
-        session.get_one(Subscriber, erin).created_at = sunday - 30 * DAY
-    assert planning.plan(app.digest_context, sunday) == {"skipped": 1}
-    assert reconcile_at(app, sunday, "2027-03-27") == Reconciliation(0, {})
-    assert reconcile_at(app, sunday, "2027-03-28") == Reconciliation(1, {DeliveryState.SKIPPED: 1})
+        erin = factories.add_subscriber(session, "erin@example.org", ["agents"], ten_pm, **saturdays)
+        session.get_one(Subscriber, erin).created_at = ten_pm - 30 * DAY
+    assert planning.plan(app.digest_context, ten_pm) == {"skipped": 1}
+    assert reconcile_at(app, ten_pm, "2027-03-27") == Reconciliation(1, {DeliveryState.SKIPPED: 1})
+    assert reconcile_at(app, ten_pm, "2027-03-28") == Reconciliation(0, {})
 
 
 def test_changes_by_readers_are_consistent(app: Application) -> None:
