@@ -9,6 +9,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -16,7 +17,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote_plus, urlsplit
 
 import structlog
 from sqlmodel import Session
@@ -45,7 +46,7 @@ RESPONSE_SECONDS = 15.0  # for a whole response
 RUN_SECONDS = 45.0  # after which a run starts no more attempts, because the job runs every minute
 MAX_MESSAGES = 500  # per endpoint and run
 LEASE = timedelta(minutes=5)
-MIN_SECRET = 4  # characters; a shorter path is not a secret
+MIN_SECRET = 4  # characters; a shorter part of a URL is not a secret
 RECENT = timedelta(days=3)  # older editions are no longer reported as sent
 DAY = timedelta(days=1)
 
@@ -188,23 +189,30 @@ async def _attempt(
     try:
         reply = await client.deliver(endpoint.url, body, headers)
     except SourceError as error:
-        return WebhookAttempt(error=str(error))
+        return WebhookAttempt(error=_redact(endpoint.url, str(error)))
     except Exception as error:  # the events of other endpoints must not wait for this endpoint
         log.exception("sending an event failed", endpoint=endpoint.id)
-        return WebhookAttempt(error=f"{type(error).__name__}: {error}")
+        return WebhookAttempt(error=_redact(endpoint.url, f"{type(error).__name__}: {error}"))
     if 200 <= reply.status < 300:
         return WebhookAttempt(reply.status)
-    excerpt = _without_path(endpoint.url, reply.excerpt)
+    # Redact first: the beginning of a secret could not be recognized.
+    excerpt = _redact(endpoint.url, reply.excerpt)[: http_client.EXCERPT_LENGTH]
     return WebhookAttempt(reply.status, f"HTTP {reply.status}. {excerpt}".strip(), reply.wait)
 
 
-def _without_path(url: str, text: str) -> str:
-    """Remove a URL's path and query from a text, because some servers repeat what they received."""
+def _redact(url: str, text: str) -> str:
+    """Remove what may be secret in a URL from a text, because some servers repeat what they received.
+
+    That is its path and query, and each part of the path and each value of the query.
+    """
     parts = urlsplit(url)
-    for part in (parts.query, parts.path.strip("/")):
-        if len(part) >= MIN_SECRET:
-            text = text.replace(part, "…")
-    return text
+    pairs = [pair.partition("=") for pair in parts.query.split("&")]
+    values = [value if separator else name for name, separator, value in pairs]
+    secrets = {parts.query, parts.path.strip("/"), *parts.path.split("/"), *values}
+    secrets |= {unquote_plus(secret) for secret in secrets}
+    longest_first = sorted((each for each in secrets if len(each) >= MIN_SECRET), key=len, reverse=True)
+    pattern = "|".join(map(re.escape, longest_first))
+    return re.sub(pattern, "…", text, flags=re.IGNORECASE) if pattern else text
 
 
 def body_of(row: WebhookMessage, email: str = "") -> bytes:

@@ -281,6 +281,29 @@ def test_failed_event_is_sent_again_with_growing_delays(
     assert endpoint(app).error == ""
 
 
+@pytest.mark.parametrize(
+    ("path", "answer", "error"),
+    [
+        ("/webhook/5f2b-S3CRET", 'The webhook "POST 5f2b-s3cret" is unknown', 'The … "POST …" is unknown'),
+        ("/in?list=7&token=S3%2BCRET", "wrong token S3+CRET for list 7", "wrong token … for list 7"),
+        ("/in?S3CRET", "unknown: S3CRET", "unknown: …"),
+        ("/in?key=S3CRET", "x" * 195 + " S3CRET", "x" * 195 + " …"),
+    ],
+)
+@pytest.mark.once
+def test_errors_contain_no_secret_of_the_url(
+    app: Application, receiver: WebhookReceiver, now: datetime, path: str, answer: str, error: str
+) -> None:
+    """Some servers repeat a part of the path or a value of the query. Only its beginning may fit."""
+    with app.db.write() as session:
+        url = receiver.url.removesuffix("/hooks/s3cret") + path
+        webhook_endpoints.add(session, url, ALL, False, now - DAY)
+    emit(app, now)
+    receiver.status, receiver.answer = 404, answer.encode()
+    webhooks.send_events(app, now)
+    assert (messages(app)[0].error, endpoint(app).error) == (f"HTTP 404. {error}", f"HTTP 404. {error}")
+
+
 def test_error_in_utf_16_is_recorded(
     app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
 ) -> None:

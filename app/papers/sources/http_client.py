@@ -32,7 +32,8 @@ TIMEOUT = httpx.Timeout(None, connect=10)  # seconds; `asyncio.timeout` limits t
 RESPONSE_SECONDS = 60.0  # for a whole response, including connection, headers and body
 CONCURRENT_REQUESTS = 10  # each may use up to MAX_RESPONSE_BYTES of memory
 MAX_RESPONSE_BYTES = 20_000_000
-MAX_EXCERPT_BYTES = 2000
+MAX_EXCERPT_BYTES = 2000  # of an error's body
+EXCERPT_LENGTH = 200  # of an error's body in a message
 MAX_ADDRESSES = 4  # tried per host
 MAX_REDIRECTS = 5
 _UNKNOWN_NAME = (socket.EAI_NONAME, socket.EAI_NODATA)
@@ -73,7 +74,7 @@ class PostReply:
     """A response to `deliver`, whatever its status."""
 
     status: int
-    excerpt: str  # the beginning of an error's body
+    excerpt: str  # the beginning of an error's body, up to MAX_EXCERPT_BYTES
     wait: timedelta | None  # the wait that the host asked for
 
 
@@ -178,7 +179,9 @@ class Client:
         except _TransientError as fault:
             raise SourceError(str(fault)) from None
         return PostReply(
-            response.status_code, _excerpt(answer), retry_after(response.headers, clock.utcnow())
+            response.status_code,
+            _excerpt(answer, MAX_EXCERPT_BYTES),
+            retry_after(response.headers, clock.utcnow()),
         )
 
     async def _get_once(
@@ -360,12 +363,12 @@ def _without_token(token: str, text: str) -> str:
     return text.replace(token.strip(), "…") if token.strip() else text
 
 
-def _excerpt(body: bytes) -> str:
+def _excerpt(body: bytes, length: int = EXCERPT_LENGTH) -> str:
     """Return the beginning of an error in plain text or JSON, or the summary of arXiv's error feed.
 
     Return "" for HTML, which begins with markup.
     """
-    text = characters.safe_line(body[:200].decode("utf-8", "replace"))
+    text = characters.safe_line(body[:length].decode("utf-8", "replace"))
     if not text.startswith("<"):
         return text
     summary = _ARXIV_ERROR.search(body[:MAX_EXCERPT_BYTES])
