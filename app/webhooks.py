@@ -41,6 +41,7 @@ from app.storage.models import (
     WebhookState,
 )
 from app.storage.webhook_outbox import WebhookAttempt
+from app.text.sanitize import redact_addresses
 
 RESPONSE_SECONDS = 15.0  # for a whole response
 RUN_SECONDS = 45.0  # after which a run starts no more attempts, because the job runs every minute
@@ -195,15 +196,16 @@ async def _attempt(
         return WebhookAttempt(error=_redact(endpoint.url, f"{type(error).__name__}: {error}"))
     if 200 <= reply.status < 300:
         return WebhookAttempt(reply.status)
-    # Redact first: the beginning of a secret could not be recognized.
+    # Redact first: the beginning of a secret or an address could not be recognized.
     excerpt = _redact(endpoint.url, reply.excerpt)[: http_client.EXCERPT_LENGTH]
     return WebhookAttempt(reply.status, f"HTTP {reply.status}. {excerpt}".strip(), reply.wait)
 
 
 def _redact(url: str, text: str) -> str:
-    """Remove what may be secret in a URL from a text, because some servers repeat what they received.
+    """Remove addresses and what may be secret in a URL, because some servers repeat what they received.
 
-    That is its path and query, and each part of the path and each value of the query.
+    The latter is its path and query, and each part of the path and each value of the query. The error of an
+    endpoint outlives the erasure of a subscriber.
     """
     parts = urlsplit(url)
     pairs = [pair.partition("=") for pair in parts.query.split("&")]
@@ -212,7 +214,8 @@ def _redact(url: str, text: str) -> str:
     secrets |= {unquote_plus(secret) for secret in secrets}
     longest_first = sorted((each for each in secrets if len(each) >= MIN_SECRET), key=len, reverse=True)
     pattern = "|".join(map(re.escape, longest_first))
-    return re.sub(pattern, "…", text, flags=re.IGNORECASE) if pattern else text
+    text = re.sub(pattern, "…", text, flags=re.IGNORECASE) if pattern else text
+    return redact_addresses(text)
 
 
 def body_of(row: WebhookMessage, email: str = "") -> bytes:

@@ -304,6 +304,22 @@ def test_errors_contain_no_secret_of_the_url(
     assert (messages(app)[0].error, endpoint(app).error) == (f"HTTP 404. {error}", f"HTTP 404. {error}")
 
 
+@pytest.mark.parametrize(("before", "after"), [("", " is not in list 12"), ("x" * 190 + " ", "")])
+def test_errors_contain_no_address(
+    app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime,
+    before: str, after: str,
+) -> None:  # fmt: skip
+    """Some servers repeat it. The error is kept for months, also after an erasure."""
+    add(addresses=True)
+    receiver.status, receiver.answer = 422, f"{before}alice@example.org{after}".encode()
+    with app.db.write() as session:
+        subscribers.unsubscribe(session, add_alice(session, now), now)
+    webhooks.send_events(app, now)
+    assert "alice@example.org" in receiver.received[0].body.decode()
+    error = f"HTTP 422. {before}…{after}"
+    assert (messages(app)[0].error, endpoint(app).error) == (error, error)
+
+
 def test_error_in_utf_16_is_recorded(
     app: Application, receiver: WebhookReceiver, add: Callable[..., WebhookEndpoint], now: datetime
 ) -> None:
