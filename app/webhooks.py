@@ -48,7 +48,7 @@ RUN_SECONDS = 45.0  # after which a run starts no more attempts, because the job
 MAX_MESSAGES = 500  # per endpoint and run
 LEASE = timedelta(minutes=5)
 MIN_SECRET = 4  # characters; a shorter part of a URL is not a secret
-RECENT = timedelta(days=3)  # older editions are no longer reported as sent
+RECENT = timedelta(days=8)  # a weekly digest waits for up to a week; older editions are not reported as sent
 DAY = timedelta(days=1)
 
 log = structlog.get_logger(__name__)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, select, update
 
 from app import bounces, maintenance, pipeline, subscribers, webhooks
 from app.application import Application
@@ -30,7 +30,7 @@ from app.storage.models import (
 )
 from app.storage.webhook_outbox import WebhookAttempt
 from app.subscribers import Preferences, SignUp
-from app.types import Interest
+from app.types import Cadence, Interest
 from tests.support import factories
 from tests.support.interleaving import before_statement
 from tests.support.mail_server import MailServer
@@ -227,6 +227,24 @@ def test_edition_is_reported_when_all_have_got_it(
     facts = request.event["data"]
     assert (facts["edition"], facts["due"], facts["sent"], facts["skipped"]) == ("2026-11-20", 2, 1, 1)
     assert facts["consistent"]
+
+
+def test_edition_is_reported_when_it_is_approved_late(
+    app: Application, add: Callable[..., WebhookEndpoint], now: datetime
+) -> None:
+    """A weekly digest may wait for its approval until the next one is composed."""
+    add(WebhookEvent.EDITION_SENT)
+    weekly = {"cadence": Cadence.WEEKLY, "weekday": now.weekday(), "hour": now.hour}
+    with app.db.write() as session:
+        reader = factories.add_subscriber(session, "a@example.org", ["agents"], now + 7 * DAY, **weekly)
+        facts = {"subscriber_id": reader, "edition": "2026-11-20", "due_at": now, "created_at": now}
+        session.add(Delivery(**facts, state=DeliveryState.PENDING))
+    webhooks.report_editions(app, now + 6 * DAY)
+    assert messages(app) == []
+    with app.db.write() as session:
+        session.execute(update(Delivery).values(state=DeliveryState.SENT, sent_at=now + 6 * DAY))
+    webhooks.report_editions(app, now + 6 * DAY)
+    assert [message.data["sent"] for message in messages(app)] == [1]
 
 
 @pytest.mark.postgres
