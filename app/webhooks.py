@@ -116,7 +116,7 @@ async def _send_to(app: Application, client: http_client.Client, number: int, no
         if attempt is None:
             break
         outcome = await _attempt(client, *attempt, now)
-        await asyncio.to_thread(_record, app, message_id, outcome, now)
+        await asyncio.to_thread(_record, app, message_id, attempt[0].url, outcome, now)
         counts["failed" if outcome.error else "accepted"] += 1
         if outcome.error:
             break
@@ -144,9 +144,9 @@ def _address(session: Session, endpoint: WebhookEndpoint, data: Mapping[str, Any
     return "" if subscriber is None or subscriber.state is SubscriberState.ERASED else subscriber.email
 
 
-def _record(app: Application, message_id: int, outcome: WebhookAttempt, now: datetime) -> None:
+def _record(app: Application, message_id: int, url: str, outcome: WebhookAttempt, now: datetime) -> None:
     with app.db.write() as session:
-        webhook_outbox.record_attempt(session, message_id, outcome, now)
+        webhook_outbox.record_attempt(session, message_id, url, outcome, now)
 
 
 def send_test(app: Application, endpoint_id: int, now: datetime) -> WebhookMessage:

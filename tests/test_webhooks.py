@@ -436,14 +436,13 @@ def test_endpoint_that_works_stays_enabled(
     app: Application, add: Callable[..., WebhookEndpoint], now: datetime
 ) -> None:
     """An event that it never accepts is given up, and others go on."""
-    add()
+    url = add().url
     emit(app, now, 2)
     refused, other = messages(app)
     with app.db.write() as session:
-        webhook_outbox.record_attempt(session, other.id or 0, WebhookAttempt(200), now + HOUR)
-        webhook_outbox.record_attempt(
-            session, refused.id or 0, WebhookAttempt(422, "HTTP 422."), now + 3 * DAY
-        )
+        webhook_outbox.record_attempt(session, other.id or 0, url, WebhookAttempt(200), now + HOUR)
+        refusal = WebhookAttempt(422, "HTTP 422.")
+        webhook_outbox.record_attempt(session, refused.id or 0, url, refusal, now + 3 * DAY)
     assert [row.state for row in messages(app)] == [WebhookState.FAILED, WebhookState.ACCEPTED]
     assert endpoint(app).disabled_at is None
 
@@ -469,19 +468,42 @@ def test_endpoint_is_disabled_during_an_attempt(
     enabled_again: bool,
 ) -> None:
     """The event is given up like the others, and is not sent again."""
-    number = add().id or 0
+    row = add()
+    number, url = row.id or 0, row.url
     emit(app, now, 2)
     accepted, refused = messages(app)
     with app.db.write() as session:
-        webhook_outbox.record_attempt(session, accepted.id or 0, WebhookAttempt(200), now)
+        webhook_outbox.record_attempt(session, accepted.id or 0, url, WebhookAttempt(200), now)
         for enabled in [False, True] if enabled_again else [False]:
             row = webhook_endpoints.get_for_update(session, number)
             webhook_endpoints.change(session, row, enabled=enabled, now=now + MINUTE)
     with app.db.write() as session:
-        webhook_outbox.record_attempt(session, refused.id or 0, attempt, now + HOUR)
-    row = messages(app)[1]
-    assert (row.state, row.next_attempt_at, row.attempts) == (WebhookState.FAILED, None, 1)
+        webhook_outbox.record_attempt(session, refused.id or 0, url, attempt, now + HOUR)
+    message = messages(app)[1]
+    assert (message.state, message.next_attempt_at, message.attempts) == (WebhookState.FAILED, None, 1)
     assert endpoint(app).disabled_at == (None if enabled_again else now + MINUTE)
+
+
+@pytest.mark.parametrize(("status", "error"), [(410, "HTTP 410."), (503, "HTTP 503.")])
+def test_url_is_changed_during_an_attempt(
+    app: Application, add: Callable[..., WebhookEndpoint], now: datetime, status: int, error: str
+) -> None:
+    """The failure of the old URL does not affect the new one, which gets the event at once."""
+    row = add()
+    emit(app, now)
+    (message,) = messages(app)
+    with app.db.write() as session:
+        stored = webhook_endpoints.get_for_update(session, row.id or 0)
+        webhook_endpoints.change(session, stored, url="https://new.example.org/hook", now=now)
+    attempt = WebhookAttempt(status, error, wait=HOUR)
+    with app.db.write() as session:
+        webhook_outbox.record_attempt(session, message.id or 0, row.url, attempt, now)
+    changed = endpoint(app)
+    assert (changed.disabled_at, changed.paused_until, changed.error) == (None, None, "")
+    assert messages(app)[0].next_attempt_at == now
+    with app.db.write() as session:
+        webhook_outbox.record_attempt(session, message.id or 0, row.url, WebhookAttempt(200), now)
+    assert messages(app)[0].state is WebhookState.ACCEPTED
 
 
 def test_old_secret_signs_for_one_more_day(

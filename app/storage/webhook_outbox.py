@@ -77,8 +77,12 @@ def due(session: Session, endpoint_id: int, now: datetime, limit: int) -> Sequen
     return [number or 0 for number in session.exec(ids.order_by(col(WebhookMessage.id)).limit(limit))]
 
 
-def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, now: datetime) -> None:
-    """Record the outcome of an attempt, and schedule the next attempt or give up on the event.
+def record_attempt(
+    session: Session, message_id: int, url: str, attempt: WebhookAttempt, now: datetime
+) -> None:
+    """Record the outcome of an attempt at a URL, and schedule the next attempt or give up on the event.
+
+    If the endpoint got a new URL during the attempt, ignore a failure: the event is still due at the new URL.
 
     If the endpoint asks for a pause (`Retry-After`), all its events wait until the pause ends.
 
@@ -89,6 +93,8 @@ def record_attempt(session: Session, message_id: int, attempt: WebhookAttempt, n
     locked: dict[str, Any] = {"with_for_update": {"key_share": True}, "populate_existing": True}
     endpoint = session.get(WebhookEndpoint, row.endpoint_id, **locked) if row else None
     if row is None or endpoint is None:  # the endpoint was removed in the meantime
+        return
+    if attempt.error and endpoint.url != url:
         return
     session.refresh(row)
     was_waiting = row.next_attempt_at is not None
