@@ -16,6 +16,7 @@ from app.delivery import ledger
 from app.delivery.journal import AttemptResult
 from app.delivery.send_result import SendOutcome, SendResult
 from app.doctor import service_state
+from app.doctor.findings import Finding
 from app.errors import Conflict, InvalidInput
 from app.papers import polling
 from app.storage import webhook_endpoints, webhook_outbox
@@ -81,6 +82,11 @@ def emit(app: Application, now: datetime, count: int = 1) -> None:
     with app.db.write() as session:
         for number in range(count):
             webhook_outbox.emit(session, WebhookEvent.PAUSED, {"number": number}, now)
+
+
+def webhook_findings(app: Application, now: datetime) -> list[Finding]:
+    findings = service_state.check(app.db, app.models, now)
+    return [finding for finding in findings if finding.check.startswith("webhook")]
 
 
 def add_alice(session: Session, now: datetime) -> int:
@@ -427,15 +433,13 @@ def test_endpoint_is_disabled_after_three_days(
         webhook_endpoints.change(session, stored, enabled=True, now=at)
         assert webhook_outbox.resend_failed(session, stored, at) == 1
     assert webhooks.send_events(app, at) == {"accepted": 1}
-    assert not any(
-        each.startswith("webhook") for each in (f.check for f in service_state.check(app.db, app.models, at))
-    )
+    assert webhook_findings(app, at) == []
 
 
 def test_endpoint_that_works_stays_enabled(
     app: Application, add: Callable[..., WebhookEndpoint], now: datetime
 ) -> None:
-    """An event that it never accepts is given up, and others go on."""
+    """An event that it never accepts is given up, and others go on. The doctor reports it for a week."""
     url = add().url
     emit(app, now, 2)
     refused, other = messages(app)
@@ -445,6 +449,16 @@ def test_endpoint_that_works_stays_enabled(
         webhook_outbox.record_attempt(session, refused.id or 0, url, refusal, now + 3 * DAY)
     assert [row.state for row in messages(app)] == [WebhookState.FAILED, WebhookState.ACCEPTED]
     assert endpoint(app).disabled_at is None
+    emit(app, now + 3 * DAY)
+    later = messages(app)[-1]
+    with app.db.write() as session:
+        webhook_outbox.record_attempt(session, later.id or 0, url, WebhookAttempt(200), now + 3 * DAY)
+    findings = [webhook_findings(app, now + number * DAY) for number in (3, 10, 11)]
+    assert [len(each) for each in findings] == [1, 1, 0]
+    assert "gave up on 1 event" in findings[0][0].message
+    with app.db.write() as session:
+        webhook_outbox.resend_failed(session, webhook_endpoints.get(session, 1), now + 3 * DAY)
+    assert webhook_findings(app, now + 3 * DAY) == []
 
 
 def test_endpoint_that_is_gone_is_disabled_at_once(

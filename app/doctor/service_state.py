@@ -23,7 +23,7 @@ from app.papers import picture_fetching, poll_schedule, polling, silent_sources,
 from app.relevance import model_store
 from app.relevance.model import RelevanceModel
 from app.settings import Settings
-from app.storage import api_keys, job_runs, schema, webhook_endpoints, worker_registry
+from app.storage import api_keys, job_runs, schema, webhook_endpoints, webhook_outbox, worker_registry
 from app.storage.database import Database, is_read_only, sqlite_file
 from app.storage.models import SendingPause, Source
 from app.text.in_words import count_of
@@ -35,6 +35,7 @@ CATCH_UP = timedelta(minutes=30)  # after a start, until late digests have been 
 KEY_EXPIRES_SOON = timedelta(days=30)
 RECENT_EDITIONS = timedelta(days=7)
 STALE = timedelta(days=3)  # longer than a weekend, when sources publish nothing
+GIVEN_UP_RECENTLY = timedelta(days=10)  # since the creation of an event, which is given up after three days
 REGULAR_GAP = timedelta(days=8)  # longer than between weekly backups
 
 
@@ -77,7 +78,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
                 yield ok(f"mail to {rate.receiver}", f"{rate.counts()} since {rate.day}")
         yield from _check_unsent(session, now)
         yield from _check_keys(session, now)
-        yield from _check_webhooks(session)
+        yield from _check_webhooks(session, now)
         yield from _check_backups(session, now)
         yield from _check_models(session, models)
 
@@ -164,7 +165,8 @@ def _check_keys(session: Session, now: datetime) -> Iterator[Finding]:
         yield warning(f"key {key.name}", message, fix, remedy=remedy)
 
 
-def _check_webhooks(session: Session) -> Iterator[Finding]:
+def _check_webhooks(session: Session, now: datetime) -> Iterator[Finding]:
+    since = now - GIVEN_UP_RECENTLY
     for endpoint in webhook_endpoints.all_endpoints(session):
         name = f"webhook {webhook_endpoints.label(endpoint)}"
         if endpoint.disabled_at and endpoint.error:
@@ -175,6 +177,16 @@ def _check_webhooks(session: Session) -> Iterator[Finding]:
         elif endpoint.error:
             fix = "check the server that receives the events; failed events are retried for three days"
             yield warning(name, f"it did not accept the last event: {endpoint.error}", fix)
+        elif not endpoint.disabled_at and (
+            count := webhook_outbox.count_given_up(session, endpoint.id or 0, since)
+        ):
+            events = count_of(count, "event")
+            message = f"Paperboy gave up on {events} of the last ten days, after three days of attempts"
+            fix = (
+                f"find out why with `paperboy webhooks messages {endpoint.id}`, then send all failed events "
+                f"again with `paperboy webhooks resend {endpoint.id}`"
+            )
+            yield warning(name, message, fix)
 
 
 def _check_backups(session: Session, now: datetime) -> Iterator[Finding]:

@@ -141,6 +141,21 @@ def resend_failed(session: Session, row: WebhookEndpoint, now: datetime) -> int:
     return execute_and_count(session, failed.values(**values))
 
 
+def count_given_up(session: Session, endpoint_id: int, since: datetime) -> int:
+    """Return the number of an endpoint's events since `since` that failed until they were given up.
+
+    Events that waited when the endpoint was disabled do not count.
+    """
+    given_up = select(func.count()).where(
+        WebhookMessage.endpoint_id == endpoint_id,
+        col(WebhookMessage.at) >= since,
+        WebhookMessage.state == WebhookState.FAILED,
+        WebhookMessage.event != TEST,
+        WebhookMessage.error != webhook_endpoints.DISABLED,
+    )
+    return session.exec(given_up).one()
+
+
 def count_by_state(session: Session, endpoint_id: int) -> dict[WebhookState, int]:
     state = col(WebhookMessage.state)
     rows = select(state, func.count()).where(WebhookMessage.endpoint_id == endpoint_id).group_by(state)
