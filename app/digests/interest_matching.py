@@ -4,6 +4,7 @@ An interest that is misspelled or in another language is matched both as typed a
 corrected or translated.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -35,6 +36,7 @@ from app.types import CardReason, Interest, PaperView
 MAX_CACHED_MUTED = 5_000  # muted texts, shared by all subscribers who mute them; four bytes per paper
 MAX_READ_AS = 20_000  # interests whose corrections are cached
 MAX_FREQUENT_CATEGORIES = 4  # in a hint
+IDF_OF_COMMON_NOUNS = math.log(4 / 3)  # of a word that three quarters of the papers contain
 MAX_MATCHED_BYTES = 20_000_000  # for matched interests, besides those of a batch
 _NO_PAPERS = np.array([], np.int32)
 
@@ -213,6 +215,8 @@ class InterestMatcher:
         On ties, prefer rarer terms. A single term must have at least half of the idf of the subject.
         """
         parts = suggestions.subject_parts(text)  # the first one is the subject
+        if parts and (rest := self._without_common_noun(parts[0])):
+            parts.append(rest)
         terms = {part: len(query_language.parse(part).terms) for part in parts}
         best = max(
             (
@@ -226,6 +230,15 @@ class InterestMatcher:
             default="",
         )
         return (best and self.read_as(best)) or best
+
+    def _without_common_noun(self, text: str) -> str:
+        """Return a text without its last word if most papers contain it: “diffusion” for “diffusion models”.
+
+        Otherwise, or if there is no other word, return "".
+        """
+        rest, _, last = text.rpartition(" ")
+        idf = self._model.statistics.idf
+        return rest if all(idf(stem) <= IDF_OF_COMMON_NOUNS for stem in content_stems(last)) else ""
 
     def _idf_sum(self, text: str) -> float:
         """Return the sum of the idf of an interest's specific words."""

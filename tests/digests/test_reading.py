@@ -9,6 +9,7 @@ from app.application import Application
 from app.digests import ranking
 from app.digests.builder import DigestBuilder
 from app.relevance import suggestions
+from app.relevance.model import RelevanceModel
 from app.relevance.suggestions import InterestHint
 from app.subscribers import Preferences
 from app.types import Digest, Interest, Skip
@@ -128,6 +129,23 @@ def test_shorter_interest_is_suggested_only_if_it_matches(builder: DigestBuilder
     assert builder.interests.hint("what makes graphs work?").shorter == "graphs"
     strict = builder.interests.hint("SWE-9 graphs")  # the name is required, and no paper has it
     assert (strict.missing_words, strict.shorter) == (("SWE-9",), "")
+
+
+def test_common_noun_can_be_omitted(app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A paper on diffusion transformers is not close to "diffusion models", but readers may want it.
+
+    "Space" is not suggested for "state space models": it has another meaning.
+    """
+    monkeypatch.setattr(app.models, "current", lambda _session: RelevanceModel.bundled())
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        for title in ("Sparse Diffusion Transformers for Weather", "A Space of Compositional Prompts"):
+            factories.add_paper(session, source, title, now.date(), now, abstract="We study forecasts.")
+    with app.db.read() as session:
+        hint = DigestBuilder(app.digest_context, session, now).interests.hint
+    assert hint("diffusion models").shorter == "diffusion"
+    assert hint("diffusion transformer models").shorter == "diffusion transformer"
+    assert hint("state space models").shorter == ""
 
 
 def test_exclusion_is_suggested_only_if_it_excludes_papers_and_leaves_others(builder: DigestBuilder) -> None:
