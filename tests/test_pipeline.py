@@ -159,6 +159,22 @@ def test_weekend_is_that_of_the_subscriber(
     assert row.reason == f"none of 2 recent papers matched an interest: {missing}{note}"
 
 
+@pytest.mark.parametrize(
+    ("failures", "note"), [(0, f"; {ON_SATURDAY}"), (1, ""), (2, "; some sources could not be read")]
+)
+def test_weekend_explains_nothing_if_the_source_fails(app: Application, failures: int, note: str) -> None:
+    """A first failure may pass before the next digest, so it is not mentioned."""
+    saturday = datetime(2026, 11, 21, 9, tzinfo=UTC)
+    with app.db.write() as session:
+        factories.add_subscriber(session, "bob@example.org", ["zebrafish"], saturday, hour=9)
+        for source in session.exec(select(factories.Source)):
+            source.failures = failures
+    plan(app, saturday)
+    row = next(row for row in deliveries(app) if row.state is DeliveryState.SKIPPED)
+    missing = "no paper mentions “zebrafish”"
+    assert row.reason == f"none of 2 recent papers matched an interest: {missing}{note}"
+
+
 def test_paper_is_not_sent_twice(app: Application) -> None:
     """The next day there is nothing new for Alice, and her edition is skipped."""
     plan(app, NOW)

@@ -103,8 +103,10 @@ class DigestBuilder:
         self._since = since
         self._earliest_undone_merge = canonical_rows.earliest_undone_merge(session, self._all)
         self._model = context.models.current(session)
-        kinds = select(col(Source.kind)).where(col(Source.paused).is_(False)).distinct()
-        self._source_kinds = sorted(session.exec(kinds))
+        sources = select(col(Source.kind), col(Source.failures)).where(col(Source.paused).is_(False))
+        failures = session.exec(sources.distinct()).all()
+        self._source_kinds = sorted({kind for kind, number in failures if not number})  # that were read
+        self._are_sources_unreadable = any(number > 1 for _, number in failures)
         self.interests = InterestMatcher(self._all, self._model, context.indexes)
         self._profiles = FIFOCache[tuple[Feedback, ...], ProfileScores](MAX_CACHED_PROFILES)
         self._set_moment(now, today, self._all)
@@ -349,7 +351,9 @@ class DigestBuilder:
             today=self._days.today,
             # No method of the builder: otherwise, its memory would not be free when it is dropped.
             calendar_note=partial(
-                _calendar_note, self._newest_day, self._since, self._days.today, self._source_kinds
+                _calendar_note,
+                *(self._newest_day, self._since, self._days.today),
+                *(self._source_kinds, self._are_sources_unreadable),
             ),
             pinned=frozenset(n for n, paper in self._papers.items() if paper.is_pinned(self._now)),
         )
@@ -357,13 +361,19 @@ class DigestBuilder:
 
 
 def _calendar_note(
-    newest: date | None, since: date, today: date, kinds: Iterable[SourceKind], edition_day: date
+    newest: date | None,
+    since: date,
+    today: date,
+    kinds: Iterable[SourceKind],
+    are_sources_unreadable: bool,
+    edition_day: date,
 ) -> str:
     """Return why there may be no papers, or "" if the reason is not known.
 
     `newest` is the newest day with papers, or None if there are none. `since` is the first day of the
-    candidates. `edition_day` is the edition's day in the subscriber's time zone. Sources list papers by UTC
-    day, so a reason is given only if neither that day nor `today`, the current UTC day, has papers.
+    candidates. `kinds` are those of the sources that could be read. `edition_day` is the edition's day in the
+    subscriber's time zone. Sources list papers by UTC day, so a reason is given only if neither that day nor
+    `today`, the current UTC day, has papers.
     """
     if newest is None:
         return "the archive is still empty: no source has delivered a paper yet"
@@ -374,7 +384,8 @@ def _calendar_note(
         for kind in kinds
         if calendar.no_papers_reason(kind, today)
     ]
-    return "; ".join(filter(None, dict.fromkeys(reasons)))
+    unread = "some sources could not be read" if are_sources_unreadable else ""
+    return "; ".join(filter(None, dict.fromkeys([*reasons, unread])))
 
 
 def _candidates(session: Session, since: date, today: date, now: datetime) -> list[PaperView]:
