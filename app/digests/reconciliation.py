@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from functools import lru_cache
 from typing import cast
+from zoneinfo import ZoneInfoNotFoundError
 
 from sqlalchemy import Table, case, exists, func, inspect, select
 from sqlmodel import Session
@@ -39,6 +40,7 @@ MEANINGS = {
     "unplanned": "due, but not composed yet: the next run composes it",
     "missing": "due, but never composed: the service was not running, or see `paperboy doctor`",
     "surplus": "composed although its subscriber was not due, which is a fault: see `paperboy doctor`",
+    "unknown_zone": "subscribers whose time zone this machine does not know: update its time zone database",
 }
 
 
@@ -48,7 +50,8 @@ class Reconciliation:
 
     `due` counts pairs of subscriber and edition, according to the cadences. Of these, `unplanned` have no row
     because planning has not reached them yet, and `missing` have none although planning has passed them.
-    `surplus` counts rows for subscribers who were not due.
+    `surplus` counts rows for subscribers who were not due. `unknown_zone` counts the active subscribers whose
+    time zone this machine does not know, so that it cannot tell when they are due.
     """
 
     due: int
@@ -56,21 +59,26 @@ class Reconciliation:
     unplanned: int = 0
     missing: int = 0
     surplus: int = 0
+    unknown_zone: int = 0
 
     @property
     def is_consistent(self) -> bool:
-        """True if no row is missing or surplus."""
-        return not (self.missing or self.surplus)
+        """True if no row is missing or surplus, and all time zones are known."""
+        return not (self.missing or self.surplus or self.unknown_zone)
 
     def describe_faults(self) -> str:
         """Return the discrepancies as text for operators, or "" if there are none."""
         faults = {"due but missing from the ledger": self.missing, "in the ledger but not due": self.surplus}
-        return ", ".join(f"{count_of(count, 'digest')} {fault}" for fault, count in faults.items() if count)
+        texts = [f"{count_of(count, 'digest')} {fault}" for fault, count in faults.items() if count]
+        if self.unknown_zone:
+            subscribers = count_of(self.unknown_zone, "subscriber")
+            texts.append(f"{subscribers} with a time zone that this machine does not know")
+        return ", ".join(texts)
 
     def as_dict(self) -> dict[str, int | bool]:
         """Return all counts under the names that operators see."""
         states = {state.value: self.states.get(state, 0) for state in State}
-        faults = {"unplanned": self.unplanned, "missing": self.missing, "surplus": self.surplus}
+        faults = {name: getattr(self, name) for name in ("unplanned", "missing", "surplus", "unknown_zone")}
         return {"due": self.due, **states, **faults, "consistent": self.is_consistent}
 
 
@@ -96,7 +104,8 @@ def reconcile(session: Session, now: datetime, first: str, last: str | None = No
         for row in session.connection().execute(counted):
             states[row.state] += row.number
             counts["surplus"] += row.number
-    return Reconciliation(counts["due"], states, counts["unplanned"], counts["missing"], counts["surplus"])
+    faults = {name: counts[name] for name in ("unplanned", "missing", "surplus", "unknown_zone")}
+    return Reconciliation(counts["due"], states, **faults)
 
 
 def reconcile_recent(session: Session, now: datetime) -> Reconciliation:
@@ -133,8 +142,11 @@ def _count_rows(
     rows = rows.where(_ROWS.c.edition == edition, _ROWS.c.kind == MailKind.DIGEST)
     for row in session.connection().execute(rows.group_by(*by)):
         states[row.state] += row.number
-        due = _due_on(row.cadence, row.weekday, row.hour, row.zone, edition)
-        is_due = row.active and due and schedule.edition(row.zone, row.due_at) == edition
+        try:
+            due = _due_on(row.cadence, row.weekday, row.hour, row.zone, edition)
+            is_due = row.active and due and schedule.edition(row.zone, row.due_at) == edition
+        except ZoneInfoNotFoundError:  # planning knew the zone
+            due, is_due = None, row.active
         if row.before_a_change or is_due:
             counts["due"] += row.number
             continue
@@ -157,13 +169,19 @@ def _count_subscribers_without_row(
     has_row = exists().where(_ROWS.c.subscriber_id == _SUBSCRIBERS.c.id, _ROWS.c.edition == edition)
     by = (*_CADENCE, recent, _SUBSCRIBERS.c.next_due_at)
     counted = select(*by, func.count().label("number")).where(_IS_ACTIVE, ~has_row).group_by(*by)
+    unknown_zone = 0
     for row in session.connection().execute(counted):
-        due = _due_on(row.cadence, row.weekday, row.hour, row.zone, edition)
+        try:
+            due = _due_on(row.cadence, row.weekday, row.hour, row.zone, edition)
+        except ZoneInfoNotFoundError:
+            unknown_zone += row.number
+            continue
         if due and (row.recent or begin) <= due <= now:
             counts["due"] += row.number
             # Planning advances `next_due_at` in the transaction that writes the row.
             is_unplanned = row.next_due_at and row.next_due_at <= due
             counts["unplanned" if is_unplanned else "missing"] += row.number
+    counts["unknown_zone"] = max(counts["unknown_zone"], unknown_zone)  # the same subscribers in each edition
 
 
 @lru_cache(maxsize=50_000)

@@ -30,8 +30,7 @@ from datetime import datetime
 import dns.resolver
 
 from app.doctor import bounces, dns_records, local_checks, relay, test_mail, web_reachability
-from app.doctor.findings import Finding, Level, error
-from app.doctor.local_checks import Check
+from app.doctor.findings import Check, Finding, Level, run_check
 from app.doctor.test_mail import TemporaryService
 from app.papers.sources import http_client
 from app.relevance import model_store
@@ -47,7 +46,7 @@ def run_checks(
     online: http_client.HttpTransport | None = None,
     service: TemporaryService | None = None,
 ) -> list[Finding]:
-    """Run all checks concurrently, because some wait for slow servers. Report a crashed check as an error.
+    """Run all checks concurrently, because some wait for slow servers. Report a failed check as an error.
 
     `resolver` answers DNS queries; the default is the system's resolver. `online` is the HTTP transport for
     requesting the web app at its base URL; if it is None, the web app is not requested. `service` builds the
@@ -67,17 +66,7 @@ def run_checks(
         checks["online"] = lambda: web_reachability.check(settings, now, online)
     try:
         with ThreadPoolExecutor(len(checks)) as pool:
-            futures = [pool.submit(_run_check, name, check) for name, check in checks.items()]
+            futures = [pool.submit(run_check, name, check) for name, check in checks.items()]
             return [finding for future in futures for finding in future.result()]
     finally:
         database.dispose()
-
-
-def _run_check(name: str, check: Check) -> list[Finding]:
-    findings: list[Finding] = []
-    try:
-        findings.extend(check())
-    except Exception as fault:
-        message = f"the check failed: {type(fault).__name__}: {fault}"
-        findings.append(error(name, message, "this is a bug in Paperboy: please report it with this line"))
-    return findings

@@ -15,7 +15,15 @@ def check(db: Database, journals: Path) -> Iterator[Finding]:
     folders = {journals}
     if db.url.get_backend_name() == "sqlite" and db.url.database:
         folders.add(Path(db.url.database).parent)
-    existing = [(shutil.disk_usage(folder).free, folder) for folder in folders if folder.is_dir()]
+    existing = list[tuple[int, Path]]()
+    for folder in sorted(folders):
+        try:
+            existing.append((shutil.disk_usage(folder).free, folder))
+        except FileNotFoundError:
+            continue  # it is created when it is needed
+        except OSError as fault:
+            message = f"the free space in {folder} cannot be read: {fault.strerror}"
+            yield error("disk", message, "check the disk, and let Paperboy enter the folder")
     if existing:
         free, folder = min(existing)
         message = f"{free / 1e9:.1f} GB are free in {folder}"

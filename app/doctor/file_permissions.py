@@ -4,6 +4,7 @@ import shlex
 import stat
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from sqlalchemy import make_url
@@ -22,16 +23,21 @@ def check(settings: Settings) -> Iterator[Finding]:
         paths = (Path(f"{url.database}{ending}") for ending in ("", "-wal", "-shm"))
         files += [("database file", path, "600") for path in paths]
     for name, path, mode in files:
-        # A folder that only its owner can enter protects its contents.
-        if path.exists() and others_have_access(path) and others_have_access(path.absolute().parent):
-            yield access_warning(name, path, mode)
+        with suppress(OSError):  # it does not exist yet, or others report that it cannot be used
+            # A folder that only its owner can enter protects its contents.
+            if others_have_access(path) and others_have_access(path.absolute().parent):
+                yield access_warning(name, path, mode)
 
 
 def _check_folder(settings: Settings, name: str, needed_by: str) -> Finding:
     folder = Path(getattr(settings, name))
-    # The folder is created when it is needed, so check its nearest existing parent.
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if reason := write_error(existing):
+    try:
+        # The folder is created when it is needed, so check its nearest existing parent.
+        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        reason = write_error(existing)
+    except OSError as fault:  # a folder above it cannot be entered
+        reason = fault.strerror or str(fault)
+    if reason:
         other = f"set PAPERBOY_{name.upper()} to another folder: {needed_by} needs it"
         fix = f"let Paperboy write there, or {other}"
         return error(name, f"{folder} cannot be written to: {reason}", fix)

@@ -1,9 +1,14 @@
 """The result of a check: its name, level, message and fix, and the action that resolves the problem."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
+
+import structlog
+
+log = structlog.get_logger(__name__)
 
 
 class Level(StrEnum):
@@ -74,3 +79,19 @@ def warning(
 
 def error(check: str, message: str, fix: str, *, remedy: Remedy | None = None) -> Finding:
     return Finding(check, Level.ERROR, message, fix, urgent=True, remedy=remedy)
+
+
+Check = Callable[[], Iterable[Finding]]
+
+
+def run_check(name: str, check: Check) -> list[Finding]:
+    """Return a check's findings, with one for an exception that it raises, so that other checks still run."""
+    findings: list[Finding] = []
+    try:
+        findings.extend(check())
+    except Exception as fault:
+        log.exception("a check could not run", check=name)
+        message = f"the check could not run: {type(fault).__name__}: {str(fault).partition(chr(10))[0]}"
+        fix = "remove the cause that the message names; if it names none, please report a bug with this line"
+        findings.append(error(name, message, fix))
+    return findings

@@ -1,17 +1,14 @@
 """The checks that need no network, so that pages, the API, alerts and reports can run them at any time."""
 
-from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 
 from app.application import Application
 from app.doctor import bounces, configuration, disk_space, service_state
-from app.doctor.findings import Finding
+from app.doctor.findings import Check, Finding, run_check
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage.database import Database
-
-Check = Callable[[], Iterable[Finding]]
 
 
 def service_checks(
@@ -36,12 +33,12 @@ def settings_checks(settings: Settings, db: Database, now: datetime) -> dict[str
 
 def service_findings(app: Application, now: datetime) -> list[Finding]:
     checks = service_checks(app.settings, app.db, app.models, now)
-    return [finding for check in checks.values() for finding in check()]
+    return [finding for name, check in checks.items() for finding in run_check(name, check)]
 
 
 def settings_findings(app: Application, now: datetime) -> list[Finding]:
     checks = settings_checks(app.settings, app.db, now)
-    return [finding for check in checks.values() for finding in check()]
+    return [finding for name, check in checks.items() for finding in run_check(name, check)]
 
 
 def all_findings(app: Application, now: datetime) -> list[Finding]:

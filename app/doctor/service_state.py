@@ -5,9 +5,10 @@ The records include sources, jobs, late digests, the ledger, pauses, keys, webho
 
 import shlex
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import pairwise
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -16,7 +17,7 @@ from sqlmodel import Session, select
 from app.bounces import rates
 from app.delivery import ledger
 from app.digests import clock_check, planning, reconciliation
-from app.doctor.findings import Finding, Level, Remedy, RemedyAction, error, ok, warning
+from app.doctor.findings import Finding, Level, Remedy, RemedyAction, error, ok, run_check, warning
 from app.effective_settings import hide_credentials
 from app.errors import ClockError, CorruptModel
 from app.papers import picture_fetching, poll_schedule, polling, silent_sources, source_registry
@@ -61,26 +62,31 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
         yield error("database", f"{url}: {schema_fault.message}", schema_fault.fix)
         return
     yield ok("database", f"{url} is reachable and up to date")
+    checks: dict[str, Callable[[Session, datetime], Iterable[Finding]]] = {
+        "sources": _check_sources,
+        "jobs": _check_jobs,
+        "schedule": _check_lateness,
+        "clock": _check_clock,
+        "ledger": _check_ledger,
+        "workers": _check_workers,
+        "sending": _check_pauses,
+        "receivers": _check_receivers,
+        "editions": _check_unsent,
+        "keys": _check_keys,
+        "webhooks": _check_webhooks,
+        "backup": _check_backups,
+        "model": partial(_check_models, models=models),
+    }
+    for name, check_records in checks.items():
+        yield from run_check(name, partial(_in_session, db, check_records, now))
+
+
+def _in_session(
+    db: Database, check_records: Callable[[Session, datetime], Iterable[Finding]], now: datetime
+) -> list[Finding]:
+    """Run a check in a session of its own, because an error of PostgreSQL ends the use of a session."""
     with db.read() as session:
-        yield from _check_sources(session, now)
-        yield from _check_schedule(session, now)
-        yield from _check_workers(session, now)
-        yield from _check_pauses(session)
-        for backoff in ledger.backoffs(session, now).values():
-            message = f"emails wait until {backoff.until:%Y-%m-%d %H:%M} UTC: {backoff.reason}"
-            fix = "find out why: the delays grow as long as the provider asks for less mail"
-            yield warning(f"receiver {backoff.receiver}", message, fix)
-        for rate in rates.of_last_week(session, now):
-            if rate.is_excessive(rates.WARN_PERCENT):
-                fix = "find out why subscribers do not want these emails; providers refuse mail from 0.3 % on"
-                yield warning(f"complaints {rate.receiver}", rate.describe(), fix, urgent=True)
-            else:
-                yield ok(f"mail to {rate.receiver}", f"{rate.counts()} since {rate.day}")
-        yield from _check_unsent(session, now)
-        yield from _check_keys(session, now)
-        yield from _check_webhooks(session, now)
-        yield from _check_backups(session, now)
-        yield from _check_models(session, models)
+        return [*check_records(session, now)]
 
 
 def _database_fix(fault: SQLAlchemyError) -> str:
@@ -97,7 +103,7 @@ def _database_fix(fault: SQLAlchemyError) -> str:
     return "check PAPERBOY_DATABASE_URL"
 
 
-def _check_pauses(session: Session) -> Iterator[Finding]:
+def _check_pauses(session: Session, _now: datetime) -> Iterator[Finding]:
     pauses = session.exec(select(SendingPause)).all()
     unsent = ledger.unsent_editions(session, [pause.edition for pause in pauses])
     for pause in pauses:
@@ -128,6 +134,20 @@ def _check_pauses(session: Session) -> Iterator[Finding]:
             remedy=remedy,
             since=automatic or pause.since,
         )
+
+
+def _check_receivers(session: Session, now: datetime) -> Iterator[Finding]:
+    """Report receivers that asked for less mail, and the complaints of the last week."""
+    for backoff in ledger.backoffs(session, now).values():
+        message = f"emails wait until {backoff.until:%Y-%m-%d %H:%M} UTC: {backoff.reason}"
+        fix = "find out why: the delays grow as long as the provider asks for less mail"
+        yield warning(f"receiver {backoff.receiver}", message, fix)
+    for rate in rates.of_last_week(session, now):
+        if rate.is_excessive(rates.WARN_PERCENT):
+            fix = "find out why subscribers do not want these emails; providers refuse mail from 0.3 % on"
+            yield warning(f"complaints {rate.receiver}", rate.describe(), fix, urgent=True)
+        else:
+            yield ok(f"mail to {rate.receiver}", f"{rate.counts()} since {rate.day}")
 
 
 def _check_unsent(session: Session, now: datetime) -> Iterator[Finding]:
@@ -292,8 +312,8 @@ def check_warm_up(db: Database, settings: Settings, now: datetime) -> Iterator[F
         yield ok("warm-up", status.describe())
 
 
-def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
-    """Check each job's last finished run, the clocks, and that due digests were planned once and on time.
+def _check_jobs(session: Session, _now: datetime) -> Iterator[Finding]:
+    """Check each job's last finished run.
 
     Do not report a run that failed only because of failed sources, because they have their own findings.
     """
@@ -308,6 +328,9 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
         else:
             yield ok(f"job {run.job}", f"it last ran at {when}")
 
+
+def _check_lateness(session: Session, now: datetime) -> Iterator[Finding]:
+    """Check that due digests were planned on time."""
     late = planning.lateness(session, now)
     if late > LATE and _is_catching_up(session, now, late):
         message = (
@@ -324,6 +347,9 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
     else:
         yield ok("schedule", "no digest is late")
 
+
+def _check_clock(session: Session, now: datetime) -> Iterator[Finding]:
+    """Check that this machine's clock agrees with the database's."""
     try:
         clock_check.check_clock(session, now)
     except ClockError as fault:
@@ -331,11 +357,17 @@ def _check_schedule(session: Session, now: datetime) -> Iterator[Finding]:
     else:
         yield ok("clock", "this machine's clock agrees with the database's")
 
-    # Compare the ledger with the digests that were due.
-    if faults := reconciliation.reconcile_recent(session, now).describe_faults():
+
+def _check_ledger(session: Session, now: datetime) -> Iterator[Finding]:
+    """Compare the ledger with the digests that were due."""
+    result = reconciliation.reconcile_recent(session, now)
+    if faults := result.describe_faults():
         fix = (
             "nothing to do if the service was not running then; otherwise, look for “planning failed for a "
             "subscriber” in the log; if the log does not contain it, please report a bug"
+            if result.missing or result.surplus
+            else "update this machine's time zone database, or change the subscribers' time zones: look for "
+            "“planning failed for a subscriber” in the log"
         )
         yield error("ledger", f"since yesterday: {faults}", fix)
     else:
@@ -388,7 +420,7 @@ def _format_span(span: timedelta) -> str:
     return f"{round(span / length)} {unit}"
 
 
-def _check_models(session: Session, models: model_store.ModelStore) -> Iterator[Finding]:
+def _check_models(session: Session, _now: datetime, models: model_store.ModelStore) -> Iterator[Finding]:
     versions = models.versions(session)
     current = next((version for version in versions if version.in_use), None)
     for version in model_store.rejected_versions(versions):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from sqlmodel import Session, col, delete, update
+from sqlmodel import Session, col, delete, select, update
 
 from app import doctor, subscribers
 from app.application import Application
@@ -207,6 +207,23 @@ def _change(session: Session, reader: int, choice: dict[str, object], number: in
         preferences = subscribers.Preferences(interests=(Interest("agents"),), **choice)  # type: ignore[arg-type]
         subscribers.change(session, reader, preferences, now)
         subscribers.resubscribe(session, reader, "", now)
+
+
+def test_subscriber_with_an_unknown_time_zone(app: Application) -> None:
+    """It is reported, and the digests of the others are compared as usual."""
+    planning.plan(app.digest_context, NOW)
+    with app.db.write() as session:
+        session.get_one(Subscriber, 1).zone = "Mars/Base"  # such as one that this machine's database lacks
+        session.delete(session.exec(select(Delivery).where(Delivery.subscriber_id == 2)).one())
+    today, tomorrow = reconcile_at(app), reconcile_at(app, HOUR + DAY, TOMORROW)
+    assert today == Reconciliation(3, {DeliveryState.SKIPPED: 2}, missing=1)
+    assert tomorrow == Reconciliation(2, {}, unplanned=2, unknown_zone=1)
+    assert not tomorrow.is_consistent
+    with app.db.read() as session:
+        recent = reconciliation.reconcile_recent(session, HOUR + DAY)
+    missing, unknown = recent.describe_faults().split(", ")
+    assert missing == "1 digest due but missing from the ledger"
+    assert unknown == "1 subscriber with a time zone that this machine does not know"
 
 
 def test_doctor_reports_missing_digests_as_an_error(app: Application) -> None:

@@ -1,6 +1,9 @@
 """Test the daily report and the alerts to the operators, sent through a real SMTP server."""
 
+import errno
+import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -14,8 +17,18 @@ from sqlmodel import col, select
 
 from app import main, pipeline, subscribers
 from app.application import Application
+from app.bounces import rates
 from app.delivery import ledger
-from app.doctor import alerts, daily_report, disk_space, operator_mail, service_state
+from app.doctor import (
+    alerts,
+    daily_report,
+    disk_space,
+    file_permissions,
+    operator_mail,
+    own_templates,
+    service_state,
+)
+from app.doctor.findings import Level
 from app.errors import DeliveryError, InvalidInput
 from app.papers import silent_sources, source_registry
 from app.settings import Settings
@@ -233,6 +246,47 @@ def test_alert_once_per_cause(service: Application, mail_server: MailServer, now
     with service.db.write() as session:
         ledger.pause(session, "once more", now)
     assert len(subjects(now + 4 * DAY)) == 1
+
+
+def test_failed_check_does_not_silence_the_others(
+    service: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a finding itself, also if it reads the records in the database. The daily report is sent, too."""
+    with service.db.write() as session:
+        ledger.pause(session, "a trial", now)
+    for module, name in ((rates, "of_last_week"), (own_templates, "check")):
+        monkeypatch.setattr(module, name, None)  # calling it raises an error
+    alerts.send_alerts(service, now)
+    text = text_of(mail_server.messages[0].parsed())
+    assert "sending: all sending has been paused" in text
+    assert "receivers: the check could not run: TypeError: " in text
+    assert "settings: the check could not run: TypeError: " in text
+    mail_server.messages.clear()
+    daily_report.send_daily_report(service, now.replace(hour=22))
+    assert "receivers: the check could not run" in text_of(mail_server.messages[0].parsed())
+
+
+def test_unreadable_folder_is_a_finding(service: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that we may not enter, or a disk that reports errors, is named with the reason."""
+    folder, original = Path(service.settings.journal_dir), shutil.disk_usage
+
+    def refuse(self: Path, **_options: object) -> bool:
+        if self == folder:
+            raise PermissionError(errno.EACCES, "Permission denied", str(self))
+        return os.path.exists(self)  # noqa: PTH110 - `Path.exists` is replaced
+
+    def read_usage(path: Path) -> object:
+        refuse(path)
+        return original(path)
+
+    monkeypatch.setattr(Path, "exists", refuse)
+    monkeypatch.setattr(shutil, "disk_usage", read_usage)
+    findings = [*file_permissions.check(service.settings), *disk_space.check(service.db, folder)]
+    messages = {(each.check, each.level, each.message) for each in findings if each.urgent}
+    assert messages == {
+        ("journal_dir", Level.ERROR, f"{folder} cannot be written to: Permission denied"),
+        ("disk", Level.ERROR, f"the free space in {folder} cannot be read: Permission denied"),
+    }
 
 
 def test_alert_about_each_pause(service: Application, mail_server: MailServer, now: datetime) -> None:

@@ -52,7 +52,12 @@ class ReconciliationOut(States):
     unplanned: int = Field(description="Digests that are due but not planned yet.")
     missing: int = Field(description="Digests that were due but were never planned.")
     surplus: int = Field(description="Digests in the ledger that were not due.")
-    consistent: bool = Field(description="True if no digest is missing or surplus.")
+    unknown_zone: int = Field(
+        description="Active subscribers who are not counted, because this server does not know their zone."
+    )
+    consistent: bool = Field(
+        description="True if no digest is missing or surplus, and all time zones are known."
+    )
 
 
 class PauseOut(Representation):
