@@ -61,6 +61,7 @@ from app.relevance.model_store import TrainingResult
 from app.relevance.suggestions import InterestHint
 from app.storage import job_runs, locks
 from app.storage.models import Delivery
+from app.text.in_words import count_of
 from app.types import DEFAULT_MAX_PAPERS, Digest, IngestSummary, Interest, RenderedMail, Skip, SourceKind
 
 log = structlog.get_logger(__name__)
@@ -243,7 +244,10 @@ def _plan(app: Application, time: Timeline, run: job_runs.JobRunRecorder) -> Non
     """Recover emails, then plan. If the clocks disagree, only record a failure: emails are still sent."""
     _recover(app, time.start)  # first, so that the papers from an abandoned digest go into the next one
     try:
-        run.add(planning.plan(app.digest_context, time.start))
+        counts = planning.plan(app.digest_context, time.start)
+        run.add(counts)
+        if failed := counts["not_planned"]:
+            run.fail(planning.FAILED_PART, f"{count_of(failed, 'digest')} could not be composed: see the log")
     except ClockError as error:
         run.fail("planning", error)
 

@@ -20,6 +20,7 @@ from app.digests import compose, covered_days, digest_requests, notes, ranking, 
 from app.digests.covered_days import CoveredDays
 from app.digests.digest_requests import DigestRequest, DueSubscriber
 from app.digests.interest_matching import InterestMatcher
+from app.errors import InvalidInterest
 from app.papers import canonical_rows, listing_days, paper_views
 from app.papers.sources import calendar
 from app.relevance import trending, user_profile
@@ -54,6 +55,10 @@ class DigestContext:
     snapshots: ledger.SnapshotStore
     stopping: Event  # set at shutdown, after which no more batches are planned
     on_batch_planned: Sequence[Callable[[], None]] = ()  # called after each planned batch
+
+
+class ComposeError(Skip):
+    """The Skip that replaces a digest because of an unexpected error. A later attempt may succeed."""
 
 
 class DigestGroup(NamedTuple):
@@ -225,7 +230,7 @@ class DigestBuilder:
     ) -> list[Digest | Skip]:
         """Compose a digest for each subscriber and edition. `updates` maps subscriber ids to updates.
 
-        If a digest cannot be composed, log the error and return a Skip instead.
+        If a digest cannot be composed, log the error and return a ComposeError instead.
         """
         together = [ranked for ranked in all_ranked if isinstance(ranked, ranking.Ranked)]
         selections = dict[int, selection.Selection]()
@@ -246,7 +251,7 @@ class DigestBuilder:
         updates: tuple[PaperUpdate, ...] = (),
         selected_ahead: selection.Selection | None = None,
     ) -> Digest | Skip:
-        """Compose one subscriber's digest, with updates on earlier papers. If this fails, return a Skip.
+        """Compose a subscriber's digest with updates on earlier papers. Return a ComposeError if this fails.
 
         If there are only updates, no digest is sent, and the updates wait for the next one.
         """
@@ -396,4 +401,5 @@ def _candidates(session: Session, since: date, today: date, now: datetime) -> li
 
 def _log_failure(subscriber: Subscriber | DueSubscriber, error: Exception, edition: str = "") -> Skip:
     log.exception("digest not composed", subscriber=subscriber.id, edition=edition)
-    return Skip(f"something went wrong on our side, and we have logged it ({type(error).__name__})")
+    skip = Skip if isinstance(error, InvalidInterest) else ComposeError  # only the subscriber can change it
+    return skip(f"something went wrong on our side, and we have logged it ({type(error).__name__})")

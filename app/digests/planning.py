@@ -24,7 +24,7 @@ from app import subscribers
 from app.delivery import ledger
 from app.delivery.ledger import Entry
 from app.digests import clock_check, notes, paper_updates
-from app.digests.builder import DigestBuilder, DigestContext, DigestGroup
+from app.digests.builder import ComposeError, DigestBuilder, DigestContext, DigestGroup
 from app.digests.digest_requests import DigestRequest, DueSubscriber
 from app.digests.paper_updates import RecentUpdates
 from app.papers import canonical_rows
@@ -35,6 +35,7 @@ from app.subscribers import schedule
 from app.types import Cadence, Digest, Skip
 
 JOB = "plan"
+FAILED_PART = "digests"  # the part of a run that fails if a digest could not be composed
 BATCH_SIZE = 500  # subscribers planned in one transaction
 MANY = 4 * BATCH_SIZE  # due subscribers that make it worthwhile to load the papers in a second process
 LONGEST_WAIT = timedelta(days=30)  # during a warm-up, subscribers who wait longer are treated equally
@@ -129,6 +130,16 @@ def lateness(session: Session, now: datetime) -> timedelta:
         )
     ).one()
     return now - oldest if oldest else timedelta()
+
+
+def count_failed(session: Session, now: datetime) -> int:
+    """Return the number of due digests that could not be composed, and will be tried again."""
+    waiting = select(func.count()).where(
+        Subscriber.state == SubscriberState.ACTIVE,
+        col(Subscriber.plan_after) > now,
+        col(Subscriber.next_due_at) <= col(Subscriber.plan_after),  # later, once an attempt has succeeded
+    )
+    return session.exec(waiting).one()
 
 
 def _soon(context: DigestContext, now: datetime) -> datetime:
@@ -287,7 +298,8 @@ def _compose(
 ) -> tuple[list[DigestRequest], list[Entry]]:
     """Compose the next batch's digests, each for the subscriber's latest edition that is due.
 
-    Log subscribers whose row is invalid, and compose nothing for them.
+    Log subscribers whose row is invalid or whose digest could not be composed, and enter nothing for them, so
+    that they are tried again. At the last attempt before the next edition, enter a skip with the error.
     """
     batch = all_due.with_only_columns(*_COLUMNS).limit(BATCH_SIZE).with_for_update(skip_locked=True)
     all_requests, all_entries = list[DigestRequest](), list[Entry]()
@@ -324,6 +336,8 @@ def _compose_group(
         if request.subscriber.id in not_welcomed and isinstance(digest, Digest):
             digest = replace(digest, note=notes.join(builder.added_note, digest.note))
         number, give_up_at = request.subscriber.id or 0, times.following_due
+        if isinstance(digest, ComposeError) and soon + TRY_AGAIN < give_up_at:
+            continue
         entries.append(Entry(number, times.edition, times.due, digest, give_up_at=give_up_at))
     return requests, entries
 

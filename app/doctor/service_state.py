@@ -315,12 +315,14 @@ def check_warm_up(db: Database, settings: Settings, now: datetime) -> Iterator[F
 def _check_jobs(session: Session, _now: datetime) -> Iterator[Finding]:
     """Check each job's last finished run.
 
-    Do not report a run that failed only because of failed sources, because they have their own findings.
+    Do not report a run that failed only because of failed sources or digests, because they have their own
+    findings.
     """
     failed_sources = [source.name for source in source_registry.all_sources(session) if _has_failed(source)]
     for run in job_runs.last_runs(session):
         when = f"{run.started_at:%Y-%m-%d %H:%M} UTC"
-        if job_runs.has_failed(run, apart_from=failed_sources if run.job == polling.JOB else ()):
+        reported = failed_sources if run.job == polling.JOB else [planning.FAILED_PART]
+        if job_runs.has_failed(run, apart_from=reported):
             fix = f"for details, run `paperboy runs {run.id}`, or see GET /api/v1/runs/{run.id} or the log"
             urgent = run.job != picture_fetching.JOB  # nothing waits for pictures
             errors = "; ".join(run.error.splitlines())
@@ -330,7 +332,14 @@ def _check_jobs(session: Session, _now: datetime) -> Iterator[Finding]:
 
 
 def _check_lateness(session: Session, now: datetime) -> Iterator[Finding]:
-    """Check that due digests were planned on time."""
+    """Check that due digests were planned, and on time."""
+    if failed := planning.count_failed(session, now):
+        message = f"{count_of(failed, 'due digest')} could not be composed; Paperboy tries again every hour"
+        fix = (
+            "look for “digest not composed” or “planning failed for a subscriber” in the log; if the error "
+            "does not name its cause, please report a bug"
+        )
+        yield warning("digests", message, fix, urgent=True)
     late = planning.lateness(session, now)
     if late > LATE and _is_catching_up(session, now, late):
         message = (

@@ -111,15 +111,13 @@ class _DatabaseCollector(Collector):
             by_state = select(Delivery.state, func.count()).group_by(col(Delivery.state))
             deliveries = dict.fromkeys(DeliveryState, 0) | dict(session.exec(by_state).all())
             yield _state_metric("deliveries", deliveries)
-            state = self._ledger_state
-            yield _gauge("digests_due", "Digests due in the editions from yesterday to tomorrow.", state.due)
-            yield _gauge(
-                "digests_missing",
-                "Digests due in the editions from yesterday to tomorrow, but missing from the ledger.",
-                state.missing,
-            )
-            yield _gauge("digests_surplus", "Digests in the ledger that were not due.", state.surplus)
+            yield from _ledger_metrics(self._ledger_state)
             yield _gauge("papers", "Papers in the archive.", count_papers(session))
+            yield _gauge(
+                "digests_failed",
+                "Due digests that could not be composed because of an error, and are tried again every hour.",
+                planning.count_failed(session, clock.utcnow()),
+            )
             late = planning.lateness(session, clock.utcnow()).total_seconds()
             yield _gauge(
                 "digest_lateness_seconds",
@@ -151,6 +149,13 @@ class _DatabaseCollector(Collector):
             yield _gauges("job_ended_timestamp_seconds", "Time at which a job last ended.", "name", times)
             yield from _worker_metrics(session)
             yield from _model_metrics(self._app.models.versions(session))
+
+
+def _ledger_metrics(state: reconciliation.Reconciliation) -> Iterator[Metric]:
+    yield _gauge("digests_due", "Digests due in the editions from yesterday to tomorrow.", state.due)
+    about = "Digests due in the editions from yesterday to tomorrow, but missing from the ledger."
+    yield _gauge("digests_missing", about, state.missing)
+    yield _gauge("digests_surplus", "Digests in the ledger that were not due.", state.surplus)
 
 
 def _warm_up_status(warm_up: WarmUp | None, session: Session, now: datetime) -> WarmUpStatus | None:

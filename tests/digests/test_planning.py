@@ -14,11 +14,13 @@ from app.application import Application
 from app.delivery import ledger, suppression
 from app.delivery.journal import AttemptResult
 from app.delivery.send_result import SendOutcome, SendResult
-from app.digests import digest_requests, planning, reconciliation
+from app.digests import compose, digest_requests, planning, reconciliation
 from app.digests.builder import DigestBuilder
 from app.digests.digest_requests import DigestRequest
 from app.digests.explanation import explain
 from app.digests.reconciliation import Reconciliation
+from app.doctor import service_state
+from app.storage import job_runs
 from app.storage.models import (
     Delivery,
     DeliveryState,
@@ -663,6 +665,60 @@ def test_planning_is_retried_for_the_same_edition(app: Application, monkeypatch:
     with app.db.read() as session:
         assert session.get_one(Subscriber, 1).next_due_at == due + 7 * DAY
         assert reconciliation.reconcile_recent(session, after_midnight).is_consistent
+
+
+def test_digest_that_cannot_be_composed_is_tried_again(
+    app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same edition is composed an hour later. Until then, the failure is reported once."""
+    with monkeypatch.context() as patch:
+        patch.setattr(compose, "compose", None)  # calling it raises an error
+        pipeline.plan(app, HOUR)
+    assert deliveries(app) == []
+    with app.db.read() as session:
+        (run,) = job_runs.last_runs(session)
+        assert planning.count_failed(session, HOUR) == 1
+        checks = {each.check: each for each in service_state.check(app.db, app.models, HOUR)}
+    assert (run.counts, run.error) == (
+        {"not_planned": 1},
+        "digests: 1 digest could not be composed: see the log",
+    )
+    assert checks["digests"].urgent
+    assert "1 due digest could not be composed" in checks["digests"].message
+    assert not checks[f"job {planning.JOB}"].urgent
+    assert pipeline.plan(app, HOUR + planning.TRY_AGAIN / 2) == {}
+    assert pipeline.plan(app, HOUR + planning.TRY_AGAIN) == {"planned": 1}
+    with app.db.read() as session:
+        assert planning.count_failed(session, HOUR + planning.TRY_AGAIN) == 0
+        assert reconciliation.reconcile_recent(session, HOUR + planning.TRY_AGAIN).is_consistent
+    assert [(row.edition, row.due_at) for row in deliveries(app)] == [("2026-11-20", HOUR)]
+    assert titles(app) == [[AGENTS]]
+
+
+def test_digest_that_cannot_be_composed_in_time_is_skipped(
+    app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its edition is skipped at the last attempt before the next one. Other readers do not wait."""
+    original = DigestBuilder.ranking_request
+
+    def fail(self: DigestBuilder, request: DigestRequest) -> object:
+        return original(self, request) if request.subscriber.id != 1 else 1 / 0
+
+    monkeypatch.setattr(DigestBuilder, "ranking_request", fail)
+    with app.db.write() as session:
+        factories.add_subscriber(session, "bob@example.org", ["video"], HOUR)
+    outcomes = [planning.plan(app.digest_context, HOUR + hours * planning.TRY_AGAIN) for hours in range(24)]
+    assert outcomes[0] == {"planned": 1, "not_planned": 1}
+    assert outcomes[1:-1] == [{"not_planned": 1}] * 22
+    assert outcomes[-1] == {"skipped": 1}
+    of_alice = [row for row in deliveries(app) if row.subscriber_id == 1]
+    assert [(row.edition, row.state) for row in of_alice] == [("2026-11-20", DeliveryState.SKIPPED)]
+    assert of_alice[0].reason == (
+        "something went wrong on our side, and we have logged it (ZeroDivisionError)"
+    )
+    with app.db.read() as session:
+        assert session.get_one(Subscriber, 1).next_due_at == HOUR + DAY
+        assert reconciliation.reconcile_recent(session, HOUR + DAY - planning.TRY_AGAIN).is_consistent
 
 
 def test_unreadable_earlier_digest_does_not_stop_planning(app: Application) -> None:

@@ -217,6 +217,7 @@ def test_missing_digests_are_counted(
     assert "paperboy_digests_due 1.0" in figures
     assert "paperboy_digests_missing 1.0" in figures
     assert "paperboy_digests_surplus 0.0" in figures
+    assert "paperboy_digests_failed 0.0" in figures
 
 
 @pytest.mark.once
