@@ -50,6 +50,7 @@ JOBS = (
     Job(pipeline.plan, "*", lane=Lane.PLAN, is_shared=True, has_more=pipeline.has_more_to_plan),
     Job(pipeline.sign_ahead, "*", lane=Lane.SIGN, is_shared=True, has_more=pipeline.has_more_to_sign),
     Job(pipeline.answer_requests, "*"),  # forms that an exited process left behind
+    Job(maintenance.close_killed_runs, "*"),
     # Each source stores the time of its own next poll, and only one process polls it at a time.
     Job(pipeline.refresh, "*/5", is_shared=True),
     Job(pipeline.read_bounces, "*/5"),

@@ -1,4 +1,7 @@
-"""Record each run of a job: its times, its counts, the rows it rejected and its errors."""
+"""Record each run of a job: its times, its counts, the rows it rejected and its errors.
+
+While a run is open, a row in the table of locks names its process, so that others notice if it is killed.
+"""
 
 import time
 from collections import Counter
@@ -16,12 +19,15 @@ from sqlmodel import Session, col, delete, select
 from app import clock
 from app.errors import PaperboyError
 from app.runtime import tracing
+from app.storage import live_processes, locks
 from app.storage.database import Database, execute_and_count
-from app.storage.models import JobRun
+from app.storage.models import JobRun, Lock
 from app.types import Rejection
 
 MAX_LISTED = 500  # rejections stored per run, so that a broken source does not fill the disk; all are counted
 BACKUP_JOB = "backup"
+LOCK_PREFIX = "run "  # of the locks of open runs, before the run's id
+KILLED = "its process was killed or crashed, or could not store the result"
 KEPT_BACKUPS = 3  # the number of runs from which regular backups are recognized
 
 log = structlog.get_logger(__name__)
@@ -120,14 +126,37 @@ def begin(db: Database, job: str, now: datetime) -> int:
         row = JobRun(job=job, started_at=now)
         session.add(row)
         session.flush()
+        if presence := session.info.get("presence"):
+            presence.announce()
+        holder, until = live_processes.new_holder(), now + locks.LEASE
+        session.merge(Lock(name=f"{LOCK_PREFIX}{row.id}", holder=holder, until=until, edition=""))
         return cast("int", row.id)
 
 
+def close_killed(db: Database, now: datetime) -> None:
+    """End the open runs whose process is gone, with the error KILLED.
+
+    A process that has only lost its connection ends its run itself, and replaces this error.
+    """
+    of_runs = select(Lock).where(col(Lock.name).startswith(LOCK_PREFIX), col(Lock.until) <= now)
+    with db.read() as session:
+        locked = session.exec(of_runs).all()
+        dead = [lock.name for lock in locked if live_processes.is_alive(session, lock.holder) is False]
+    for run_id in (int(name.removeprefix(LOCK_PREFIX)) for name in dead):
+        log.error("run failed", run=run_id, error=KILLED)
+        abort(db, run_id, now, KILLED)
+
+
+def _release(session: Session, run_id: int) -> None:
+    session.execute(delete(Lock).where(col(Lock.name) == f"{LOCK_PREFIX}{run_id}"))
+
+
 def abort(db: Database, run_id: int, now: datetime, error: str) -> None:
-    """End a run that `record` did not end. Do nothing if it has ended."""
+    """End a run that `record` did not end. Only release its lock if it has ended or was deleted."""
     with db.write() as session:
-        row = session.get_one(JobRun, run_id)
-        if row.ended_at is None:
+        _release(session, run_id)
+        row = session.get(JobRun, run_id)
+        if row and row.ended_at is None:
             row.ended_at, row.error = now, error
             session.add(row)
 
@@ -155,6 +184,7 @@ def _finish(db: Database, recorder: JobRunRecorder, job: str, ended: datetime, s
     """Store the outcome of a run, and log it with the ids of its span."""
     with db.write() as session:
         row = session.get_one(JobRun, recorder.id)
+        _release(session, recorder.id)
         row.ended_at, row.error = ended, recorder.error
         row.failed_parts = [part for part, _ in recorder.failures]
         row.counts, row.rejections = dict(recorder.counts), recorder.rejections

@@ -1,17 +1,30 @@
 """Test that every run of a job is recorded, also a failed one."""
 
-from datetime import datetime
+import subprocess
+import sys
+from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import select
 
+from app import maintenance
 from app.application import Application
 from app.errors import SourceError
 from app.storage import job_runs
-from app.storage.models import JobRun
+from app.storage.models import JobRun, Lock
 from app.types import Rejection
+
+KILLED_PROCESS = """
+import os, signal, sys
+from datetime import datetime
+from app.storage import job_runs
+from app.storage.database import Database
+
+with job_runs.record(Database(sys.argv[1]), "prune", datetime.fromisoformat(sys.argv[2])):
+    os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does when memory runs out
+"""
 
 
 def stored(app: Application, run_id: int) -> JobRun:
@@ -110,3 +123,34 @@ def test_characters_that_no_database_stores_are_replaced(app: Application, now: 
     assert len(row.rejections) == 1
     with app.db.read() as session:
         assert session.exec(select(JobRun.id).where(JobRun.job == "refresh\x00")).all() == []
+
+
+def test_run_whose_process_is_killed_has_failed(app: Application, now: datetime) -> None:
+    """It counts as failed once its process is gone and the lease has passed. Other open runs go on."""
+    url = app.db.url.render_as_string(hide_password=False)
+    command = [sys.executable, "-c", KILLED_PROCESS, url, now.isoformat()]
+    subprocess.run(command, check=False, timeout=60)  # noqa: S603 - our own script
+    own = job_runs.begin(app.db, "train", now)
+    maintenance.close_killed_runs(app, now + timedelta(minutes=1))
+    with app.db.read() as session:
+        assert job_runs.failed_jobs(session, now) == []
+    later = now + timedelta(minutes=3)
+    maintenance.close_killed_runs(app, later)
+    with app.db.read() as session:
+        (killed,) = job_runs.last_runs(session)
+        assert job_runs.failed_jobs(session, now) == ["prune"]
+        assert [lock.name for lock in session.exec(select(Lock))] == [f"run {own}"]
+    assert (killed.job, killed.ended_at, killed.error) == ("prune", later, job_runs.KILLED)
+    assert job_runs.has_failed(killed)
+
+
+def test_run_that_seemed_killed_stores_its_result(app: Application, now: datetime) -> None:
+    """Its process was alive, but had lost its connection."""
+    with job_runs.record(app.db, "refresh", now) as run:
+        with app.db.write() as session:
+            session.exec(select(Lock)).one().holder = "elsewhere:1:0123456789ab:0123456789ab"
+        app.db.presence.announce()
+        maintenance.close_killed_runs(app, now + timedelta(hours=1))
+        assert stored(app, run.id).error == job_runs.KILLED
+        run.add({"rows": 3})
+    assert (stored(app, run.id).error, stored(app, run.id).counts) == ("", {"rows": 3})
