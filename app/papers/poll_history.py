@@ -33,6 +33,13 @@ def latest(session: Session, source_id: int, limit: int) -> Sequence[SourcePoll]
     return session.exec(of_source.order_by(col(SourcePoll.id).desc()).limit(limit)).all()
 
 
+def successful(session: Session, source_id: int, since: datetime) -> Sequence[datetime]:
+    """Return the times of a source's successful polls from `since` onwards, in order."""
+    began = col(SourcePoll.started_at)
+    polls = select(began).where(SourcePoll.source_id == source_id, SourcePoll.error == "", began >= since)
+    return session.exec(polls.order_by(began)).all()
+
+
 def prune(session: Session, before: datetime) -> int:
     """Delete the polls that began before a time, and return their number."""
     outdated = delete(SourcePoll).where(col(SourcePoll.started_at) < before)

@@ -2,12 +2,13 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import date, datetime, timedelta
+from itertools import pairwise
 
 from sqlmodel import Session
 
-from app.papers import listing_days
+from app.papers import listing_days, poll_history, poll_schedule
 from app.storage.models import Source
 
 DAY = timedelta(days=1)
@@ -23,24 +24,41 @@ def describe_silence(session: Session, source: Source, now: datetime) -> str:
     days = listing_days.of_source(session, source.id or 0, (now - HISTORY).date())
     if not is_silent(days, now.date()):
         return ""
-    empty = (now.date() - days[-1]).days - 1
-    expected = sum(1 - chance for chance in _chances_of_no_paper(days, now.date()))
-    return (
-        f"it has listed no paper since {days[-1]}: usually, {expected:.0f} of these {empty} days have papers"
-    )
+    polls = poll_history.successful(session, source.id or 0, now - HISTORY)
+    unpolled = {day for day in _days_between([*polls, now]) if day > days[-1]}
+    if not is_silent(days, now.date(), unpolled):
+        return ""
+    chances = [*_chances_of_no_paper(days, now.date(), unpolled)]
+    expected = sum(1 - chance for chance in chances)
+    text = f"it has listed no paper since {days[-1]}: usually, {expected:.0f} of "
+    if unpolled:
+        return f"{text}the {len(chances)} days on which it was polled have papers"
+    return f"{text}these {len(chances)} days have papers"
 
 
-def is_silent(days: Sequence[date], today: date) -> bool:
-    """Return whether a source that listed papers on `days` is silent. `today` is not counted.
+def _days_between(polls: Sequence[datetime]) -> Iterator[date]:
+    """Yield the days between two polls that are further apart than sources are polled.
+
+    Then, the source was paused or failing, or the service was not running.
+    """
+    for earlier, later in pairwise(polls):
+        if later - earlier > poll_schedule.MAX_DELAY:
+            yield from _dates(earlier.date() + DAY, later.date())
+
+
+def is_silent(days: Sequence[date], today: date, unpolled: Collection[date] = ()) -> bool:
+    """Return whether a source that listed papers on `days` is silent. Do not count `today` and `unpolled`.
 
     No calendar is needed, because `days` shows on which weekdays the source usually lists papers. Weekends
     and the days between weekly lists are expected to be empty, and a single holiday is tolerated.
     """
-    return len(days) >= MIN_DAYS and math.prod(_chances_of_no_paper(days, today)) < SILENCE_PROBABILITY
+    if len(days) < MIN_DAYS:
+        return False
+    return math.prod(_chances_of_no_paper(days, today, unpolled)) < SILENCE_PROBABILITY
 
 
-def _chances_of_no_paper(days: Sequence[date], today: date) -> Iterator[float]:
-    """Yield the probability of no papers for each day between the last papers and `today`.
+def _chances_of_no_paper(days: Sequence[date], today: date, unpolled: Collection[date]) -> Iterator[float]:
+    """Yield the probability of no papers for each day between the last papers and `today`, except `unpolled`.
 
     The probability is the share of days without papers among the earlier days with the same weekday. One day
     without papers is added for each weekday, so that no probability is 0.
@@ -48,8 +66,8 @@ def _chances_of_no_paper(days: Sequence[date], today: date) -> Iterator[float]:
     observed = Counter(each.weekday() for each in _dates(days[0], days[-1] + DAY))
     with_papers = Counter(each.weekday() for each in days)
     for day in _dates(days[-1] + DAY, today):
-        weekday = day.weekday()
-        yield 1 - with_papers[weekday] / (observed[weekday] + 1)
+        if day not in unpolled:
+            yield 1 - with_papers[day.weekday()] / (observed[day.weekday()] + 1)
 
 
 def _dates(begin: date, end: date) -> Iterator[date]:

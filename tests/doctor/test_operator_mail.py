@@ -30,11 +30,11 @@ from app.doctor import (
 )
 from app.doctor.findings import Level
 from app.errors import DeliveryError, InvalidInput
-from app.papers import silent_sources, source_registry
+from app.papers import poll_history, silent_sources, source_registry
 from app.settings import Settings
 from app.storage import job_runs
 from app.storage.models import Delivery, DeliveryState, JobRun
-from app.types import Cadence, MailKind, SourceKind
+from app.types import Cadence, IngestSummary, MailKind, SourceKind
 from tests.support import factories, sample_digest
 from tests.support.mail_server import MailServer
 
@@ -486,6 +486,28 @@ def test_silent_source(app: Application, now: datetime, days_with_papers: list[i
     findings = {each.check: each for each in service_state.check(app.db, app.models, now)}
     assert findings["source The lab"].urgent == is_silent
     assert ("has listed no paper since" in findings["source The lab"].message) == is_silent
+
+
+@pytest.mark.parametrize(
+    ("polled_days_ago", "is_silent"), [((), False), ((0,), False), ((5, 3, 2, 1, 0), True)]
+)
+def test_days_without_polls_are_not_silent(
+    app: Application, now: datetime, polled_days_ago: Sequence[int], is_silent: bool
+) -> None:
+    """A source that listed papers every day was paused for two weeks, and resumed now or some days ago."""
+    with app.db.write() as session:
+        source = factories.add_source(session, now, name="The lab")
+        source.kind, source.next_poll_at = SourceKind.FEED, now
+        for number in range(20, 60):
+            factories.add_paper(session, source, f"Paper {number}", now.date() - number * DAY, now)
+        for number in (*range(60, 19, -1), *polled_days_ago):
+            source.polled_at = now - number * DAY
+            poll_history.record(session, source, source.polled_at, source.polled_at, IngestSummary(), "")
+    (finding,) = (
+        each for each in service_state.check(app.db, app.models, now) if each.check == "source The lab"
+    )
+    assert finding.urgent == is_silent
+    assert ("4 of the 5 days on which it was polled have papers" in finding.message) == is_silent
 
 
 @pytest.mark.parametrize(("days", "is_silent"), [(0, False), (1, False), (4, True)])
