@@ -26,6 +26,8 @@ LONGEST_WAIT = timedelta(hours=1)  # between two attempts
 def send_alerts(app: Application, now: datetime) -> None:
     """Send each operator one alert about all causes that they have not got. Do not repeat it.
 
+    It also lists the causes that ended before it could be sent, for example because the relay was down.
+
     Later runs retry emails that were not accepted, at growing intervals. They stop RETRY_FOR after one of the
     operators got the alert. Raise DeliveryError if no operator gets it.
     """
@@ -38,11 +40,15 @@ def send_alerts(app: Application, now: datetime) -> None:
         urgent = {finding.check[:MAX_CAUSE]: finding for finding in findings if finding.urgent}
         with app.db.write() as session:
             _store_causes(session, urgent, now)
-            alerts = _unsettled_alerts(session, urgent, now)
-        missing = _missing_by_operator(app, alerts)
+            alerts = _unsettled_alerts(session, now)
+        missing = _missing_by_operator(app, [alert for alert in alerts if alert.cause in urgent])
         if not missing or _is_backing_off(app, missing, now):
             return
-        emails = [_compose(app, address, urgent, lacking) for address, lacking in missing.items()]
+        ended = _missing_by_operator(app, [alert for alert in alerts if alert.cause not in urgent])
+        emails = [
+            _compose(app, address, urgent, lacking, ended.get(address, ()))
+            for address, lacking in missing.items()
+        ]
         with job_runs.record(app.db, JOB, now) as run:
             sent = operator_mail.send(app, emails, now)
             run.add({"mails": sent})
@@ -83,13 +89,25 @@ def _is_backing_off(app: Application, missing: Mapping[str, Sequence[OperatorAle
 
 
 def _compose(
-    app: Application, address: str, urgent: Mapping[str, Finding], alerts: Sequence[OperatorAlert]
+    app: Application,
+    address: str,
+    urgent: Mapping[str, Finding],
+    alerts: Sequence[OperatorAlert],
+    ended: Sequence[OperatorAlert],
 ) -> OperatorEmail:
     causes = [alert.cause for alert in alerts]
     section_lines = operator_mail.lines_of([urgent[cause] for cause in causes])
     subject = f"{app.settings.site_name} needs attention: {', '.join(causes):.200}"
-    report = OperatorReport(subject, (ReportSection("Needs attention", tuple(section_lines)),))
-    return OperatorEmail(address, report, tuple(map(_issue, alerts)))
+    sections = [ReportSection("Needs attention", tuple(section_lines))]
+    if ended:
+        lines = []
+        for alert in ended:
+            times = f"from {alert.since:%Y-%m-%d %H:%M} to {alert.seen_at:%Y-%m-%d %H:%M} UTC"
+            lines += [f"{alert.cause}: {alert.message}", f"→ found {times}; you got no email about it then"]
+        sections.append(ReportSection("Found earlier, but no longer", tuple(lines)))
+    return OperatorEmail(
+        address, OperatorReport(subject, tuple(sections)), tuple(map(_issue, [*alerts, *ended]))
+    )
 
 
 def _store_causes(session: Session, urgent: Mapping[str, Finding], now: datetime) -> None:
@@ -112,9 +130,9 @@ def _store_causes(session: Session, urgent: Mapping[str, Finding], now: datetime
         insert_or_ignore(session, OperatorAlert, ["cause"], cause=cause, **details)
 
 
-def _unsettled_alerts(session: Session, urgent: Mapping[str, Finding], now: datetime) -> list[OperatorAlert]:
-    """Return the alerts about `urgent` findings that an operator may have yet to get, oldest first."""
+def _unsettled_alerts(session: Session, now: datetime) -> Sequence[OperatorAlert]:
+    """Return the alerts that an operator may have yet to get, oldest first. Their causes may have ended."""
     mailed_at = col(OperatorAlert.mailed_at)
     unsettled = select(OperatorAlert).where(or_(mailed_at.is_(None), mailed_at > now - RETRY_FOR))
     unsettled = unsettled.order_by(col(OperatorAlert.since), OperatorAlert.cause)
-    return [alert for alert in session.exec(unsettled) if alert.cause in urgent]
+    return session.exec(unsettled).all()

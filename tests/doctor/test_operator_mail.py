@@ -331,6 +331,32 @@ def test_alert_that_the_relay_refuses_is_sent_later(
     assert len(mail_server.messages) == 2
 
 
+def test_causes_that_ended_while_the_relay_was_down(
+    service: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """The next alert names them, once, and apart from those that need attention."""
+    with service.db.write() as session:
+        ledger.pause(session, "a trial", now)
+    mail_server.reply("end", "451 4.3.0 later")
+    with pytest.raises(DeliveryError):
+        alerts.send_alerts(service, now)
+    mail_server.clear_rules()
+    with service.db.write() as session:
+        ledger.resume(session, now)
+    alerts.send_alerts(service, now + 5 * MINUTE)
+    assert [mail.recipient for mail in mail_server.messages] == [*OPERATORS]
+    mail = mail_server.messages[0].parsed()
+    assert mail["Subject"] == "Paperboy needs attention: job alert"
+    needs_attention, _, ended = text_of(mail).partition("Found earlier, but no longer")
+    assert "all sending has been paused" not in needs_attention
+    assert "sending: all sending has been paused" in ended
+    assert "→ found from 2026-11-20 09:30 to 2026-11-20 09:30 UTC" in ended
+    with job_runs.record(service.db, "prune", now) as run:
+        run.fail("the disk", "full")
+    alerts.send_alerts(service, now + 10 * MINUTE)
+    assert "a trial" not in text_of(mail_server.messages[-1].parsed())
+
+
 @pytest.mark.parametrize("stage", ["rcpt", "end"])
 def test_operator_whose_server_defers_mail_gets_it_later(
     service: Application, mail_server: MailServer, now: datetime, stage: str
