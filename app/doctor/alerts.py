@@ -1,17 +1,22 @@
-"""Send the operators an alert as soon as something needs attention."""
+"""Send the operators an alert as soon as something needs attention, even if the database refuses writes."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from weakref import WeakKeyDictionary
 
+import structlog
 from sqlalchemy import func
+from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, or_, select
 
 from app.application import Application
 from app.doctor import local_checks, operator_mail
-from app.doctor.findings import Finding
+from app.doctor.findings import Finding, error
 from app.doctor.operator_mail import Issue, OperatorEmail
 from app.storage import job_runs, locks
+from app.storage.database import Database
 from app.storage.inserts import insert_or_ignore
 from app.storage.models import JobRun, OperatorAlert
 from app.types import OperatorReport, ReportSection
@@ -22,42 +27,89 @@ REPEAT_AFTER = timedelta(days=1)  # a cause that was absent for longer is anothe
 RETRY_FOR = timedelta(hours=18)  # how long other operators' servers are tried after one operator got an alert
 LONGEST_WAIT = timedelta(hours=1)  # between two attempts
 
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class _Outage:
+    """The runs, in a row, that failed because of the database, and the time of the last alert about it."""
+
+    failures: int = 0
+    mailed_at: datetime | None = None
+
+
+_outages = WeakKeyDictionary[Database, _Outage]()  # in memory, because the database cannot store it
+
 
 def send_alerts(app: Application, now: datetime) -> None:
     """Send each operator one alert about all causes that they have not got. Do not repeat it.
 
-    It also lists the causes that ended before it could be sent, for example because the relay was down.
+    It also lists the causes that ended before it could be sent, for example because the relay was down. If
+    the database cannot store the alerts, see `_alert_without_database`.
 
     Later runs retry emails that were not accepted, at growing intervals. They stop RETRY_FOR after one of the
     operators got the alert. Raise DeliveryError if no operator gets it.
     """
     if not app.settings.admin_addresses:
         return
-    with locks.hold(app.db, "alerts", now, operator_mail.LEASE) as acquired:
-        if not acquired:
-            return
-        findings = local_checks.all_findings(app, now)
-        urgent = {finding.check[:MAX_CAUSE]: finding for finding in findings if finding.urgent}
-        with app.db.write() as session:
-            _store_causes(session, urgent, now)
-            alerts = _unsettled_alerts(session, now)
-        missing = _missing_by_operator(app, [alert for alert in alerts if alert.cause in urgent])
-        if not missing or _is_backing_off(app, missing, now):
-            return
-        ended = _missing_by_operator(app, [alert for alert in alerts if alert.cause not in urgent])
-        emails = [
-            _compose(app, address, urgent, lacking, ended.get(address, ()))
-            for address, lacking in missing.items()
-        ]
-        with job_runs.record(app.db, JOB, now) as run:
-            sent = operator_mail.send(app, emails, now)
-            run.add({"mails": sent})
-        if not sent:
-            return
-        with app.db.write() as session:
-            for alert in alerts:
-                alert.mailed_at = alert.mailed_at or now
-                session.add(alert)
+    try:
+        with locks.hold(app.db, "alerts", now, operator_mail.LEASE) as acquired:
+            if acquired:
+                _send_new_alerts(app, now)
+    except SQLAlchemyError as fault:
+        _alert_without_database(app, fault, now)
+        raise
+    _outages.setdefault(app.db, _Outage()).failures = 0
+
+
+def _send_new_alerts(app: Application, now: datetime) -> None:
+    urgent = _find_causes(app, now)
+    with app.db.write() as session:
+        _store_causes(session, urgent, now)
+        alerts = _unsettled_alerts(session, now)
+    missing = _missing_by_operator(app, [alert for alert in alerts if alert.cause in urgent])
+    if not missing or _is_backing_off(app, missing, now):
+        return
+    ended = _missing_by_operator(app, [alert for alert in alerts if alert.cause not in urgent])
+    emails = [
+        _compose(app, address, urgent, lacking, ended.get(address, ()))
+        for address, lacking in missing.items()
+    ]
+    with job_runs.record(app.db, JOB, now) as run:
+        sent = operator_mail.send(app, emails, now)
+        run.add({"mails": sent})
+    if not sent:
+        return
+    with app.db.write() as session:
+        for alert in alerts:
+            alert.mailed_at = alert.mailed_at or now
+            session.add(alert)
+
+
+def _find_causes(app: Application, now: datetime) -> dict[str, Finding]:
+    """Return the findings that need an alert, by cause."""
+    findings = local_checks.all_findings(app, now)
+    return {finding.check[:MAX_CAUSE]: finding for finding in findings if finding.urgent}
+
+
+def _alert_without_database(app: Application, fault: SQLAlchemyError, now: datetime) -> None:
+    """Send an alert that nothing records, if the database has refused alerts twice in a row.
+
+    The first time, it may only be locked or restarting. Each process repeats this alert after REPEAT_AFTER,
+    with everything that needs attention, because the database may not say what the operators have got.
+    """
+    reason = str(getattr(fault, "orig", fault)).partition("\n")[0]
+    log.error("alerts cannot be stored in the database", error=reason)
+    outage = _outages.setdefault(app.db, _Outage())
+    outage.failures += 1
+    if outage.failures < 2 or (outage.mailed_at and now - outage.mailed_at < REPEAT_AFTER):
+        return
+    fix = "check the disk, and the permissions of the database: without writes, no mail is planned or sent"
+    urgent = {"database": error("database", f"it refuses writes: {reason}", fix), **_find_causes(app, now)}
+    subject = f"{app.settings.site_name} needs attention: {', '.join(urgent):.200}"
+    section = ReportSection("Needs attention", tuple(operator_mail.lines_of([*urgent.values()])))
+    operator_mail.send(app, operator_mail.emails(app, OperatorReport(subject, (section,))), now)
+    outage.mailed_at = now
 
 
 def _issue(alert: OperatorAlert) -> Issue:

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 import structlog
+from sqlalchemy import event
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import OperationalError
 from sqlmodel import col, select
 
 from app import main, pipeline, subscribers
@@ -355,6 +358,39 @@ def test_causes_that_ended_while_the_relay_was_down(
         run.fail("the disk", "full")
     alerts.send_alerts(service, now + 10 * MINUTE)
     assert "a trial" not in text_of(mail_server.messages[-1].parsed())
+
+
+@pytest.mark.once
+def test_alert_about_a_database_that_refuses_writes(
+    service: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """It is sent after the second attempt, and once a day. Afterwards, alerts are stored as usual."""
+
+    def forbid_writes(connection: Connection) -> None:
+        connection.exec_driver_sql("PRAGMA query_only = ON")
+
+    def send(at: datetime) -> list[str]:
+        mail_server.messages.clear()
+        with suppress(OperationalError), structlog.testing.capture_logs() as logs:
+            alerts.send_alerts(service, at)
+        assert "alerts cannot be stored in the database" in {entry["event"] for entry in logs}
+        return [mail.parsed()["Subject"] for mail in mail_server.messages]
+
+    with service.db.write() as session:
+        ledger.pause(session, "a trial", now)
+    event.listen(service.db.engine, "begin", forbid_writes)
+    assert send(now) == []
+    assert send(now + 5 * MINUTE) == ["Paperboy needs attention: database, sending"] * 2
+    assert "readonly database" in text_of(mail_server.messages[0].parsed())
+    assert send(now + 10 * MINUTE) == []
+    assert len(send(now + 5 * MINUTE + DAY)) == 2
+    event.remove(service.db.engine, "begin", forbid_writes)
+    with service.db.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA query_only = OFF")
+    mail_server.messages.clear()
+    alerts.send_alerts(service, now + 2 * DAY)
+    subjects = [mail.parsed()["Subject"] for mail in mail_server.messages]
+    assert subjects == ["Paperboy needs attention: sending"] * 2
 
 
 @pytest.mark.parametrize("stage", ["rcpt", "end"])
