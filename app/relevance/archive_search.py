@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import BoundedSemaphore, Event, Lock, Thread, main_thread
 
 import structlog
-from cachetools import LRUCache
+from cachetools import LRUCache, TTLCache
 from sqlmodel import Session, col, select
 
 from app import clock
@@ -39,6 +39,7 @@ MAX_WAITING = 4  # visitors who may wait for the first index; more would use up 
 FIRST_INDEX_SECONDS = 20.0  # the longest that a visitor waits; the newest papers are indexed first
 REFRESH_SECONDS = 10.0  # the longest that a web thread waits for an update
 MAX_CACHED_SEARCHES = 100  # each up to 16 kB; reused for the other pages of a search
+KEEP_COUNTS = 300  # seconds; counting a million papers takes a second or more
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +48,7 @@ log = structlog.get_logger(__name__)
 class SearchPage:
     papers: tuple[PaperView, ...]
     total: int  # papers that match
-    listed: int  # papers on all pages together: at most the best MAX_RESULTS for a query
+    listed: int  # papers on all pages together: at most the first MAX_RESULTS
     searchable: int = 0  # the number of papers indexed so far, or 0 if all are
     absent_fields: tuple[str, ...] = ()  # fields that the query requires and no paper has
     hint: InterestHint | None = None  # on the first page only
@@ -66,19 +67,18 @@ class ArchiveSearch:
         self._updating, self._usable = Lock(), Event()
         self._next_check_at: datetime | None = None
         self._results = LRUCache[object, RankedPapers](MAX_CACHED_SEARCHES)
-        self._results_lock = Lock()
+        self._counts: TTLCache[PaperFilter, int] = TTLCache(MAX_CACHED_SEARCHES, KEEP_COUNTS)
+        self._results_lock = Lock()  # guards both caches
 
     def search(self, query: Query | None, only: PaperFilter, start: int, size: int) -> SearchPage:
         """Return a page of the papers that match `query`, best first.
 
-        If `query` is None, return a page of all papers, newest first. Raise NotReady if there is no
-        readable index yet, and InvalidInterest if the query has too many phrases.
+        If `query` is None, return a page of all papers, newest first. Only the first MAX_RESULTS papers are
+        listed. Raise NotReady if there is no readable index yet, and InvalidInterest if the query has too
+        many phrases.
         """
         if query is None:
-            with self._db.read() as session:
-                newest = archive_lists.newest(session, only, size, start)
-                total = archive_lists.count(session, only)
-                return SearchPage(tuple(newest), total, total)
+            return self._newest(only, start, size)
         reader, ranker = self._wait_for_index()
         try:
             ranked = self._rank(reader, ranker, query, only)
@@ -94,6 +94,20 @@ class ArchiveSearch:
         total = ranked.total - (len(ranked.ids) - len(ids))
         searchable = 0 if reader.is_complete else reader.papers
         return SearchPage(tuple(papers), total, len(ids), searchable, absent, *offers)
+
+    def _newest(self, only: PaperFilter, start: int, size: int) -> SearchPage:
+        with self._results_lock:
+            total = self._counts.get(only)
+        with self._db.read() as session:
+            if total is None:
+                total = archive_lists.count(session, only)
+            listed = min(total, MAX_RESULTS)
+            size = min(size, max(0, listed - start))
+            papers = archive_lists.newest(session, only, size, start) if size else ()
+        if total > MAX_RESULTS:  # smaller counts must be current, because the number of pages depends on them
+            with self._results_lock:
+                self._counts[only] = total
+        return SearchPage(tuple(papers), total, listed)
 
     def related_papers(self, session: Session, paper_id: int, limit: int) -> list[PaperView]:
         """Return the papers most similar to a paper, or [] if there is no index yet. Do not wait for one."""

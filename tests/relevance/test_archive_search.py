@@ -455,6 +455,20 @@ def test_total_counts_papers_that_are_not_listed(app: Application, monkeypatch: 
     assert library.search(query_language.parse("zebra"), PaperFilter(), 1000, 20).papers == ()
 
 
+def test_list_without_a_query_is_limited(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The papers after the first MAX_RESULTS are not read, and a count above it is cached."""
+    monkeypatch.setattr(archive_search, "MAX_RESULTS", 2)
+    titles = "Zebra stripes", "Zebra herds", "Zebra foals"
+    add_papers(app, *titles)
+    library = new_search(app)
+    pages = [library.search(None, PaperFilter(), start, 20) for start in (0, 1, 2, 1000)]
+    assert [(len(page.papers), page.listed, page.total) for page in pages] == [
+        (2, 2, 3), (1, 2, 3), (0, 2, 3), (0, 2, 3),
+    ]  # fmt: skip
+    monkeypatch.setattr(archive_lists, "count", lambda *_: pytest.fail("counted again"))
+    assert library.search(None, PaperFilter(), 0, 20).total == 3
+
+
 def test_too_many_phrases_are_refused(app: Application) -> None:
     library = new_search(app)
     query = query_language.parse(" ".join(f'"of the {letter}"' for letter in "abcdefghijkl"))

@@ -181,8 +181,7 @@ def _search(request: Request, form: SearchForm, later: BackgroundTasks) -> Respo
     archive: ArchiveSearch = request.app.state.archive_search
     results, missing = SearchPage((), 0, 0), ""
     first = (form.number - 1) * RESULTS_PER_PAGE
-    if form.q.strip():
-        capacity(request).visitors.searches.hit(visitor(request))
+    capacity(request).visitors.searches.hit(visitor(request))
     with db(request).read() as session:
         try:
             if number := canonical_rows.find_by_reference(session, form.q):
