@@ -10,6 +10,7 @@ from sqlmodel import Session, and_, col, func, or_, select
 
 from app.papers import paper_views
 from app.papers.paper_views import PUBLIC
+from app.papers.title_normalization import title_key
 from app.storage.database import contains, in_array
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import PaperView
@@ -68,6 +69,12 @@ def search(
         matching = matching.where(col(Paper.id) < before)
     newest_first = matching.order_by(col(Paper.id).desc()).limit(limit)
     return paper_views.views_of(session, session.exec(newest_first).all())
+
+
+def find_by_title(session: Session, title: str) -> int | None:
+    """Return the id of the newest paper with this title, apart from punctuation and accents, or None."""
+    ids = select(Paper.id).where(Paper.title_key == title_key(title), Paper.title_key != "", *SEARCHABLE)
+    return session.exec(ids.order_by(col(Paper.id).desc())).first()
 
 
 def newest(session: Session, only: PaperFilter, limit: int, offset: int = 0) -> list[PaperView]:

@@ -33,7 +33,10 @@ FILTER_EXAMPLES = {
     FilterField.ORGANIZATION: "org:NVIDIA",
     FilterField.CATEGORY: "cat:cs.CL",
 }
-FILTER_PATTERN = f"({'|'.join(FilterField)}):"  # a regular expression with one group: the field
+# A regular expression with one group: the field. A field in capitals before a space and a word is an acronym,
+# as in the title "CAT: Causal Attention Tuning".
+_FIELDS = "|".join(FilterField)
+FILTER_PATTERN = rf'(?!(?-i:{_FIELDS.upper()}):(?:\s+[^\s"]|$))({_FIELDS}):'
 FilterValues = Mapping[FilterField, tuple[str, ...]]  # in the order of `FilterField`, without empty values
 _NO_VALUES: FilterValues = {}  # shared, because most queries have no filters, and many are cached
 
@@ -58,9 +61,9 @@ GENERAL_STEMS = frozenset(
 _FILLERS = GENERAL_STEMS.union(stem_all("best better good great interesting latest new newest novel recent"))
 _FILLERS -= frozenset(stem_all("few one two"))
 _INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # often copied from web pages
-_UNSUPPORTED_FILTER = re.compile(  # used by other search engines
-    r"(title|ti|abstract|abs|au|affiliation|organi[sz]ation|all|tag):", re.IGNORECASE
-)
+# Used by other search engines, where a value follows at once. In titles, the words before a colon are
+# usually capitalized, or a space follows: "One Size Fits All: …", "Ti:sapphire".
+_UNSUPPORTED_FILTER = re.compile(r"(title|ti|abstract|abs|au|affiliation|organi[sz]ation|all|tag):(?=\S)")
 _EMPTY_FILTER = re.compile(FILTER_PATTERN, re.IGNORECASE)
 _HYPHENATED = re.compile(r"[^\W_][^\W_.]*(?:\.[^\W_]+)*(?:-[^\W_.]+(?:\.[^\W_]+)*)+")
 _NAME_MARK = re.compile(r"[^\W\d_][A-Z]|\d")
@@ -75,6 +78,7 @@ _REQUEST_BEFORE = re.compile(
 )
 _REQUEST_AFTER = re.compile(r"(?<=\S)\s+(?:papers?|methods?|techniques?|approaches)$", re.IGNORECASE)
 _PART = re.compile(rf'(-)?(?:{FILTER_PATTERN}\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
+_TEX_QUOTES = re.compile("``|''")
 _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»\uff02", '"') | dict.fromkeys(characters.HYPHENS, "-"))
 
 
@@ -222,6 +226,7 @@ class _QueryBuilder:
 def normalize(text: str) -> str:
     """Return the text of an interest as it is stored, with uniform spaces, quotes and hyphens."""
     cleaned = characters.normalize(_INVISIBLE.sub("", text)).translate(_QUOTES)
+    cleaned = _TEX_QUOTES.sub('"', cleaned)
     return " ".join(cleaned.split())
 
 

@@ -66,7 +66,7 @@ def test_invalid_muted_texts_have_a_reason(text: str) -> None:
         "author:“Jane Doe",
         "title:survey",
         "-abs:survey",
-        "robot Ti:sapphire",
+        "robot ti:sapphire",
     ],
 )
 def test_muted_texts_refused_only_when_typed(text: str) -> None:
@@ -102,6 +102,8 @@ def test_lists_cannot_be_muted(text: str) -> None:
         "author:Over",
         "cat:cs.CR",
         '"title:survey"',
+        "Ti:sapphire",
+        "CAT: Causal Attention Tuning",
     ],
 )
 def test_specific_muted_texts(text: str) -> None:

@@ -165,6 +165,7 @@ def search(
 ) -> Response:
     """Search the archive. If the query is the id, DOI or URL of a paper, redirect to the paper's page.
 
+    Also redirect if the query cannot be parsed or finds nothing, but is the exact title of a paper.
     If there are too many searches, show the form again with the time to wait.
     """
     try:
@@ -199,8 +200,11 @@ def _search(request: Request, form: SearchForm, later: BackgroundTasks) -> Respo
             except InvalidInterest as error:
                 parsed.problems["q"] = str(error)
     cards = paper_cards.cards(results.papers, clock.utcnow(), until=parsed.paper_filter.day)
-    if cards:
-        with db(request).read() as session:
+    with db(request).read() as session:
+        may_be_title = not (results.total or missing) and form.params.keys() == {"q"}
+        if may_be_title and (number := archive_lists.find_by_title(session, form.q)):
+            return RedirectResponse(f"/paper/{number}", status_code=303)
+        if cards:
             cards = paper_cards.with_pictures(session, cards)
     return _search_page(
         request, form, 422 if parsed.problems else 200, problems=parsed.problems, missing=missing,

@@ -516,6 +516,26 @@ def test_cards_name_the_organization(app: Application, client: TestClient) -> No
     assert "<p>Ada Lovelace · Of &lt;b&gt;Birds&lt;/b&gt;</p>" in unescape(client.get("/feed.atom").text)
 
 
+@pytest.mark.parametrize(
+    "title",
+    [
+        "RM -RF: Reward Model for Unit Tests",
+        'The 5" Disk, or "Size',
+        "title:agents, and Others",
+        "Cat: Cs.CL",
+    ],
+)
+def test_title_that_reads_like_search_syntax_is_found(
+    app: Application, client: TestClient, title: str
+) -> None:
+    """The query is invalid or finds nothing, so the visitor gets the paper with exactly this title."""
+    [number] = add_numbered_papers(app, record(1, title=title, abstract="An abstract about something else."))
+    found = client.get("/search", params={"q": title}, follow_redirects=False)
+    assert (found.status_code, found.headers.get("location")) == (303, f"/paper/{number}")
+    filtered = client.get("/search", params={"q": title, "code": "1"}, follow_redirects=False)
+    assert filtered.status_code in {200, 422}
+
+
 @pytest.mark.parametrize("named", ["{}", "arXiv:{}v2", "https://arxiv.org/abs/{}", "https://arxiv.org/pdf/{}",
     "10.48550/arXiv.{}", "https://huggingface.co/papers/{}?utm=x", "https://huggingface.co/papers/{}/",
 ])  # fmt: skip
