@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-from sqlalchemy import Select
+from sqlalchemy import Select, func
 from sqlalchemy import select as sql_select
 from sqlmodel import Session, col, select
 
@@ -77,6 +77,21 @@ def papers(session: Session, ids: Collection[int]) -> dict[int, Paper]:
     current = select(Paper).where(in_array(session, col(Paper.id), {*canonical.values()}))
     rows = {row.id: row for row in session.exec(current)}
     return {paper_id: rows[canonical_id] for paper_id, canonical_id in canonical.items()}
+
+
+def original_ids(session: Session, ids: Collection[int]) -> dict[int, int]:
+    """Map the id of each current row to the smallest id among it and all rows merged into it.
+
+    The current row of a paper may change with each merge, but its smallest id only with a rare one.
+    """
+    current: Select[int | None, int | None] = sql_select(
+        col(Paper.id).label("current"), col(Paper.id).label("id")
+    )
+    rows = current.where(in_array(session, col(Paper.id), ids)).cte("row", recursive=True)
+    merged = sql_select(rows.c.current, col(Paper.id)).join(rows, col(Paper.merged_into_id) == rows.c.id)
+    rows = rows.union(merged)
+    smallest = sql_select(rows.c.current, func.min(rows.c.id)).group_by(rows.c.current)
+    return dict(session.execute(smallest).all())
 
 
 def unhidden_paper(session: Session, paper_id: int) -> Paper:

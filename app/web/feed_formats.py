@@ -19,7 +19,8 @@ _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  
 
 @dataclass(frozen=True, slots=True)
 class FeedEntry:
-    url: str  # of the paper's page on this site; also the permanent id of the entry
+    id: str  # a URL that stays the same while the entry is in the feed
+    url: str  # of the paper's page on this site
     title: str
     summary: str
     content: str  # HTML
@@ -54,7 +55,7 @@ def atom(feed: Feed) -> bytes:
     _add(root, "link", rel="alternate", type="text/html", href=feed.home)
     for entry in feed.entries:
         item = _add(root, "entry")
-        _add(item, "id", entry.url)
+        _add(item, "id", entry.id)
         _add(item, "title", _line(entry.title))
         _add(item, "published", _rfc3339(entry.published))
         _add(item, "updated", _rfc3339(entry.updated))
@@ -88,7 +89,7 @@ def json_feed(feed: Feed) -> bytes:
     """Serialize a feed as JSON Feed 1.1."""
     items = [
         {
-            "id": entry.url,
+            "id": entry.id,
             "url": entry.url,
             "external_url": entry.source,
             "title": _line(entry.title),

@@ -183,12 +183,14 @@ def _build_feed(
     """Serialize a feed in the format given by the path of the request."""
     app, in_json = application(request), request.url.path.endswith(".json")
     papers = canonical_rows.papers(session, {item.item.paper_id for item in items})
+    originals = canonical_rows.original_ids(session, {paper.id or 0 for paper in papers.values()})
     entries, listed = [], set[int | None]()
     for item in items:
         paper = papers.get(item.item.paper_id)
         number = paper.id if paper else item.item.paper_id  # papers may be merged after they were sent
         if number not in listed:
-            entries.append(_entry(request, item, paper))
+            permanent = item.item.paper_id if item.sent else originals.get(number or 0, number)
+            entries.append(_entry(request, item, paper, permanent))
         listed.add(number)
     if not info.ranked:
         entries.sort(key=lambda entry: entry.published, reverse=True)
@@ -209,13 +211,19 @@ def _build_feed(
     return CachedResponse(body, media)
 
 
-def _entry(request: Request, feed_item: FeedItem, paper: Paper | None) -> FeedEntry:
-    """Return a feed entry. If the paper has been deleted, use the data that the digest stored about it."""
+def _entry(request: Request, feed_item: FeedItem, paper: Paper | None, permanent: int | None) -> FeedEntry:
+    """Return a feed entry. If the paper has been deleted, use the data that the digest stored about it.
+
+    `permanent` is the number of the paper in the id of the entry: feed readers list an entry with another id
+    as new. It stays the same if the paper is merged with a later row, such as its arXiv version.
+    """
     item, at = feed_item.item, feed_item.shown_at
     listed = _midnight(paper.first_listed_on) if paper and paper.first_listed_on else at
     templates: Environment = request.app.state.templates
+    base_url = application(request).settings.base_url
     return FeedEntry(
-        url=f"{application(request).settings.base_url}/paper/{item.paper_id}",
+        id=f"{base_url}/paper/{permanent}",
+        url=f"{base_url}/paper/{item.paper_id}",
         title=item.title,
         summary=item.summary,
         content=templates.get_template("feed_entry.html").render(item=item),

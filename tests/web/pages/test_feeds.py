@@ -250,6 +250,19 @@ def test_paper_listed_twice_has_one_entry(app: Application, client: TestClient) 
     assert item["date_published"].startswith(f"{clock.utcnow().date() - timedelta(days=2)}")
 
 
+@pytest.mark.parametrize("path", ["/feed", "/feed?interest=agents"])
+def test_entry_keeps_its_id_when_papers_merge(app: Application, client: TestClient, path: str) -> None:
+    """Feed readers would list a paper again as unread once its arXiv version takes the place of its row."""
+    earliest, newest = add_paper(app, "Agents that Plan", ago=3), add_paper(app, "Agents that Plan", ago=2)
+    with app.db.write() as session:
+        session.get_one(Paper, earliest).merged_into_id = newest
+    base_url, paper_url = app.settings.base_url, f"{app.settings.base_url}/paper/{newest}"
+    [entry] = feedparser.parse(client.get(path_in_format(path, ".atom", "")).content).entries
+    assert (entry.id, entry.link) == (f"{base_url}/paper/{earliest}", paper_url)
+    [item] = client.get(path_in_format(path, ".json", "")).json()["items"]
+    assert (item["id"], item["url"]) == (f"{base_url}/paper/{earliest}", paper_url)
+
+
 def test_new_votes_update_the_feed(
     app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
