@@ -44,6 +44,9 @@ class Application:
     # Set when emails have been planned that a running `pipeline.send` may have missed.
     more_to_send: Event = field(default_factory=Event)
     on_batch_planned: list[Callable[[], None]] = field(default_factory=list)  # called after each batch
+    on_paper_hidden: list[Callable[[], None]] = field(
+        default_factory=list
+    )  # called after the web app hides one
     stopping: Event = field(default_factory=Event)  # set when the process should exit, so start nothing new
 
     @cached_property

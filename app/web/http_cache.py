@@ -62,6 +62,7 @@ class ResponseCache:
         self._changed = Condition()  # its lock guards the attributes below and `_waiting`
         self._responses: FIFOCache[Key, tuple[CachedResponse, datetime]] = FIFOCache(MAX_RESPONSES)
         self._building: set[Key] = set()
+        self._cleared = 0  # times; a response that was being built at that time is not stored
 
     def get_or_build(self, key: Key, now: datetime, build: Callable[[], CachedResponse]) -> CachedResponse:
         """Return the cached response. If it is missing or stale, one thread rebuilds it.
@@ -78,15 +79,23 @@ class ResponseCache:
                 # Another thread may have built the response while this one waited.
                 if fresh := self._stored(key, now - self.keep):
                     return fresh
+                cleared = self._cleared
                 with self._slots.take():
                     response = build()
                 with self._changed:
-                    self._responses[key] = response, now
+                    if cleared == self._cleared:
+                        self._responses[key] = response, now
                 return response
         except TooManyRequests:
             if stale:
                 return stale
             raise
+
+    def clear(self) -> None:
+        """Drop all responses, and do not store those that are being built."""
+        with self._changed:
+            self._responses.clear()
+            self._cleared += 1
 
     def _stored(self, key: Key, after: datetime) -> CachedResponse | None:
         """Return the stored response if it was built after `after`."""

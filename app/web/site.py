@@ -81,6 +81,8 @@ def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
     )
     site.state.archive_search = ArchiveSearch(app.db, app.models, Path(app.settings.search_dir), app.stopping)
     site.state.cached_values = {}
+    caches = site.state.feed_cache, site.state.match_cache, site.state.page_cache, site.state.cached_values
+    app.on_paper_hidden.extend(cache.clear for cache in caches)
     site.state.cache_locks = defaultdict(Lock)
     # Compressed sizes do not leak secrets (BREACH): browsers send the only cookie only with requests from our
     # own pages. After a link on another site, operators must press a button, see `admin.sign_in`. So other

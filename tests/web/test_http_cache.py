@@ -29,6 +29,20 @@ def test_oldest_response_is_evicted_when_the_cache_is_full(monkeypatch: pytest.M
     assert [cache.get_or_build((name,), NOW, lambda: SECOND) for name in "cba"] == [FIRST, FIRST, SECOND]
 
 
+def test_cleared_cache_does_not_store_a_response_that_was_being_built() -> None:
+    """It may contain the paper that has just been hidden."""
+    cache = ResponseCache()
+
+    def build() -> CachedResponse:
+        cache.clear()
+        return FIRST
+
+    assert cache.get_or_build(("a",), NOW, build) is FIRST
+    assert cache.get_or_build(("a",), NOW, lambda: SECOND) is SECOND
+    cache.clear()
+    assert cache.get_or_build(("a",), NOW, lambda: FIRST) is FIRST
+
+
 def test_failures_are_not_cached() -> None:
     """The next request tries again."""
     cache = ResponseCache()

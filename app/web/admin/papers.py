@@ -124,7 +124,9 @@ def edit_paper(
 
 @router.post(PATH + "/{paper_id}/hide")
 def hide_paper(operator: Writer, paper_id: Id, reason: Text = "") -> Response:
-    return _change(operator, paper_id, "hidden", lambda editor: editor.hide(paper_id, reason[:500]))
+    response = _change(operator, paper_id, "hidden", lambda editor: editor.hide(paper_id, reason[:500]))
+    operator.clear_public_caches()
+    return response
 
 
 @router.post(PATH + "/{paper_id}/show")

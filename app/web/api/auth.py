@@ -42,6 +42,11 @@ class Caller:
     def db(self) -> Database:
         return self.app.db
 
+    def clear_public_caches(self) -> None:
+        """Make this process build its public pages and feeds again, after a paper has been hidden."""
+        for callback in self.app.on_paper_hidden:
+            callback()
+
     @property
     def settings(self) -> Settings:
         return self.app.settings

@@ -106,7 +106,9 @@ def hide_paper(caller: CanWrite, paper_id: Id, body: HideRequest | None = None) 
     """Hide a paper from digests and public pages. It is removed from digests that wait to be sent."""
     reason = body.reason if body else ""
     with caller.db.write() as session:
-        return _detail(session, Editor(session, caller.key.name, caller.now).hide(paper_id, reason).id)
+        hidden = _detail(session, Editor(session, caller.key.name, caller.now).hide(paper_id, reason).id)
+    caller.clear_public_caches()
+    return hidden
 
 
 @router.post("/{paper_id}/show", responses=problems.responses(404, 409))

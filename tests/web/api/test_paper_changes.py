@@ -66,24 +66,19 @@ def test_invalid_edits_are_refused(
 def test_hidden_paper_is_listed_and_not_public(
     paper_ids: dict[str, int], call: Call, client: object, site: FastAPI
 ) -> None:
-    """Its public page, the search, feeds, days and the sitemap do not have it."""
+    """Its public page, the search, feeds, days and the sitemap do not have it, even if they were cached."""
+    get = client.get  # type: ignore[attr-defined]
+    day, week = f"/day/{NOW:%Y-%m-%d}", f"/week/{NOW:%G-W%V}"
+    feeds = "/feed.atom", f"{day}/feed.atom", f"{day}/feed.json"
+    paths = ("/", day, week, *feeds, "/search", "/search?q=planning+agents")
+    assert [path for path in paths if AGENTS in get(path).text] == [*paths]
+    assert "/paper/1<" in get("/sitemap/papers-0.xml").text
     assert call("POST", "/papers/1/hide", json={"reason": "spam"}).json()["hidden_at"]
     assert call("POST", "/papers/1/hide").status_code == 409
     assert [paper["id"] for paper in call("GET", "/papers?hidden=true").json()["items"]] == [1]
     assert [paper["id"] for paper in call("GET", "/papers?hidden=false").json()["items"]] == [2]
-    get = client.get  # type: ignore[attr-defined]
     assert get("/paper/1").status_code == 410
-    day = f"/day/{NOW:%Y-%m-%d}"
-    week = f"/week/{NOW:%G-W%V}"
-    for path in (
-        "/",
-        day,
-        week,
-        f"{day}/feed.atom",
-        f"{day}/feed.json",
-        "/search",
-        "/search?q=planning+agents",
-    ):
+    for path in paths:
         answer = get(path)
         assert answer.status_code == 200, path
         assert AGENTS not in answer.text, path
