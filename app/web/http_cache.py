@@ -22,12 +22,13 @@ from app.web.security import PUBLIC_REFERRER
 from app.web.site_state import capacity
 from app.web.visitors import visitor
 
-KEEP = timedelta(minutes=5)  # feeds and the sitemap
+KEEP = timedelta(minutes=5)  # feeds and sitemaps
 KEEP_MATCHES = timedelta(minutes=15)  # feeds of interests
 STALE_MATCHES = timedelta(hours=1)  # how much longer they are served if they cannot be rebuilt at once
 KEEP_PAGES = timedelta(minutes=1)
 STALE_PAGES = timedelta(minutes=5)  # the same for pages
 MAX_RESPONSES = 200  # most have a few tens of kilobytes
+MAX_SITEMAPS = 2  # up to 5 MB each
 AT_ONCE = PAGES + PAGES_WAITING  # threads that may build or wait at once; others stay free for requests
 
 Key = tuple[str, ...]
@@ -54,13 +55,17 @@ class ResponseCache:
     """
 
     def __init__(
-        self, keep: timedelta = KEEP, slots: WorkSlots | None = None, stale: timedelta = timedelta()
+        self,
+        keep: timedelta = KEEP,
+        slots: WorkSlots | None = None,
+        stale: timedelta = timedelta(),
+        size: int | None = None,
     ) -> None:
         self.keep, self._stale_for = keep, stale
         self._slots = slots or WorkSlots(AT_ONCE)
         self._waiting = 0
         self._changed = Condition()  # its lock guards the attributes below and `_waiting`
-        self._responses: FIFOCache[Key, tuple[CachedResponse, datetime]] = FIFOCache(MAX_RESPONSES)
+        self._responses: FIFOCache[Key, tuple[CachedResponse, datetime]] = FIFOCache(size or MAX_RESPONSES)
         self._building: set[Key] = set()
         self._cleared = 0  # times; a response that was being built at that time is not stored
 

@@ -75,14 +75,15 @@ def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
     site.state.answer_delay = background.ANSWER_DELAY if is_public else 0.0
     site.state.previews = preview.Previews(app)
     site.state.feed_cache = http_cache.ResponseCache()
+    site.state.sitemap_cache = http_cache.ResponseCache(slots=limits.pages, size=http_cache.MAX_SITEMAPS)
     site.state.match_cache = http_cache.ResponseCache(http_cache.KEEP_MATCHES, stale=http_cache.STALE_MATCHES)
     site.state.page_cache = http_cache.ResponseCache(
         http_cache.KEEP_PAGES, limits.pages, http_cache.STALE_PAGES
     )
     site.state.archive_search = ArchiveSearch(app.db, app.models, Path(app.settings.search_dir), app.stopping)
     site.state.cached_values = {}
-    caches = site.state.feed_cache, site.state.match_cache, site.state.page_cache, site.state.cached_values
-    app.on_paper_hidden.extend(cache.clear for cache in caches)
+    names = "feed_cache", "sitemap_cache", "match_cache", "page_cache", "cached_values"
+    app.on_paper_hidden.extend(getattr(site.state, name).clear for name in names)
     site.state.cache_locks = defaultdict(Lock)
     # Compressed sizes do not leak secrets (BREACH): browsers send the only cookie only with requests from our
     # own pages. After a link on another site, operators must press a button, see `admin.sign_in`. So other

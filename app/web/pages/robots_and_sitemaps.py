@@ -5,24 +5,27 @@ from datetime import datetime
 from functools import partial
 from itertools import groupby
 from typing import Annotated
-from xml.etree.ElementTree import Element, SubElement, tostring
+from xml.sax.saxutils import escape
 
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import PlainTextResponse
-from sqlmodel import col, func, select
+from sqlmodel import Session, col, func, select
 
 from app import clock
 from app.application import Application
+from app.errors import NotFound
 from app.papers import paper_views
 from app.storage.models import Listing, Paper
 from app.web import http_cache, paper_cards
 from app.web.http_cache import CachedResponse, ResponseCache
-from app.web.site_state import application
+from app.web.site_state import application, capacity
+from app.web.visitors import visitor
 
 router = APIRouter(include_in_schema=False)
 
 MAX_URLS = 50_000  # per sitemap; the limit of the protocol
 MAX_PARTS = 50_000  # sitemaps per index; also the limit of the protocol
+NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
 HOURLY = {"Cache-Control": "public, max-age=3600"}
 # Searches and feeds for interests are expensive, and their papers have their own pages. The other paths are
 # for programs. Signed links are not listed here: a crawler that may not fetch a link does not see its noindex
@@ -59,17 +62,28 @@ def sitemap_of_papers(request: Request, part: Annotated[int, Path(ge=0, le=MAX_P
 
 
 def _cached(request: Request, build: Callable[[Application], CachedResponse]) -> Response:
-    cache: ResponseCache = request.app.state.feed_cache
-    response = cache.get_or_build((request.url.path,), clock.utcnow(), lambda: build(application(request)))
+    """Return a sitemap. Building it counts toward the visitor's rate limit for pages."""
+    cache: ResponseCache = request.app.state.sitemap_cache
+
+    def build_counted() -> CachedResponse:
+        capacity(request).visitors.pages.hit(visitor(request))
+        return build(application(request))
+
+    response = cache.get_or_build((request.url.path,), clock.utcnow(), build_counted)
     return http_cache.conditional_response(request, response, HOURLY)
 
 
 def _index(app: Application) -> CachedResponse:
     with app.db.read() as session:
-        last = session.exec(select(func.max(Paper.id))).one()
-    parts = range(last // MAX_URLS + 1) if last else ()
+        parts = _parts(session)
     paths = ["/sitemap/days.xml", *(f"/sitemap/papers-{part}.xml" for part in parts)]
     return _xml(app, "sitemapindex", "sitemap", [(path, None) for path in paths])
+
+
+def _parts(session: Session) -> range:
+    """Return the numbers of the sitemaps of papers."""
+    last = session.exec(select(func.max(Paper.id))).one()
+    return range(last // MAX_URLS + 1 if last else 0)
 
 
 def _days(app: Application) -> CachedResponse:
@@ -90,6 +104,8 @@ def _papers(app: Application, part: int) -> CachedResponse:
     papers = select(col(Paper.id), col(Paper.updated_at)).where(in_part, *paper_views.PUBLIC)
     papers = papers.where(col(Paper.merged_into_id).is_(None)).order_by(col(Paper.id).desc())
     with app.db.read() as session:
+        if part not in _parts(session):
+            raise NotFound("There is no sitemap with this number.")
         pages = [(f"/paper/{number}", at) for number, at in session.exec(papers)]
     return _xml(app, "urlset", "url", pages)
 
@@ -97,11 +113,10 @@ def _papers(app: Application, part: int) -> CachedResponse:
 def _xml(
     app: Application, root_tag: str, tag: str, pages: Iterable[tuple[str, datetime | None]]
 ) -> CachedResponse:
-    root = Element(root_tag, {"xmlns": "http://www.sitemaps.org/schemas/sitemap/0.9"})
-    for path, at in pages:
-        entry = SubElement(root, tag)
-        SubElement(entry, "loc").text = app.settings.base_url + path
-        if at:
-            SubElement(entry, "lastmod").text = f"{at:%Y-%m-%d}"
-    body = bytes(tostring(root, encoding="utf-8", xml_declaration=True))
-    return CachedResponse(body, "application/xml")
+    base_url = escape(app.settings.base_url)  # the paths need no escaping
+    entries = (
+        f"<{tag}><loc>{base_url}{path}</loc>{f'<lastmod>{at.date()}</lastmod>' if at else ''}</{tag}>"
+        for path, at in pages
+    )
+    start = f'<?xml version="1.0" encoding="utf-8"?>\n<{root_tag} xmlns="{NAMESPACE}">'
+    return CachedResponse(f"{start}{''.join(entries)}</{root_tag}>".encode(), "application/xml")

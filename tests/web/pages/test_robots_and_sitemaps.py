@@ -15,7 +15,9 @@ from app.delivery import ledger
 from app.links import Purpose
 from app.storage.models import Paper
 from app.types import Digest, MailKind, Section
+from app.web import http_cache
 from app.web.pages import robots_and_sitemaps
+from app.web.rate_limits import RateLimiter
 from tests.support import factories, sample_digest
 from tests.web.conftest import Link
 
@@ -97,6 +99,23 @@ def test_sitemaps_are_limited_in_size(
     assert sorted(url for urls in listed for url in urls) == [
         f"https://paperboy.test/paper/{number}" for number in ids
     ]
+
+
+def test_sitemaps_leave_the_cached_feeds(app: Application, client: TestClient) -> None:
+    """A sitemap that does not exist is not found, and the others have their own small cache."""
+    add_papers(app, "One")
+    for part, status in (("days", 200), ("papers-0", 200), ("papers-1", 404), ("papers-200", 404)):
+        assert client.get(f"/sitemap/{part}.xml").status_code == status
+    state = client.app.state  # type: ignore[attr-defined]
+    assert not state.feed_cache._responses
+    assert client.get("/sitemap.xml").status_code == 200
+    assert len(state.sitemap_cache._responses) == http_cache.MAX_SITEMAPS
+
+
+def test_building_sitemaps_is_rate_limited(app: Application, client: TestClient) -> None:
+    client.app.state.capacity.visitors.pages = RateLimiter(1, 60)  # type: ignore[attr-defined]
+    paths = "/sitemap.xml", "/sitemap.xml", "/sitemap/days.xml"
+    assert [client.get(path).status_code for path in paths] == [200, 200, 429]
 
 
 def test_sitemap_without_papers_lists_the_front_page(client: TestClient) -> None:
