@@ -336,6 +336,11 @@ def test_one_process_at_a_time(app: Application, now: datetime) -> None:
         f"**{SENTENCE}**",
         f"**TL;DR:** {SENTENCE}",
         f"“Summary: {SENTENCE}”",
+        f"_{SENTENCE}_",
+        f"Here is a one-sentence summary of the paper: {SENTENCE}",
+        f"Sure! Here’s the summary:\n\n{SENTENCE}",
+        f"Certainly. {SENTENCE}",
+        f"A short, one-sentence summary: {SENTENCE}".replace(", ", " "),
         f"<think>\nThe reader wants <b>one</b> sentence.\n</think>\n\n{SENTENCE}",
         SENTENCE.replace(" keep", "\u200b\nkeep"),
     ],
@@ -358,12 +363,51 @@ def test_quotes_within_a_sentence_are_kept(sentence: str) -> None:
     assert llm_summaries.summary_in(chat(sentence).content) == sentence
 
 
-def test_truncated_response_is_rejected() -> None:
-    """An endpoint with a low token limit stops in the middle and says so."""
-    choice = {"message": {"content": "Bookmark lets a small reader keep an"}, "finish_reason": "length"}
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("I'm sorry, but I cannot help with that request.", llm_summaries.NOT_A_SUMMARY),
+        ("I cannot summarize this because it is too long.", llm_summaries.NOT_A_SUMMARY),
+        ("As an AI, it is not possible to read this paper.", llm_summaries.NOT_A_SUMMARY),
+        ("Please provide the abstract of the paper.", llm_summaries.NOT_A_SUMMARY),
+        ("There is nothing to sum up, because no abstract was given.", llm_summaries.NOT_A_SUMMARY),
+        (f"Thinking Process: 1. Analyze the text. {SENTENCE}", llm_summaries.NOT_A_SUMMARY),
+        (f"<|channel|>analysis<|message|>{SENTENCE}", llm_summaries.NOT_PLAIN),
+        (f"[INST] {SENTENCE}", llm_summaries.NOT_PLAIN),
+        (f"# {SENTENCE}", llm_summaries.NOT_PLAIN),
+        (f"- {SENTENCE}", llm_summaries.NOT_PLAIN),
+        (f"Read more at evil-site.com/login now. {SENTENCE}", llm_summaries.NOT_PLAIN),
+        (f"{SENTENCE} See evil-site.com", llm_summaries.NOT_PLAIN),
+        (f"{SENTENCE} See ftp://evil", llm_summaries.NOT_PLAIN),
+        (f"{SENTENCE} Write to a@evil.com", llm_summaries.NOT_PLAIN),
+    ],
+)
+def test_text_that_is_no_plain_summary_is_rejected(answer: str, reason: str) -> None:
+    rejection = llm_summaries.summary_in(chat(answer).content)
+    assert isinstance(rejection, Rejection), rejection
+    assert rejection.reason == reason
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "It lowers the rate of type I errors in phase I trials, by 3.5% and 0.5B tokens.",
+        "GPT-4.1 and Qwen2.5-VL fail, e.g. on A* search and f* or g* in U.S. data, vs. none in pass@1.",
+        "A benchmark of summaries: it asks models for a summary, an answer and the reasoning.",
+        "Titled “Attention Is All You Need”, it shows that, unfortunately, models are sorry too often.",
+    ],
+)
+def test_summaries_with_unusual_words_are_accepted(sentence: str) -> None:
+    assert llm_summaries.summary_in(chat(sentence).content) == sentence
+
+
+@pytest.mark.parametrize("finish_reason", ["length", "content_filter", "tool_calls"])
+def test_truncated_response_is_rejected(finish_reason: str) -> None:
+    """An endpoint with a low token limit or a filter stops in the middle and says so."""
+    choice = {"message": {"content": "Bookmark lets a small reader keep an"}, "finish_reason": finish_reason}
     rejection = llm_summaries.summary_in(httpx.Response(200, json={"choices": [choice]}).content)
     assert isinstance(rejection, Rejection)
-    assert rejection.reason == llm_summaries.CUT_SHORT
+    assert rejection.reason == f"{llm_summaries.INCOMPLETE}: {finish_reason}"
 
 
 def test_formulas() -> None:
