@@ -245,7 +245,7 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
         elif _has_failed(source):
             times = "once" if source.failures == 1 else f"{source.failures} times in a row"
             message = f"it failed {times}: {source.last_error or 'the reason is unknown'}"
-            fix = "Paperboy polls it again; if it keeps failing, check its address and the network"
+            fix = "Paperboy will try again; if it keeps failing, check its address and the network"
             yield (error if source.failures > 2 else warning)(name, message, fix, remedy=poll)
         elif polled_at and polled_at - now > LATE:
             message = f"its last poll is dated {polled_at:%Y-%m-%d %H:%M} UTC, which is in the future"

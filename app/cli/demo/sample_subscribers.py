@@ -38,7 +38,7 @@ SUBSCRIBERS = (
     ),
     SampleSubscriber(
         "bob@example.org",
-        "Working days only, so Monday's digest includes the weekend's papers; no trending papers",
+        "Weekdays only, so Monday's digest includes the weekend's papers; no trending papers",
         _preferences(
             "video generation",
             "video world models",
