@@ -221,7 +221,10 @@ def resume(
             raise NotFound(f"{_named(edition).lower()} is not paused")
         still_paused = ledger.is_paused(change.session)
         change.record(audit_log.SENDING_RESUMED, edition)
-    times = "A running service sends waiting emails within a minute, and deferred ones at their next attempt"
+    times = (
+        "A running service sends emails within a minute after they are due, and deferred ones at their next "
+        "attempt"
+    )
     times = "Its emails wait until all sending is resumed, too" if still_paused else times
     output.out().print(f"{_named(edition)} is resumed. {times}.", soft_wrap=True)
     output.out().print(f"The reason for the pause was: {output.escaped(reason)}.", soft_wrap=True)

@@ -136,8 +136,8 @@ def test_finding_is_resolved_by_keyboard(live_server: Live, page: Page, key: str
     tab_to(page, "Resume all sending: sending")
     page.keyboard.press("Enter")
     expect(page.get_by_role("status")).to_have_text(
-        "Sending is resumed. Waiting emails will be sent within a minute. "
-        "Emails that the relay deferred will be sent at their next attempt."
+        "Sending is resumed. Emails that are due will be sent within a minute, and the others when they are "
+        "due. Emails that the relay deferred will be sent at their next attempt."
     )
     expect(page.get_by_role("button", name="Resume all sending")).to_have_count(0)
 

@@ -664,7 +664,8 @@ def test_send_reports_deferred_mails(run: Run, app: Application, monkeypatch: py
     paused = "Confirmations: 1 email is waiting; none is attempted while sending is paused"
     assert paused in " ".join(run("sending", "status").stdout.split())
     resumed = (
-        "A running service sends waiting emails within a minute, and deferred ones at their next attempt."
+        "A running service sends emails within a minute after they are due, and deferred ones at their next "
+        "attempt."
     )
     output = run("sending", "resume").stdout
     assert resumed in output

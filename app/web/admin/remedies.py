@@ -67,12 +67,13 @@ RETRIED = (
     "subscribers have a later digest or get no more digests."
 )
 FIRST_RELEASED = (
-    "First digests are no longer held. Those that were waiting will be sent {timing.mails}, except to "
-    "subscribers whose next digest is composed before that: they get only that one."
+    "First digests are no longer held. Those that are due will be sent {timing.mails}, and the others "
+    "when they are due, except to subscribers whose next digest is composed before that: they get only that "
+    "one."
 )
 WAITING = (
-    "Waiting emails will be sent {timing.mails}. Emails that the relay deferred will be sent at their next "
-    "attempt."
+    "Emails that are due will be sent {timing.mails}, and the others when they are due. Emails that the "
+    "relay deferred will be sent at their next attempt."
 )
 AFTER_THE_REASON = "Resume sending when the reason no longer applies."
 SAMPLE_FIRST = "Look at a sample first."
