@@ -96,7 +96,7 @@ def list_scores(facts: Explanation) -> Iterator[tuple[str, str]]:
         yield "relevance", f"{format_score(scores.relevance)}; at least {floor} is needed"
         yield "strength", format_score(scores.strength)
         if scores.trend.score:
-            yield "trend", f"{format_score(scores.trend.score)}: {scores.trend.words}"
+            yield "trend", f"{format_score(scores.trend.score)}: {scores.trend.words or 'no votes are known'}"
         yield "freshness", format_score(scores.freshness)
         pinned = f" + {ranking.PINNED:g}, because the paper is pinned" if scores.pinned else ""
         yield "score", f"{scores.score:.3f} = strength × (1 + {ranking.TREND} × trend) × freshness{pinned}"

@@ -31,6 +31,7 @@ from app.storage.models import (
     Source,
     Subscriber,
     SubscriberState,
+    VoteCount,
 )
 from app.subscribers import Preferences, event_log
 from app.types import Cadence, EmptyDigestPolicy, Interest, MailKind, Rejection, Skip, SourceKind
@@ -465,9 +466,11 @@ def test_explanation_has_the_scores_of_the_command(
     with app.db.write() as session:
         source = factories.add_source(session, now)
         paper = factories.add_paper(session, source, "Diffusion Models", now.date(), now)
+        session.delete(session.exec(select(VoteCount)).one())
     text = html.unescape(sign_in().get(f"/admin/subscribers/{alice}?paper={paper}").text)
     scores = dict(list_scores(pipeline.explain(app, now, str(alice), str(paper))))
     assert {"relevance", "strength", "score", "rank"} <= scores.keys()
+    assert scores["trend"] == "0.50: no votes are known"
     for name, score in scores.items():
         assert f"<dt>{name.capitalize()}</dt><dd>{score}</dd>" in text
     for name in ("Agreement", "Cut-off", "Relevance", "Weighted", "Strength"):
