@@ -145,4 +145,6 @@ def print_report(report: RestoreReport, origin: str, *, with_previous: bool) -> 
             "or erase one of the two.",
             soft_wrap=True,
         )
-    console.print("Review the emails: paperboy deliveries --state uncertain. Then: paperboy sending resume.")
+    if report.uncertain:
+        console.print("Review the uncertain emails: paperboy deliveries --state uncertain.")
+    console.print("To send again: paperboy sending resume.")

@@ -49,6 +49,7 @@ class RestoreReport:
     recovered: int = 0  # emails that may have been sent, as recorded by the previous database
     waiting: int = 0  # emails that were in flight when the backup was made, or waiting then and due by now
     due_since: Counter[str] = field(default_factory=Counter)  # digests by edition
+    uncertain: int = 0  # emails that are uncertain now
     webhooks: list[str] = field(default_factory=list)  # labels of the disabled ones, some removed since
     old_addresses: list[str] = field(default_factory=list)  # of subscribers whose new one another has
 
@@ -83,6 +84,7 @@ def settle(
         while subscribers.end_expired_pauses(session, now):  # digests due since the end may have been sent
             pass
         report.due_since = _hold_due(session, now)
+        report.uncertain = ledger.totals(session)[DeliveryState.UNCERTAIN]
         everything = col(SendingPause.edition) == ledger.ALL_EDITIONS
         session.execute(update(SendingPause).where(everything).values(reason=PAUSE_REASON))
     return report

@@ -1869,6 +1869,8 @@ def test_backup_and_restore(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path:
     report = run("restore", str(file), "--previous", old)
     assert "recorded by the previous database: 1." in report.stdout
     assert "Anyone who unsubscribed" not in report.stdout
+    assert "--state uncertain" not in report.stdout
+    assert "To send again: paperboy sending resume." in report.stdout
     assert "restored from a backup" in run("sending", "status").stderr
     assert [each["job"] for each in parse_output(run("runs", "--json"))] == ["restore"]
     assert parse_output(run("deliveries", "--json"))[0]["state"] == "sent"

@@ -122,6 +122,7 @@ def test_restored_service_is_paused(
     restored, report = restore(service, file, empty_url, now + DAY)
     restored_services.append(restored)
     assert report.due_since == {"2026-11-20": READERS}
+    assert report.uncertain == READERS
     assert not pipeline.plan_and_send(restored, now + DAY)["sent"]
     with restored.db.write() as session:
         (pause,) = ledger.pauses(session)
