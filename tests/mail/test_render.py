@@ -428,7 +428,9 @@ def test_link_to_preferences_suits_all_who_get_it(renderer: Renderer, now: datet
     mail = renderer.render(mail_request(now, kind=MailKind.MANAGE))
     for part in (mail.text, mail.html):
         words = " ".join(part.split())
-        assert "Nothing about your subscription has changed. You do not need to sign up again" in words
+        assert (
+            "Nothing about your subscription has changed. If you tried to sign up again, you do not" in words
+        )
         assert "sign-up form" not in words
 
 
