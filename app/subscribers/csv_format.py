@@ -325,7 +325,7 @@ def _preferences(
             if field != "min_papers" or "max_papers" not in problems:
                 column, _, place = field.partition(".")
                 subject = f"the interest “{texts[int(place)][:40]}”" if place else column
-                problems.setdefault(field, f"{subject}: {problem}")
+                problems.setdefault(field, f"{subject}: {problem[:1].lower()}{problem[1:]}")
         return chosen
 
 

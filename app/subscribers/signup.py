@@ -374,7 +374,7 @@ def suppressed_error(email: str) -> Conflict:
 def registered_error(email: str, state: State) -> Conflict:
     """Return the error for an address that belongs to a subscriber."""
     hint = ", so only its owner can subscribe again, by signing up" if state is State.UNSUBSCRIBED else ""
-    return Conflict(f"{email} is already registered: its state is {state}{hint}.")
+    return Conflict(f"{email} is already registered ({state}){hint}.")
 
 
 def _store_subscriber(

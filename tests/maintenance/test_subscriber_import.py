@@ -53,7 +53,7 @@ def test_import_is_recorded_without_addresses(app: Application) -> None:
         run = session.get_one(JobRun, result.run_id)
         assert run.counts == {"rows": 2, "added": 1, "rejected": 1, "total": 2}
         assert [(row["row"], row["reason"]) for row in run.rejections] == [
-            (3, "this address is already registered: its state is active.")
+            (3, "this address is already registered (active).")
         ]
         assert ledger.is_paused(session)
     assert audit_entries(app) == [

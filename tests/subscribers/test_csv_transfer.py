@@ -285,7 +285,7 @@ def test_a_skipped_row_names_its_address_and_all_its_problems(app: Application) 
         "the interest “?!”: ",
         "the interest “-x”: ",
         "cadence must be daily or weekdays or weekly, not “Monthly”.",
-        "hour: Choose an hour from 0 to 23.",
+        "hour: choose an hour from 0 to 23.",
         "zone must be",
         "max_papers must be a whole number, not “five”.",
         "state must be",
