@@ -216,8 +216,10 @@ def _check_backups(session: Session, now: datetime) -> Iterator[Finding]:
     """
     times = [run.started_at for run in job_runs.last_backups(session)]
     if not times:
-        advice = "run it daily, for example with deploy/paperboy-backup.timer, or back up in another way"
-        yield ok("backup", "no backup has been made with `paperboy backup`", advice)
+        advice = (
+            "run it daily, for example with deploy/paperboy-backup.timer, unless you back up in another way"
+        )
+        yield ok("backup", "`paperboy backup` is not in use", advice)
         return
     gaps = [later - earlier for later, earlier in pairwise(times)]
     is_regular = len(times) == job_runs.KEPT_BACKUPS and max(gaps) <= REGULAR_GAP

@@ -219,7 +219,7 @@ def test_findings_contain_no_passwords(
 @pytest.mark.parametrize(
     ("ages", "level", "text"),
     [
-        ([], Level.OK, "no backup has been made with `paperboy backup`"),
+        ([], Level.OK, "`paperboy backup` is not in use"),
         ([40], Level.OK, "the last one was made at 2026-10-11"),  # once, perhaps before an upgrade
         ([22, 15, 8], Level.OK, "the last one was made at 2026-11-12"),
         ([23, 16, 9], Level.WARNING, "no backup has been made since 2026-11-11"),
