@@ -26,7 +26,6 @@ log = structlog.get_logger(__name__)
 DAYS = 14
 MIN_DAYS = 7  # minimum number of days with papers for stating a rate
 DEFAULT_DIGEST_SIZE = 10  # papers
-NARROW = 2  # papers in two weeks
 BUILDER_LIFETIME = timedelta(minutes=1)  # previews share a builder and its papers for this long
 _KEEP = {"HX-Reswap": "none"}  # htmx keeps the last preview and shows only the message
 MAX_MATCHED = 300  # interests per builder; each needs a value for every loaded paper
@@ -187,4 +186,4 @@ def in_words(counts: Sequence[int], paper_days: int, absent_fields_note: str = "
         return f"about {rate:.0f} a day: the best are sent"
     if rate >= 0.75:
         return f"about {rate:.0f} a day"
-    return f"{total} in two weeks" + (": rather narrow" if total <= NARROW else "")
+    return f"{total} in two weeks"

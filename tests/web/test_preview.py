@@ -148,8 +148,8 @@ def test_preview_counts_papers_per_interest_and_day(client: TestClient) -> None:
     ("total", "days", "words"),
     [
         (0, 10, "none"),
-        (1, 10, "1 in two weeks: rather narrow"),
-        (2, 10, "2 in two weeks: rather narrow"),
+        (1, 10, "1 in two weeks"),
+        (2, 10, "2 in two weeks"),
         (5, 10, "5 in two weeks"),
         (10, 10, "about 1 a day"),
         (31, 10, "about 3 a day"),
@@ -509,8 +509,8 @@ def refuse_request(_ip: str) -> None:
         ("agents", "1", "4 in two weeks With fewer: 3 in two weeks."),
         ("agents", "0.5", "3 in two weeks With normal, more, most: 4 in two weeks."),
         ("agents", "1.5", "4 in two weeks With fewer: 3 in two weeks."),
-        ("video generation", "1.5", "none With most: 1 in two weeks: rather narrow."),
-        ("video generation", "2", "1 in two weeks: rather narrow With fewer, normal, more: none."),
+        ("video generation", "1.5", "none With most: 1 in two weeks."),
+        ("video generation", "2", "1 in two weeks With fewer, normal, more: none."),
     ],
 )
 def test_preferences_say_what_other_amounts_bring(
