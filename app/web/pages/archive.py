@@ -47,6 +47,8 @@ _HIDDEN = ErrorPage(
 )
 _EMPTY_DAY = ErrorPage("No papers on this day", "On weekends and holidays, sources list few papers or none.")
 _EMPTY_WEEK = ErrorPage("No papers in this week", "")
+_FUTURE_DAY = ErrorPage("No papers on this day yet", "This day has not come yet.")
+_FUTURE_WEEK = ErrorPage("No papers in this week yet", "This week has not begun yet.")
 
 
 class NothingListed(Exception):
@@ -259,7 +261,8 @@ def day_page(request: Request, name: str, number: Annotated[str, Query(alias="pa
     try:
         return public_page(request, key, lambda: _build_day(request, day, page_number))
     except NothingListed as error:
-        return _empty_page(request, _EMPTY_DAY, error)
+        is_future = day > clock.utcnow().date()
+        return _empty_page(request, _FUTURE_DAY if is_future else _EMPTY_DAY, error)
 
 
 def _build_day(request: Request, day: date, page_number: int) -> Response:
@@ -281,7 +284,8 @@ def week_page(request: Request, name: str, number: Annotated[str, Query(alias="p
     try:
         return public_page(request, key, lambda: _build_week(request, week, page_number))
     except NothingListed as error:
-        return _empty_page(request, _EMPTY_WEEK, error)
+        is_future = week.first > clock.utcnow().date()
+        return _empty_page(request, _FUTURE_WEEK if is_future else _EMPTY_WEEK, error)
 
 
 def _build_week(request: Request, week: Week, page_number: int) -> Response:

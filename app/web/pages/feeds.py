@@ -90,7 +90,8 @@ def _build_day(request: Request, day: date, now: datetime) -> CachedResponse:
         listed = paper_cards.papers_of_day(session, day, MAX_ENTRIES, now)
         if not listed.total:
             raise NotFound(f"No paper was listed on {day_text}.")
-        description, path = f"The papers from {day_text}, most votes first.", f"/day/{day}"
+        order = ", most votes first" if listed.cards[0].paper.upvotes else ""
+        description, path = f"The papers from {day_text}{order}.", f"/day/{day}"
         info = FeedInfo(day_text, description, f"{path}/feed", path, ranked=True)
         return _build_feed(request, session, info, [_card_item(card, day) for card in listed.cards], now)
 

@@ -765,6 +765,34 @@ def test_week_without_papers(client: TestClient) -> None:
     assert "No paper was listed in week 1 of 2026." in client.get("/week/2026-W01").text
 
 
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/day/{day}", "This day has not come yet."),
+        ("/week/{week}", "This week has not begun yet."),
+    ],
+)
+def test_future_day_and_week_have_not_come(client: TestClient, path: str, words: str) -> None:
+    later = clock.utcnow().date() + timedelta(days=30)
+    answer = client.get(path.format(day=later, week=f"{later:%G-W%V}"))
+    assert answer.status_code == 404
+    assert words in answer.text
+    assert "weekends" not in answer.text
+
+
+@pytest.mark.parametrize(("upvotes", "is_ranked"), [(0, False), (1, True)])
+def test_votes_are_named_only_if_there_are_any(
+    app: Application, client: TestClient, upvotes: int, is_ranked: bool
+) -> None:
+    add_papers(app, record(1, date(2026, 11, 13), upvotes=upvotes), record(2, date(2026, 11, 13), upvotes=0))
+    for path in ("/day/2026-11-13", "/week/2026-W46"):
+        page = client.get(path).text
+        assert ("2 papers, most votes first" in page) == is_ranked
+        assert ("The most upvoted research papers from" in page) == is_ranked
+    feed = client.get("/day/2026-11-13/feed.atom").text
+    assert ("most votes first" in feed) == is_ranked
+
+
 def test_day_and_week_without_papers_link_to_others(app: Application, client: TestClient) -> None:
     """An address without typing errors does not advise to look for them."""
     add_papers(app, record(1, date(2026, 11, 13)), record(2, date(2026, 11, 23)))
