@@ -101,7 +101,7 @@ class Sender:
 
     async def send_test(self, digest: Digest, to: str, now: datetime) -> SendResult:
         """Send a digest marked as a test, without adding it to the ledger, and return the result."""
-        digest = replace(digest, note=f"{TEST_NOTE} {digest.note}".strip())
+        digest = replace(digest, note=f"{TEST_NOTE}\n{digest.note}".strip())
         try:
             draft = self.composer.draft(preview_request(digest, to, self.settings.mail_domain, now))
             head = draft.head.replace(b"\r\nSubject: ", b"\r\nSubject: Test: ", 1)

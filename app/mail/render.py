@@ -18,7 +18,7 @@ from typing import Any
 import mjml
 from jinja2 import FunctionLoader, StrictUndefined, TemplateNotFound
 from jinja2.sandbox import SandboxedEnvironment
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from app.errors import DeliveryError
 from app.links import DIGEST_ACTIONS, LinkSigner, Purpose, lifetime_in_words
@@ -300,7 +300,9 @@ def number_text(number: int) -> str:
 
 
 def note_fragment(text: str) -> Fragment:
-    return Fragment(escape(safe_line(text)), wrap(safe_line(text)))
+    """Return a note. Each line of it is a paragraph."""
+    paragraphs = [safe_line(line) for line in text.split("\n")]
+    return Fragment(Markup("<br><br>").join(paragraphs), "\n\n".join(map(wrap, paragraphs)))
 
 
 def template_environment(folders: tuple[Path, ...]) -> SandboxedEnvironment:

@@ -414,6 +414,13 @@ def test_mail_to_unsubscribe_goes_to_the_mailbox_that_is_read(
     assert len(match[2]) <= 64
 
 
+def test_note_of_a_test_mail_is_a_paragraph_of_its_own() -> None:
+    """It does not run into the note of the digest, such as “Welcome”."""
+    note = render.note_fragment("This is a test email.\nWelcome & hello.")
+    assert note.html == "This is a test email.<br><br>Welcome &amp; hello."
+    assert note.text == "This is a test email.\n\nWelcome & hello."
+
+
 @pytest.mark.parametrize(
     "domain", ["a.io", "example.com", "papers.mail.example.ac.uk", "papers.mail.example.ac.at"]
 )
