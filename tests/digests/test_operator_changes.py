@@ -19,6 +19,7 @@ from app.digests.builder import DigestBuilder
 from app.digests.operator_changes import Editor
 from app.errors import Conflict, InvalidInput, NotFound
 from app.papers import canonical_rows
+from app.storage import compressed_json
 from app.storage.models import (
     AuditEntry,
     Delivery,
@@ -586,6 +587,36 @@ def test_claiming_reads_no_digest_for_papers_that_were_merged_long_ago(
         assert removal.leave_out_of_claimed(session, claimed_ids) == []
     assert len(claimed_ids) == 2
     assert len(statements) == 3
+
+
+def test_claiming_reads_no_digest_of_days_without_the_merged_paper(
+    app: Application, mail_server: MailServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Subscribers have a digest of every day of a year. Both records are in two of them."""
+    title, ahead = "Language Agents, Day {}", AHEAD + 4 * DAY
+    for day in range(4):
+        with app.db.write() as session:
+            at = HOUR + day * DAY
+            factories.add_paper(session, session.get_one(Source, 1), title.format(day), at.date(), at)
+        assert pipeline.plan_and_send(app, at)["sent"] == 1
+    with app.db.write() as session:
+        at = HOUR + 4 * DAY
+        duplicate = factories.add_paper(session, session.get_one(Source, 1), SAME, at.date(), at)
+        session.get_one(Paper, duplicate).abstract = "Language agents, at last."
+    pipeline.plan(app, ahead)
+    with app.db.write() as session:
+        claimed_ids = ledger.claim(session, owner="me", now=at)
+        Editor(session, "desk", at).merge(1, duplicate)
+    assert digests(app) == [
+        [AGENTS, MORE, title.format(0)],
+        *([title.format(day)] for day in (1, 2, 3)),
+        [SAME],
+    ]
+    texts, text_of = list[bytes](), compressed_json.text_of
+    monkeypatch.setattr(compressed_json, "text_of", lambda stored: texts.append(text_of(stored)) or texts[-1])
+    with app.db.write() as session:
+        assert removal.leave_out_of_claimed(session, claimed_ids) == claimed_ids
+    assert len(texts) == 3, "the claimed digest twice, because it changes, and the first one"
 
 
 @pytest.mark.postgres

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, LargeBinary, exists, func, or_, type_coerce
+from sqlalchemy import ColumnElement, LargeBinary, exists, false, func, or_, type_coerce
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, delete, select
 from sqlmodel.sql.expression import Select
@@ -348,12 +348,11 @@ def promised_content(
     without updates. Digests are searched as text, because decoding thousands of them would take seconds.
     Digests that will not be sent are left out, as in `paper_ids_promised`.
     """
-    on_days = [col(Delivery.created_at).between(*span) for span in _spans(days)]
-    digests = promising_digests(session, subscriber_ids, since)
+    digests = promising_digests(session, subscriber_ids, since).where(
+        or_(col(DigestContent.has_updates), was_created_on(days))
+    )
     contents: dict[int, PromisedContent] = {}
-    for subscriber_id, _, stored in session.execute(
-        digests.where(or_(col(DigestContent.has_updates), *on_days))
-    ):
+    for subscriber_id, _, stored in session.execute(digests):
         text = compressed_json.text_of(stored)
         contained = set(papers_in(text))
         content = contents.setdefault(subscriber_id, PromisedContent(set(), set()))
@@ -378,11 +377,13 @@ def updates_in(text: bytes) -> Sequence[PaperUpdate]:
         return []
 
 
-def _spans(days: Set[date]) -> list[tuple[datetime, datetime]]:
-    """Return the start and the end of each run of consecutive days, in UTC."""
+def was_created_on(days: Set[date]) -> ColumnElement[bool]:
+    """Return the condition that a delivery was created on one of these UTC days."""
+    created_at = col(Delivery.created_at)
     first_days = [day for day in sorted(days) if day - A_DAY not in days]
     last_days = [day for day in sorted(days) if day + A_DAY not in days]
-    return [
-        (datetime.combine(first, time.min, UTC), datetime.combine(last, time.max, UTC))
+    spans = (
+        created_at.between(datetime.combine(first, time.min, UTC), datetime.combine(last, time.max, UTC))
         for first, last in zip(first_days, last_days, strict=True)
-    ]
+    )
+    return or_(false(), *spans)

@@ -2,20 +2,20 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence, Set
-from datetime import datetime
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 from sqlalchemy import ColumnElement, LargeBinary, Select, case, type_coerce
 from sqlalchemy import select as sql_select
 from sqlmodel import Session, col, func, select
 
-from app.delivery.ledger.entries import papers_in, promising_digests, updates_in
+from app.delivery.ledger.entries import papers_in, promising_digests, updates_in, was_created_on
 from app.delivery.ledger.signatures import NOT_AHEAD
 from app.delivery.ledger.snapshots import A_DAY, COLUMNS, is_readable, paper_ids, paper_updates
 from app.delivery.ledger.transitions import set_state
 from app.papers import canonical_rows, merging
 from app.storage import compressed_json
-from app.storage.database import in_array
+from app.storage.database import in_array, utc_day
 from app.storage.models import Delivery, DigestContent, Paper, PaperSnapshot
 from app.storage.models import DeliveryState as State
 from app.types import MailKind
@@ -142,25 +142,28 @@ def _find_repeated(
     neither of two digests has been sent yet, the one with the lower id keeps the paper, so that two senders
     that claim them at the same time agree. Within a digest, the first row stays.
     """
-    paper_id, created_at = col(PaperSnapshot.paper_id), PaperSnapshot.created_at
-    dates = select(paper_id, func.min(created_at), func.max(created_at)).group_by(paper_id)
-    dates = dates.where(in_array(session, paper_id, set[int]().union(*merged)))
-    spans = {row: (first, last) for row, first, last in session.exec(dates)}
+    days_by_row = _digest_days(session, set[int]().union(*merged))
     # Usually, digests contain only one row of a paper, which no subscriber gets twice.
-    papers = {row: min(rows) for rows in merged if len(rows & spans.keys()) > 1 for row in rows}
+    papers = {row: min(rows) for rows in merged if len(rows & days_by_row.keys()) > 1 for row in rows}
     if not papers:
         return {}
-    first_uses, last_uses = zip(*(spans[row] for row in papers.keys() & spans.keys()), strict=True)
-    # The clock may have been set back between a snapshot and a digest of the same day.
-    since, until = min(first_uses) - A_DAY, max(last_uses) + A_DAY
-    digests = _contents().where(condition, col(Delivery.created_at).between(since, until))
+    days = set[date]().union(*(days_by_row.get(row, ()) for row in papers))
+    digests = _contents().where(condition, was_created_on(days))
     uses = [
         (delivery_id, subscriber_id, rows, True)
         for delivery_id, subscriber_id, stored in session.execute(digests.execution_options(yield_per=BATCH))
         if (rows := _rows_in(stored, papers))
     ]
+    if not uses:
+        return {}
     subscriber_ids = {subscriber_id for _, subscriber_id, *_ in uses}
-    others = promising_digests(session, subscriber_ids, since).where(~condition)
+    # Most digests of a subscriber were created on other days. Decompressing those of a year takes a second.
+    to_check = {papers[row] for *_, rows, _ in uses for row in rows}
+    days = set[date]().union(
+        *(days_by_row.get(row, ()) for row, paper in papers.items() if paper in to_check)
+    )
+    since = datetime.combine(min(days), time.min, UTC)
+    others = promising_digests(session, subscriber_ids, since).where(~condition, was_created_on(days))
     order = case((_is_unsent(), col(Delivery.id)), else_=0)
     uses += [
         (place, subscriber_id, _rows_in(stored, papers), False)
@@ -174,6 +177,19 @@ def _find_repeated(
                 repeated[place].add(row)
             received.add((subscriber_id, papers[row]))
     return repeated
+
+
+def _digest_days(session: Session, rows: Collection[int]) -> dict[int, set[date]]:
+    """Return, by row, the UTC days of the digests that can contain it. Rows without digests are left out.
+
+    A digest uses only snapshots of its own UTC day, even if the clock was set back on that day.
+    """
+    paper_id, day = col(PaperSnapshot.paper_id), utc_day(session, PaperSnapshot.created_at)
+    days = defaultdict[int, set[date]](set)
+    of_rows = sql_select(paper_id, day).where(in_array(session, paper_id, rows)).distinct()
+    for row, day_of_row in session.execute(of_rows):
+        days[row].add(date.fromisoformat(str(day_of_row)))
+    return days
 
 
 def _contents() -> Select[*tuple[Any, ...]]:
