@@ -11,7 +11,7 @@ from sqlmodel import Session, col
 
 from app.delivery import ledger
 from app.errors import Conflict
-from app.papers import merging
+from app.papers import canonical_rows, merging
 from app.storage.database import advisory_lock
 from app.storage.models import Paper
 
@@ -36,11 +36,11 @@ def leave_out_merged(session: Session, survivors: Iterable[Paper]) -> int:
     If one is hidden, take it out of all. Otherwise, take it out of those of subscribers who were or will be
     sent one of its rows in another digest.
     """
-    hidden, visible = list[set[int]](), list[set[int]]()
     # A survivor may have been merged into another one since.
-    for number, paper in {merging.id_of(paper): paper for paper in survivors}.items():
-        if paper.merged_into_id is None:
-            (hidden if paper.hidden_at else visible).append(merging.with_absorbed(session, number))
+    papers = {merging.id_of(paper): paper for paper in survivors if paper.merged_into_id is None}
+    hidden, visible = list[set[int]](), list[set[int]]()
+    for number, rows in canonical_rows.rows_by_paper(session, papers).items():
+        (hidden if papers[number].hidden_at else visible).append(rows)
     return sum(ledger.leave_out(session, rows) for rows in hidden) + ledger.leave_out_repeated(
         session, visible
     )

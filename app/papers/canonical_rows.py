@@ -1,12 +1,13 @@
 """Find the current row of a paper, given a merged row, an arXiv id, a DOI or a URL."""
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Self
+from typing import Any, Self
 
-from sqlalchemy import Select, func
+from sqlalchemy import ColumnElement, Select, func
 from sqlalchemy import select as sql_select
 from sqlmodel import Session, col, select
 
@@ -15,7 +16,7 @@ from app.storage.database import in_array
 from app.storage.models import Merge, Paper
 from app.text import identifiers, sanitize
 
-MERGES_READ = 50  # merges that are read at once
+MERGES_READ = 50  # merges that are read first
 _REFERENCE = re.compile(r"(?:(?:arxiv|doi):?\s*)?\S+", re.IGNORECASE)
 
 
@@ -104,10 +105,8 @@ def unhidden_paper(session: Session, paper_id: int) -> Paper:
 
 def hidden(session: Session) -> set[int]:
     """Return the ids of the papers that operators have hidden, and of the rows merged into them."""
-    of_papers = sql_select(col(Paper.id)).where(
-        col(Paper.hidden_at).is_not(None), col(Paper.merged_into_id).is_(None)
-    )
-    return _with_merged(session, of_papers)
+    is_hidden = col(Paper.hidden_at).is_not(None) & col(Paper.merged_into_id).is_(None)
+    return set[int]().union(*_rows_by_paper(session, is_hidden).values())
 
 
 def absorbed_since(session: Session, since: datetime) -> set[int]:
@@ -116,23 +115,35 @@ def absorbed_since(session: Session, since: datetime) -> set[int]:
     Read the merges from the newest back to the first that is older.
     """
     columns = sql_select(col(Merge.id), col(Merge.absorbed_id), col(Merge.at), col(Merge.undone_at))
-    newest = columns.order_by(col(Merge.id).desc()).limit(MERGES_READ)
-    absorbed, rows = set[int](), session.execute(newest).all()
+    newest, limit = columns.order_by(col(Merge.id).desc()), MERGES_READ
+    absorbed, rows = set[int](), session.execute(newest.limit(limit)).all()
     while rows:
         valid = [row for row in rows if row.undone_at is None]
         absorbed |= {row.absorbed_id for row in valid if row.at >= since}
-        is_last = len(rows) < MERGES_READ or any(row.at < since for row in valid)
-        rows = [] if is_last else session.execute(newest.where(col(Merge.id) < rows[-1].id)).all()
-    if not absorbed:
-        return absorbed
-    return _with_merged(session, sql_select(col(Paper.id)).where(in_array(session, col(Paper.id), absorbed)))
+        is_last = len(rows) < limit or any(row.at < since for row in valid)
+        limit *= 4  # a few queries suffice for thousands of merges
+        older = newest.where(col(Merge.id) < rows[-1].id).limit(limit)
+        rows = [] if is_last else session.execute(older).all()
+    return set[int]().union(*rows_by_paper(session, absorbed).values())
 
 
-def _with_merged(session: Session, ids: Select[int | None]) -> set[int]:
-    """Return the selected ids, and those of the rows that were merged into their rows."""
-    rows = ids.cte("row", recursive=True)
-    merged = select(Paper.id).join(rows, col(Paper.merged_into_id) == rows.c.id)
-    return {row.id for row in session.execute(sql_select(rows.union(merged).c.id))}
+def rows_by_paper(session: Session, ids: Collection[int]) -> dict[int, set[int]]:
+    """Map each id to the ids of its row and of all rows that it absorbed, directly or indirectly.
+
+    Ids that do not exist are left out.
+    """
+    return _rows_by_paper(session, in_array(session, col(Paper.id), ids)) if ids else {}
+
+
+def _rows_by_paper(session: Session, condition: ColumnElement[bool]) -> dict[int, set[int]]:
+    """Return `rows_by_paper` of the papers that meet a condition."""
+    paper_id: ColumnElement[Any] = col(Paper.id).label("paper_id")
+    rows = sql_select(paper_id, col(Paper.id)).where(condition).cte("row", recursive=True)
+    absorbed = sql_select(rows.c.paper_id, col(Paper.id)).join(rows, col(Paper.merged_into_id) == rows.c.id)
+    by_paper = defaultdict[int, set[int]](set)
+    for number, row_id in session.execute(sql_select(rows.union(absorbed))):
+        by_paper[number].add(row_id)
+    return by_paper
 
 
 def earliest_undone_merge(session: Session, ids: Collection[int]) -> datetime | None:

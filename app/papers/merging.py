@@ -11,7 +11,7 @@ from sqlalchemy import func, or_, update
 from sqlmodel import Session, col, select
 
 from app.errors import Conflict, NotFound
-from app.papers import field_precedence, pictures, stored_fields
+from app.papers import canonical_rows, field_precedence, pictures, stored_fields
 from app.papers.field_precedence import WITHDRAWAL, Fields
 from app.papers.stored_fields import read_fields, write_fields
 from app.storage.database import advisory_lock
@@ -174,12 +174,7 @@ def was_unmerged(session: Session, a: Paper, b: Paper) -> bool:
 
 def with_absorbed(session: Session, paper_id: int) -> set[int]:
     """Return the id of a row and of all rows that it absorbed, directly or indirectly."""
-    ids, new = {paper_id}, {paper_id}
-    while new:
-        children = session.exec(select(Paper.id).where(col(Paper.merged_into_id).in_(new)))
-        new = {child for child in children if child is not None} - ids
-        ids |= new
-    return ids
+    return canonical_rows.rows_by_paper(session, [paper_id])[paper_id]
 
 
 def update_listing_days(session: Session, paper: Paper) -> None:

@@ -104,6 +104,10 @@ def test_recently_absorbed_rows(app: Application, monkeypatch: pytest.MonkeyPatc
         session.flush()
         assert canonical_rows.absorbed_since(session, NOW - 4 * hour) == {*ids} - {ids[0], ids[3]}
         assert canonical_rows.absorbed_since(session, NOW - hour) == {ids[2], ids[4], ids[5]}
+        assert canonical_rows.rows_by_paper(session, [ids[0], ids[4], 999]) == {
+            ids[0]: {*ids[:3]},
+            ids[4]: {*ids[4:]},
+        }
         splitting.split_row(session, papers[0], ids[2], NOW)
         splitting.split_row(session, papers[3], ids[4], NOW)
         session.flush()

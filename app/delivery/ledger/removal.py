@@ -13,7 +13,7 @@ from app.delivery.ledger.entries import papers_in, promising_digests, updates_in
 from app.delivery.ledger.signatures import NOT_AHEAD
 from app.delivery.ledger.snapshots import A_DAY, COLUMNS, is_readable, paper_ids, paper_updates
 from app.delivery.ledger.transitions import set_state
-from app.papers import canonical_rows, merging
+from app.papers import canonical_rows
 from app.storage import compressed_json
 from app.storage.database import in_array, utc_day
 from app.storage.models import Delivery, DigestContent, Paper, PaperSnapshot
@@ -99,7 +99,7 @@ def _merged_since(session: Session, since: datetime) -> list[set[int]]:
         in_array(session, col(PaperSnapshot.paper_id), absorbed)
     )
     roots = canonical_rows.canonical_ids(session, session.exec(in_digests.distinct()).all())
-    return [merging.with_absorbed(session, root) for root in {*roots.values()}]
+    return [*canonical_rows.rows_by_paper(session, {*roots.values()}).values()]
 
 
 def _find_mentions(
