@@ -1,5 +1,6 @@
 """subscribers set, pause, resume, unsubscribe, erase, delete-feedback, new-links: change one subscriber."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from typing import Annotated, Any
@@ -97,13 +98,26 @@ def _change_preferences(
     """Change the preferences. An interest that stays keeps its weight and quota."""
     before = subscribers.preferences_of(session, row)
     if texts := chosen.get("interests"):
-        current = {comparison_key(each.text): each for each in before.interests}
-        interests = (replace(current.get(comparison_key(text), Interest(text)), text=text) for text in texts)
-        chosen = chosen | {"interests": tuple(interests)}
+        chosen = chosen | {"interests": _with_current_settings(texts, before.interests)}
     subscriber = subscribers.change(session, row.id or 0, replace(before, **chosen), now)
     if changed := subscribers.changed_fields(before, subscribers.preferences_of(session, subscriber)):
         audit_log.record(session, output.ACTOR, "subscriber.change", row.id, now, changed=changed)
     return subscriber
+
+
+def _with_current_settings(texts: Sequence[str], current: Sequence[Interest]) -> tuple[Interest, ...]:
+    """Return interests with these texts, with the weights and quotas of the current interests.
+
+    A current interest whose letter case changes gives its settings to the new text if no other has that text.
+    """
+    by_key = {comparison_key(each.text): each for each in current}
+    removed = by_key.keys() - {*map(comparison_key, texts)}
+    interests = list[Interest]()
+    for text in texts:
+        key = comparison_key(text)
+        same = [by_key[key]] if key in by_key else [by_key[other] for other in removed if other[0] == key[0]]
+        interests.append(replace(same[0] if len(same) == 1 else Interest(text), text=text))
+    return tuple(interests)
 
 
 def _change_address(

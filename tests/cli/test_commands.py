@@ -1301,6 +1301,27 @@ def test_kept_interest_keeps_its_weight_and_quota(run: Run, app: Application) ->
     assert after.interests == (Interest("agents"), replace(robots, text="robots"), video, acronym, word)
 
 
+def test_interest_in_other_case_keeps_its_weight_and_quota(run: Run, app: Application) -> None:
+    """Acronyms in capitals and in lower case are two interests, so both can be stored."""
+    run("subscribers", "add", "alice@example.org", "--interest", "robots")
+    agents, acronym, word = Interest("LLM agents", 3.0, quota=2), Interest("RAG", 2.0), Interest("rag", 0.5)
+
+    def change(stored: tuple[Interest, ...], *texts: str) -> tuple[Interest, ...]:
+        with app.db.write() as session:
+            before = subscribers.preferences_of(session, subscribers.get(session, 1))
+            subscribers.change(session, 1, replace(before, interests=stored), clock.utcnow())
+        run("subscribers", "set", "1", *(part for text in texts for part in ("--interest", text)))
+        with app.db.read() as session:
+            return subscribers.preferences_of(session, subscribers.get(session, 1)).interests
+
+    assert change((agents,), "llm agents") == (replace(agents, text="llm agents"),)
+    assert change((word,), "RAG", "rag") == (Interest("RAG"), word), "the other one stays"
+    assert change((acronym, word), "rag") == (word,)
+    two = Interest("agents with RAG or LLM", 3.0), Interest("agents with RAG or llm", 2.0)
+    text = "agents with rag or LLM"
+    assert change(two, text) == (Interest(text),), "either could have been meant"
+
+
 def test_change_of_a_former_subscriber(run: Run) -> None:
     """They get no digests. Only they can subscribe again."""
     run("subscribers", "add", "alice@example.org", "--interest", "robots")
