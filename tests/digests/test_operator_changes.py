@@ -417,6 +417,31 @@ def test_merged_paper_stays_in_the_first_of_two_digests_that_wait(app: Applicati
     assert digests(app) == [[AGENTS, MORE], [removal.ONLY_REPEATED]]
 
 
+@pytest.mark.parametrize("merged_while_sending", [False, True])
+def test_digest_that_is_held_does_not_keep_a_merged_paper_from_another(
+    app: Application, merged_while_sending: bool
+) -> None:
+    """An operator may never release it. If it is released, it is checked again when it is claimed."""
+    pipeline.plan(app, AHEAD)
+    with app.db.write() as session:
+        session.get_one(Delivery, 1).give_up_at = HOUR + 2 * DAY
+    add_duplicate(app)
+    pipeline.plan(app, AHEAD + DAY)
+    with app.db.write() as session:
+        claimed_ids = ledger.claim(session, owner="me", now=HOUR + DAY)
+        if merged_while_sending:
+            Editor(session, "desk", HOUR + DAY).merge(1, 4)
+        held, other = (session.get_one(Delivery, number) for number in (1, 2))
+        held.state, held.next_attempt_at = DeliveryState.PENDING, None
+        if merged_while_sending:
+            assert removal.leave_out_of_claimed(session, [2]) == []
+        else:
+            other.state = DeliveryState.PENDING
+            Editor(session, "desk", HOUR + DAY).merge(1, 4)
+    assert claimed_ids == [1, 2]
+    assert digests(app) == [[AGENTS, MORE] if merged_while_sending else [MORE], [SAME]]
+
+
 def test_merged_paper_leaves_a_digest_after_the_clock_was_set_back(
     app: Application, mail_server: MailServer
 ) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, LargeBinary, Select, case, type_coerce
 from sqlalchemy import select as sql_select
 from sqlmodel import Session, col, func, select
 
-from app.delivery.ledger.entries import papers_in, promising_digests, updates_in, was_created_on
+from app.delivery.ledger.entries import is_held, papers_in, promising_digests, updates_in, was_created_on
 from app.delivery.ledger.signatures import NOT_AHEAD
 from app.delivery.ledger.snapshots import A_DAY, COLUMNS, is_readable, paper_ids, paper_updates
 from app.delivery.ledger.transitions import set_state
@@ -41,9 +41,9 @@ def leave_out_repeated(session: Session, merged: Sequence[Set[int]]) -> int:
     """Remove merged papers from unsent digests of subscribers who get them in another digest, too.
 
     `merged` has the ids of the rows of each paper. If only unsent digests contain a paper, the first one
-    keeps it. A digest that contained no other paper is skipped. Return how many changed. Digests that are
-    being sent or have failed do not change: see `leave_out_of_claimed`. Digests without these papers are
-    neither changed nor locked.
+    that is not held keeps it. A digest that contained no other paper is skipped. Return how many changed.
+    Digests that are being sent or have failed do not change: see `leave_out_of_claimed`. Digests without
+    these papers are neither changed nor locked.
     """
     removals = _find_repeated(session, merged, _is_unsent())
     return len(_remove_all(session, removals, _is_unsent(), ONLY_REPEATED, skip_locked=True))
@@ -139,8 +139,9 @@ def _find_repeated(
     """Return, by delivery, the rows to leave out because the subscriber gets another row of their paper.
 
     `merged` has the ids of the rows of each paper. Only deliveries that meet the condition are changed. If
-    neither of two digests has been sent yet, the one with the lower id keeps the paper, so that two senders
-    that claim them at the same time agree. Within a digest, the first row stays.
+    neither of two digests has been sent yet, the one with the lower id keeps the paper, unless it is held,
+    because it may never be sent. So two senders that claim them at the same time agree. Only if one of them
+    is given back in between, both may leave the paper out. Within a digest, the first row stays.
     """
     days_by_row = _digest_days(session, set[int]().union(*merged))
     # Usually, digests contain only one row of a paper, which no subscriber gets twice.
@@ -148,15 +149,17 @@ def _find_repeated(
     if not papers:
         return {}
     days = set[date]().union(*(days_by_row.get(row, ()) for row in papers))
-    digests = _contents().where(condition, was_created_on(days))
+    digests = _contents().add_columns(is_held()).where(condition, was_created_on(days))
     uses = [
-        (delivery_id, subscriber_id, rows, True)
-        for delivery_id, subscriber_id, stored in session.execute(digests.execution_options(yield_per=BATCH))
+        (1 + held, delivery_id, subscriber_id, rows, True)
+        for delivery_id, subscriber_id, stored, held in session.execute(
+            digests.execution_options(yield_per=BATCH)
+        )
         if (rows := _rows_in(stored, papers))
     ]
     if not uses:
         return {}
-    subscriber_ids = {subscriber_id for _, subscriber_id, *_ in uses}
+    subscriber_ids = {subscriber_id for _, _, subscriber_id, *_ in uses}
     # Most digests of a subscriber were created on other days. Decompressing those of a year takes a second.
     to_check = {papers[row] for *_, rows, _ in uses for row in rows}
     days = set[date]().union(
@@ -164,17 +167,19 @@ def _find_repeated(
     )
     since = datetime.combine(min(days), time.min, UTC)
     others = promising_digests(session, subscriber_ids, since).where(~condition, was_created_on(days))
-    order = case((_is_unsent(), col(Delivery.id)), else_=0)
+    order = case((is_held(), 2), (_is_unsent(), 1), else_=0)
     uses += [
-        (place, subscriber_id, _rows_in(stored, papers), False)
-        for subscriber_id, _, stored, place in session.execute(others.add_columns(order))
+        (place, delivery_id, subscriber_id, _rows_in(stored, papers), False)
+        for subscriber_id, _, stored, place, delivery_id in session.execute(
+            others.add_columns(order, col(Delivery.id))
+        )
     ]
     received = set[tuple[int, int]]()
     repeated = defaultdict[int, set[int]](set)
-    for place, subscriber_id, rows, may_change in sorted(uses):
+    for _, delivery_id, subscriber_id, rows, may_change in sorted(uses):
         for row in rows:
             if may_change and (subscriber_id, papers[row]) in received:
-                repeated[place].add(row)
+                repeated[delivery_id].add(row)
             received.add((subscriber_id, papers[row]))
     return repeated
 
