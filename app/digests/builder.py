@@ -69,7 +69,7 @@ class DigestGroup(NamedTuple):
     lost_since: Mapping[int, date]  # see `covered_days.first_undelivered`
 
     def requests(self, session: Session, until: datetime | None = None) -> list[DigestRequest]:
-        """Load what the digests are built from, up to `until`."""
+        """Load the requests for the digests, with feedback and deliveries up to `until`."""
         since = self.builder.earliest_possible_delivery
         return digest_requests.load(session, self.rows, self.lost_since, since, until)
 

@@ -25,13 +25,13 @@ class CoveredDays:
     """
 
     today: date
-    daily_days: int  # days that a daily or weekday digest usually covers
+    usual_days: int  # days that a daily or weekday digest usually covers
     extra_days: int = 0
 
     @property
     def max_days(self) -> int:
-        """The largest number of days that any digest usually covers, and `extra_days`."""
-        return max(self.daily_days, WEEKLY_DAYS) + self.extra_days
+        """The largest number of days that any digest usually covers, plus `extra_days`."""
+        return max(self.usual_days, WEEKLY_DAYS) + self.extra_days
 
     def window(
         self, cadence: Cadence, following_due: datetime, lost_since: date | None = None
@@ -44,21 +44,21 @@ class CoveredDays:
         if cadence is Cadence.WEEKLY:
             since = _first_day(WEEKLY_DAYS + self.extra_days, self.today)
             return since, _first_day(WEEKLY_DAYS, following_due.date())
-        return self.first_of_daily(lost_since), _first_day(self.daily_days, following_due.date())
+        return self.first_of_daily(lost_since), _first_day(self.usual_days, following_due.date())
 
     def first_of_daily(self, lost_since: date | None) -> date:
         """Return the first listing day of a daily or weekday digest."""
         composed_on = min(lost_since or self.today, self.today)
-        earliest = _first_day(self.daily_days + CATCH_UP_DAYS, self.today)
-        return max(_first_day(self.daily_days, composed_on), earliest)
+        earliest = _first_day(self.usual_days + CATCH_UP_DAYS, self.today)
+        return max(_first_day(self.usual_days, composed_on), earliest)
 
 
 def first_undelivered(
     session: Session, ids: Sequence[int], today: date, until: datetime | None = None
 ) -> dict[int, date]:
-    """Return, by subscriber whose last digest was not delivered, the day that the first such was composed.
+    """Return, by subscriber whose last digest was not delivered, when the first undelivered one was composed.
 
-    Only digests that could still matter to today's, and that were due before `until`, count.
+    Digests that were due at or after `until`, or too long ago to affect today's, do not count.
     """
     undelivered = ledger.first_undelivered(session, ids, _earliest_due(today), until)
     return {number: digest.created_at.date() for number, digest in undelivered.items()}

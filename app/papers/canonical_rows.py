@@ -110,9 +110,9 @@ def hidden(session: Session) -> set[int]:
 
 
 def absorbed_since(session: Session, since: datetime) -> set[int]:
-    """Return the ids of the rows that others absorbed since `since`, and of the rows merged into them.
+    """Return the ids of the rows absorbed at or after `since`, and of the rows merged into them.
 
-    Read the merges from the newest back to the first that is older.
+    Read the merges from the newest back to the first that was not undone and is older.
     """
     columns = sql_select(col(Merge.id), col(Merge.absorbed_id), col(Merge.at), col(Merge.undone_at))
     newest, limit = columns.order_by(col(Merge.id).desc()), MERGES_READ

@@ -14,7 +14,7 @@ from app.text import word_forms
 from app.text.characters import fold_accents
 
 # A run of letters and digits. The s of "women's" and the t of "don't" and "can't" are not words, but the t
-# of "van't Hoff" is one, because the name is also written "van 't Hoff". Longer runs need no such checks.
+# of "van't Hoff" is one, because the name is also written "van 't Hoff". A longer run is always a word.
 WORD = re.compile(r"[^\W_]{2,}+|[^\W_](?<!\w['’][sS])(?<![^\WaA][nN]['’][tT])(?<![^\WvV][aA][nN]['’][tT])")
 _WORDS_AND_GAPS = re.compile(f"({WORD.pattern})")
 _STOPWORDS = (

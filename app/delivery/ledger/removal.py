@@ -31,7 +31,7 @@ def leave_out(session: Session, papers: Collection[int]) -> int:
     A digest that contained no other paper is skipped. On PostgreSQL, digests that are being claimed do not
     change: see `leave_out_of_claimed`. Digests without these papers are neither changed nor locked.
     """
-    if not (since := _earliest_snapshot(session, _is_unsent())):
+    if not (since := _snapshots_since(session, _is_unsent())):
         return 0
     removals = dict.fromkeys(_find_mentions(session, papers, since, _is_unsent()), papers)
     return len(_remove_all(session, removals, _is_unsent(), NOTHING_LEFT, skip_locked=True))
@@ -50,13 +50,14 @@ def leave_out_repeated(session: Session, merged: Sequence[Set[int]]) -> int:
 
 
 def leave_out_of_claimed(session: Session, claimed_ids: Collection[int]) -> list[int]:
-    """Remove hidden and repeated papers from digests that have just been claimed. Return the skipped ones.
+    """Remove hidden and repeated papers from digests that have just been claimed.
 
-    Papers may have been hidden or merged while these digests were being composed or sent, or had failed. If
-    such a digest is sent again, it is claimed again. Must be called in the same transaction as the claim.
+    Return the ids of the digests that are skipped, because no paper is left in them. Papers may have been
+    hidden or merged while such a digest was being composed or sent, or after it had failed. If it is sent
+    again, it is claimed again. Must be called in the same transaction as the claim.
     """
     claimed = in_array(session, col(Delivery.id), claimed_ids) & _may_change()
-    if not (since := _earliest_snapshot(session, claimed)):
+    if not (since := _snapshots_since(session, claimed)):
         return []
     hidden = canonical_rows.hidden(session)
     removals = dict.fromkeys(_find_mentions(session, hidden, since, claimed) if hidden else (), hidden)
@@ -78,10 +79,10 @@ def _is_unsent() -> ColumnElement[bool]:
     return col(Delivery.state).in_((State.PENDING, State.DEFERRED)) & _may_change()
 
 
-def _earliest_snapshot(session: Session, condition: ColumnElement[bool]) -> datetime | None:
-    """Return the earliest time of a snapshot in the digests that meet a condition, or None without digests.
+def _snapshots_since(session: Session, condition: ColumnElement[bool]) -> datetime | None:
+    """Return a time before which no snapshot in the digests that meet a condition was stored.
 
-    The digests of a day share snapshots.
+    The digests of a day share snapshots. Return None if no digest meets the condition.
     """
     oldest = session.execute(select(func.min(col(Delivery.created_at))).where(condition)).scalar()
     return oldest and oldest - A_DAY
@@ -105,9 +106,9 @@ def _merged_since(session: Session, since: datetime) -> list[set[int]]:
 def _find_mentions(
     session: Session, papers: Collection[int], since: datetime, condition: ColumnElement[bool]
 ) -> list[int]:
-    """Return the ids of the digests that meet a condition, and contain one of the papers or an update on it.
+    """Return the ids of the digests that meet a condition and contain one of the papers or an update on it.
 
-    All `papers` must be hidden. `since` is the `_earliest_snapshot` of these digests.
+    All `papers` must be hidden. `since` is the `_snapshots_since` of these digests.
     """
     # Digests composed after a paper was hidden, or merged into a hidden one, do not contain it.
     changed = in_array(session, col(Paper.id), papers), col(Paper.updated_at) >= since
@@ -138,10 +139,11 @@ def _find_repeated(
 ) -> dict[int, set[int]]:
     """Return, by delivery, the rows to leave out because the subscriber gets another row of their paper.
 
-    `merged` has the ids of the rows of each paper. Only deliveries that meet the condition are changed. If
-    neither of two digests has been sent yet, the one with the lower id keeps the paper, unless it is held,
-    because it may never be sent. So two senders that claim them at the same time agree. Only if one of them
-    is given back in between, both may leave the paper out. Within a digest, the first row stays.
+    `merged` has the ids of the rows of each paper. Only deliveries that meet the condition are changed. A
+    digest that was sent, or that another sender has claimed, keeps the paper. Otherwise, the one with the
+    lower id does, so that two senders that claim them at the same time agree, but not one that is held,
+    because it may never be sent. If a claim is given back in between, both may leave the paper out. Within a
+    digest, the first row stays.
     """
     days_by_row = _digest_days(session, set[int]().union(*merged))
     # Usually, digests contain only one row of a paper, which no subscriber gets twice.
@@ -198,7 +200,7 @@ def _digest_days(session: Session, rows: Collection[int]) -> dict[int, set[date]
 
 
 def _contents() -> Select[*tuple[Any, ...]]:
-    """Select delivery, subscriber and JSON of all digests."""
+    """Select the delivery id, the subscriber id and the JSON of each digest."""
     content = type_coerce(col(DigestContent.digest), LargeBinary)
     return sql_select(col(Delivery.id), col(Delivery.subscriber_id), content).join(
         DigestContent, col(DigestContent.delivery_id) == Delivery.id
