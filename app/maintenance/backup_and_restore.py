@@ -4,7 +4,7 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from sqlmodel import col, delete, select
+from sqlmodel import col, select
 
 from app import bounces
 from app.application import Application
@@ -66,10 +66,7 @@ def restore(
             raise Conflict(
                 "the service has run since the restore was interrupted: empty the database and retry"
             )
-        # Delete the run that made the backup, because it had not ended.
-        session.execute(
-            delete(JobRun).where(col(JobRun.job) == job_runs.BACKUP_JOB, col(JobRun.ended_at).is_(None))
-        )
+        job_runs.delete_open(session, job_runs.BACKUP_JOB)  # the run that made the backup
     # The run is recorded only now, because its table did not exist before.
     with job_runs.record(db, "restore", time(), job_runs.begin(db, "restore", now)) as run:
         backup_file.restore_journals(source, manifest, journals)

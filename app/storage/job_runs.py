@@ -151,6 +151,14 @@ def _release(session: Session, run_id: int) -> None:
     session.execute(delete(Lock).where(col(Lock.name) == f"{LOCK_PREFIX}{run_id}"))
 
 
+def delete_open(session: Session, job: str) -> None:
+    """Delete the open runs of a job, and their locks."""
+    open_runs = select(JobRun).where(JobRun.job == job, col(JobRun.ended_at).is_(None))
+    for row in session.exec(open_runs):
+        _release(session, row.id or 0)
+        session.delete(row)
+
+
 def abort(db: Database, run_id: int, now: datetime, error: str) -> None:
     """End a run that `record` did not end. Only release its lock if it has ended or was deleted."""
     with db.write() as session:

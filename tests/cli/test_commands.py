@@ -2242,6 +2242,7 @@ def test_interrupt_while_modules_are_imported() -> None:
     """It takes a second. The process printed a traceback."""
     code = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background process ignores it
 from app.cli import main
 
 class Interrupt:

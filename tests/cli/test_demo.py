@@ -430,7 +430,7 @@ def test_messages_to_operators_fit_the_demo(
         session.exec(select(Subscriber)).one().next_due_at = now + timedelta(days=5)
     browser.post("/admin/sign-in", data={"key": key})
     page = browser.get("/admin/editions?done=first").text
-    assert "will be sent when you advance the demo’s date by a day in the mailboxes, except to" in page
+    assert "will be sent when you advance the demo’s date by a day in the mailboxes, and the others" in page
     assert 'href="/demo/inbox"' in page
     assert "polled only when you poll it" in browser.get("/admin/sources?done=added").text
     browser.post("/demo/later")

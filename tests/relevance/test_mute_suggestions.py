@@ -33,7 +33,7 @@ def test_general_words_are_not_suggested() -> None:
 
 def test_texts_that_cannot_be_muted_are_not_suggested() -> None:
     """ "ti:" is a filter of other search engines."""
-    suggestions = mute_suggestions.suggest("Laser Pulses", "A Ti:sapphire laser.", ["Ti:sapphire"], [], MODEL)
+    suggestions = mute_suggestions.suggest("Laser Pulses", "A ti:sapphire laser.", ["ti:sapphire"], [], MODEL)
     assert suggestions == ["Laser", "Pulses"]
 
 
