@@ -34,6 +34,7 @@ def sign_ahead(sender: Sender, now: datetime) -> int:
     with sender.db.read() as session:
         if not has_unsigned(sender, session, now):
             return 0
+    sender.drop_old_cards(now)
     # SQLite cannot lock rows, so only one process at a time may sign.
     lock = nullcontext(True) if sender.db.locks_rows else locks.hold(sender.db, JOB, now, LOCK_LIFETIME)
     count = 0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from threading import Event
 
 import structlog
@@ -37,6 +37,8 @@ SHUTDOWN_GRACE = 10.0  # seconds to wait at shutdown for the replies to emails i
 FIRST_BATCH = 32  # emails; small, so that connections open while the next batch is claimed
 POLL_INTERVAL = 0.1  # seconds
 TEST_NOTE = "This is a test email. Its links have no effect, because it does not belong to a subscriber."
+# After midnight UTC, because digests that are due at midnight use the cards with which they were signed.
+DAY_BEGINS = timedelta(minutes=20)
 TUNE_FROM = 100  # emails; for fewer, tuning the interpreter is not worthwhile
 
 log = structlog.get_logger(__name__)
@@ -72,10 +74,14 @@ class Sender:
         ):
             return runner.run(self._send_all(time, ids))
 
+    def drop_old_cards(self, now: datetime) -> None:
+        """Drop the cards that were cached on an earlier day. Call this before signing and before sending."""
+        day = (now - DAY_BEGINS).date()
+        self.composer.start_day(day)
+        self.snapshots.start_day(day)
+
     async def _send_all(self, time: Timeline, ids: Collection[int] | None) -> Counter[str]:
-        today = time().date()
-        self.composer.start_day(today)
-        self.snapshots.start_day(today)
+        self.drop_old_cards(time())
         sender_ledger = ledger.SenderLedger(
             self.db,
             self.settings,

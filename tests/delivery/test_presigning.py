@@ -69,6 +69,29 @@ def test_presigned_digests_are_sent_without_signing(
         assert mail.data.decode().startswith(ahead[mail.recipient.partition("@")[0]])
 
 
+def cards(app: Application) -> set[int]:
+    """Return the identities of the cached cards."""
+    return {id(cached) for by_item in app.composer._fragments._cards_by_item for cached in by_item.values()}
+
+
+def test_digests_are_sent_with_the_cards_of_their_signing(
+    signer: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """Cards of an earlier day are dropped at the first signing or sending of a day, and not again.
+
+    The digests that are due at midnight UTC are signed on the day before.
+    """
+    midnight = now.replace(hour=0, minute=0) + DAY
+    for number, due_at in enumerate((midnight - HOUR, midnight, midnight + 8 * HOUR)):
+        early = due_at - timedelta(minutes=9)
+        enqueue_mails(signer, early, NAMES[number], due_at=due_at)
+        assert presigning.sign_ahead(signer.sender, early) == 1
+        signed_with = cards(signer)
+        assert pipeline.send_now(signer, due_at) == {"sent": 1}
+        assert signed_with
+        assert signed_with <= cards(signer)
+
+
 def test_pruning_drops_what_only_waiting_emails_need(
     signer: Application, mail_server: MailServer, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
