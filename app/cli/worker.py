@@ -1,20 +1,24 @@
 """worker: run jobs without the web app."""
 
-import signal
-import threading
+import time
 
 from app import main
 from app.cli import output
 from app.web import connection_limits
 
+STOP_CHECK_SECONDS = 0.2
+
 
 def worker() -> None:
     """Run jobs without the web app. With PostgreSQL, several workers share the jobs."""
     connection_limits.raise_descriptor_limit()
-    with output.open_application(log_level=None, migrate=True) as app:
+    with (
+        output.open_application(log_level=None, migrate=True) as app,
+        output.graceful_shutdown(app),
+    ):
         output.log_unknown_settings()
-        stop = threading.Event()
-        for number in output.stop_signals():
-            signal.signal(number, lambda *_: stop.set())
         with main.running_jobs(app):
-            stop.wait()
+            # Waiting on the event without a timeout would never end if another thread received the signal:
+            # Python runs signal handlers in the main thread, and does not wake it.
+            while not app.stopping.is_set():
+                time.sleep(STOP_CHECK_SECONDS)

@@ -12,6 +12,8 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -37,12 +39,13 @@ from app.cli import backup, preview, serve
 from app.cli.commands import cli
 from app.cli.output import graceful_shutdown, parse_time, table
 from app.delivery import ledger
+from app.jobs import schedule
 from app.maintenance import after_restore
 from app.papers import listing_days, source_registry
 from app.papers.polling import PollResult
 from app.relevance.matching import MatchDetails
 from app.settings import Settings
-from app.storage import api_keys, schema
+from app.storage import api_keys, schema, worker_registry
 from app.storage.api_keys import Scope
 from app.storage.database import Database
 from app.storage.models import (
@@ -823,6 +826,34 @@ def test_sigterm_while_sending(run: Run, mail_server: MailServer) -> None:
         assert signals == [signal.SIGTERM]
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_worker_stops_on_a_signal_that_another_thread_receives(
+    app: Application, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel may deliver a signal to any thread, but its handler runs in the main thread."""
+    monkeypatch.setattr(schedule, "JOBS", ())
+    has_stopped, is_late = threading.Event(), threading.Event()
+
+    def send_signal() -> None:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with app.db.read() as session:
+                if worker_registry.statuses(session):
+                    break
+            time.sleep(0.05)
+        time.sleep(0.5)  # until the main thread waits
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        if not has_stopped.wait(30):
+            is_late.set()
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+    sender = threading.Thread(target=send_signal)
+    sender.start()
+    run("worker")
+    has_stopped.set()
+    sender.join()
+    assert not is_late.is_set()
 
 
 @pytest.mark.once
