@@ -30,6 +30,7 @@ from app.errors import Conflict
 _PROCESS = re.compile(r"[0-9a-f]{12}")
 _KEYS = 0x5042 << 48  # the prefix of our advisory locks, to distinguish them from those of other programs
 _LOCK = text("SELECT pg_advisory_lock_shared(:key)")
+_UNLOCK = text("SELECT pg_advisory_unlock_all()")
 _IS_HELD = text("""
     SELECT EXISTS (
         SELECT FROM pg_locks
@@ -156,6 +157,10 @@ class Presence:
     def end(self) -> None:
         """Release the lock."""
         with self._lock:
+            if self._connection is not None:
+                with suppress(SQLAlchemyError):
+                    # After a disconnection alone, PostgreSQL holds the lock until its own process has ended.
+                    self._connection.execute(_UNLOCK)
             self._disconnect()
             if self._file is not None:
                 file, path = self._file
