@@ -66,6 +66,7 @@ Where to find limits, weights and intervals:
     how votes and trends are worded             relevance/trend_notes.py
     how varied a digest is                      digests/selection.py
     when a source counts as silent              papers/silent_sources.py
+    when a source counts as failing             papers/poll_schedule.py (FAILING_AFTER)
     how long a paper is pinned                  papers/pinning.py
     papers on the front page                    web/pages/home.py
     papers in a pasted or uploaded list         papers/bibliography/limits.py
@@ -77,7 +78,7 @@ Where to find limits, weights and intervals:
     the width of the lines of plain text        text/wrapping.py
     how many papers a digest may have           subscribers/preferences.py (MAX_PAPERS)
     when a digest is held or skipped            digests/too_few_papers.py, digests/compose.py
-    how many days a weekly digest covers        digests/builder.py
+    how many days a weekly digest covers        digests/covered_days.py
     the order of sections in a digest           digests/compose.py
     how many interests a subscriber may have    settings.py
     a new subscriber's defaults                 settings.py, types.py (DEFAULT_MIN_PAPERS)
@@ -87,7 +88,7 @@ Where to find limits, weights and intervals:
     how many updates a digest may have          digests/paper_updates.py
     how long a subscriber may pause             subscribers/pausing.py
     headings of sections                        mail/section_headings.py
-    how long we wait for the relay (Timeouts)   delivery/smtp/connection.py
+    how long we wait for the relay              delivery/smtp/timeouts.py
     connections, and messages per connection    settings.py, delivery/receivers.py
     when an email is sent again                 delivery/ledger/retry_delays.py
     when we give up on an email                 digests/planning.py, subscribers/, delivery/ledger/expiry.py
@@ -99,7 +100,7 @@ Where to find limits, weights and intervals:
     how long a lease lasts                      delivery/ledger/claims.py
     when soft bounces suppress an address       bounces/soft_bounce_score.py
     how often a bounce counts                   bounces/recording.py
-    how a relay's replies are understood        delivery/smtp/responses/reply_outcomes.py, refusal_phrases.py
+    how a relay's replies are understood        delivery/smtp/responses/reply_outcomes.py, reason_phrases.py
     words that ask a sender to slow down        delivery/smtp/responses/throttling_phrases.py
     how long links to subscribers work          settings.py, links.py (LIFETIMES)
     how long an operator's sign-in link works   storage/sign_in_links.py
@@ -112,6 +113,7 @@ Where to find limits, weights and intervals:
     how many expensive responses run at once    web/capacity.py
     when each job runs                          jobs/schedule.py
     when a process counts as lost               storage/worker_registry.py
+    when its jobs are run by another process    jobs/worker.py
     how long a statement waits for a lock       storage/database.py
     how long rows are kept                      settings.py, maintenance/, delivery/ledger/retention.py
 """

@@ -20,7 +20,7 @@ from app.bounces import Kind, Notice, parse_mail
 from app.delivery.smtp import responses
 from app.delivery.smtp.responses import Action, diagnosis, phrase_matching
 from app.delivery.smtp.responses.phases import PHASES
-from app.delivery.smtp.responses.refusal_phrases import PHRASES_BY_REASON, WORDS_BY_REASON
+from app.delivery.smtp.responses.reason_phrases import PHRASES_BY_REASON, WORDS_BY_REASON
 
 Key = TypeVar("Key")
 MAILS = "data/bounces"

@@ -22,7 +22,7 @@ PACKAGES = sorted(path.parent for path in ROOT.rglob("__init__.py"))
 # Whole packages, and single modules.
 PURE = (
     "bounces.automatic_replies",
-    "bounces.free_text",
+    "bounces.free_text_notices",
     "bounces.mime_parser",
     "bounces.notices",
     "bounces.unsubscribe_mails",

@@ -2,7 +2,7 @@
 
 processing          read the mailbox, the folder and webhooks; apply each notice
 mime_parser         PURE: bounded MIME parsing
-free_text           PURE: parse notices in free text
+free_text_notices   PURE: parse notices in free text
 notices             PURE: parse a message into notices (RFC 3464, RFC 5965)
 automatic_replies   PURE: recognize automatic replies (RFC 3834)
 unsubscribe_mails   PURE: recognize emails that ask to unsubscribe

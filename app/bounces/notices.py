@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from app.bounces import free_text, mime_parser
+from app.bounces import free_text_notices, mime_parser
 from app.bounces.automatic_replies import FROM_A_DAEMON, is_automatic_reply
 from app.bounces.mime_parser import Part
 from app.delivery.smtp import responses
@@ -89,7 +89,7 @@ def parse(raw: bytes) -> tuple[Notice, ...]:
             return_paths=paths,
             message_id=message_id[0] if message_id else "",
         )
-        for notice in notices[: free_text.MAX_RECIPIENTS]
+        for notice in notices[: free_text_notices.MAX_RECIPIENTS]
     )
 
 
@@ -122,7 +122,7 @@ def _parse_complaint(mail: Part) -> tuple[Notice, ...]:
     text = _readable_text(mail)
     return tuple(
         _complaint(kinds[0], recipient, text)
-        for recipient in (recipients or [""])[: free_text.MAX_RECIPIENTS]
+        for recipient in (recipients or [""])[: free_text_notices.MAX_RECIPIENTS]
     )
 
 
@@ -166,10 +166,10 @@ def _parse_delivery_report(mail: Part) -> tuple[Notice, ...]:
     several, limit = len(groups) > 1, _diagnostic_limit(len(groups))
     text_about = {}
     if several:
-        diagnostics = free_text.recipient_diagnostics(text, ())
+        diagnostics = free_text_notices.recipient_diagnostics(text, ())
         text_about = {diagnostic.recipient: diagnostic.text for diagnostic in reversed(diagnostics)}
     notices = []
-    for group in groups[: free_text.MAX_RECIPIENTS]:
+    for group in groups[: free_text_notices.MAX_RECIPIENTS]:
         recipient = _recipient(group)
         context = text_about.get(recipient.lower(), "")[:limit] if several else text
         notices.append(_group_notice(group, recipient, context, limit))
@@ -181,7 +181,7 @@ def _diagnostic_limit(recipients: int) -> int:
 
     The number is limited because classifying 1,000 characters takes up to 20 ms.
     """
-    return MAX_READ // min(max(recipients, 1), free_text.MAX_RECIPIENTS)
+    return MAX_READ // min(max(recipients, 1), free_text_notices.MAX_RECIPIENTS)
 
 
 def _recipient(group: dict[str, list[str]]) -> str:
@@ -202,7 +202,7 @@ def _group_notice(group: dict[str, list[str]], recipient: str, context: str, lim
     diagnostic = value[prefix.end() :] if prefix else value
     own = prefix[1].lower() != "smtp" if prefix else not value
     if not re.search(r"[^\W\d]{3}", diagnostic):
-        diagnostic = free_text.quoted_smtp_reply(context)
+        diagnostic = free_text_notices.quoted_smtp_reply(context)
         own = own and not diagnostic
     diagnostic = diagnostic[:limit]
     if action in _DELIVERED_ACTIONS or (status.startswith("2.") and action != "failed"):
@@ -258,17 +258,17 @@ def _parse_free_text(mail: Part) -> tuple[Notice, ...]:
         for name in ("to", "delivered-to")
         for address in sanitize.EMAIL_ADDRESS.finditer(mail.header(name))
     }
-    diagnostics = free_text.recipient_diagnostics(text, ours)
+    diagnostics = free_text_notices.recipient_diagnostics(text, ours)
     if len(failed) == 1 or not diagnostics:
         recipients = failed or [diagnostic.recipient for diagnostic in diagnostics] or [""]
-        diagnostics = [free_text.RecipientDiagnostic(recipients[0], text)]
+        diagnostics = [free_text_notices.RecipientDiagnostic(recipients[0], text)]
     delayed = bool(_subject_delays(mail.header("subject"), text) or _ONLY_DELAYED.search(text))
     context = text if len(diagnostics) == 1 else ""  # otherwise, the text is about other recipients, too
     limit = _diagnostic_limit(len(diagnostics))
     notices = []
     for diagnostic in diagnostics:
         about = diagnostic.text[:limit]
-        reply = free_text.quoted_smtp_reply(about) or about
+        reply = free_text_notices.quoted_smtp_reply(about) or about
         elsewhere = f"{about}\n{context}\n{mail.header('subject')}"
         diagnosis = responses.diagnose(reply, elsewhere, delayed=delayed)
         kind = Kind.DELAYED if delayed else Kind.BOUNCE
@@ -284,7 +284,7 @@ def _subject_delays(subject: str, text: str) -> bool:
     outweighs it, and so does a permanent refusal in the text.
     """
     delay = _DELAYED.search(subject)
-    if not delay or free_text.quoted_smtp_reply(text).startswith("5"):
+    if not delay or free_text_notices.quoted_smtp_reply(text).startswith("5"):
         return False
     return not _FAILED.search(subject[: delay.start()])
 
@@ -316,7 +316,7 @@ def _readable_parts(mail: Part) -> list[Part]:
 
 def _readable_text(mail: Part) -> str:
     text = "\n".join(part.text for part in _readable_parts(mail))
-    return free_text.strip_returned_message(text)[: mime_parser.MAX_TEXT]
+    return free_text_notices.strip_returned_message(text)[: mime_parser.MAX_TEXT]
 
 
 def _returned_mail(mail: Part) -> Part | None:

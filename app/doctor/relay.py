@@ -12,7 +12,7 @@ from cryptography import x509
 
 from app.delivery import ledger
 from app.delivery.smtp import handshake
-from app.delivery.smtp.connection import Timeouts
+from app.delivery.smtp.timeouts import Timeouts
 from app.doctor.findings import Finding, Level, error, ok, warning
 from app.errors import Conflict
 from app.links import LinkSigner

@@ -248,7 +248,8 @@ def _check_sources(session: Session, now: datetime) -> Iterator[Finding]:
             times = "once" if source.failures == 1 else f"{source.failures} times in a row"
             message = f"it failed {times}: {source.last_error or 'the reason is unknown'}"
             fix = "Paperboy will try again; if it keeps failing, check its address and the network"
-            yield (error if source.failures > 2 else warning)(name, message, fix, remedy=poll)
+            is_failing = source.failures >= poll_schedule.FAILING_AFTER
+            yield (error if is_failing else warning)(name, message, fix, remedy=poll)
         elif polled_at and polled_at - now > LATE:
             message = f"its last poll is dated {polled_at:%Y-%m-%d %H:%M} UTC, which is in the future"
             yield warning(name, message, "check the clocks of this machine and the database", remedy=poll)

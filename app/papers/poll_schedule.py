@@ -23,6 +23,7 @@ TIMED_OUT = (
     f"the source was not read completely within {POLL_DEADLINE.seconds // 60} minutes; "
     "the next poll continues where it stopped"
 )
+FAILING_AFTER = 3  # failed polls in a row: the doctor reports an error, and a webhook gets an event
 BACK_OFF = tuple(timedelta(minutes=minutes) for minutes in (5, 15, 60, 240))
 
 

@@ -33,7 +33,6 @@ from app.types import IngestSummary, Rejection, SourceKind
 
 JOB = "refresh"
 REFRESH_LEASE = POLL_DEADLINE + timedelta(minutes=5)
-REPORTED_FAILURES = 3  # consecutive failures after which operators are notified by webhook
 CHANGED = "The source was changed during the poll."
 UNREADABLE = "the file cannot be read"
 
@@ -299,9 +298,9 @@ def _record_poll(group: _LeaseGroup, poll: _Poll) -> None:
 def record_failure(
     session: Session, source: Source, error: str, now: datetime, retry_at: datetime | None
 ) -> None:
-    """Record a failed poll. Notify operators by webhook after REPORTED_FAILURES in a row."""
+    """Record a failed poll. Notify operators by webhook after FAILING_AFTER in a row."""
     poll_schedule.record_failure(session, source, error, now, retry_at)
-    if source.failures == REPORTED_FAILURES:
+    if source.failures == poll_schedule.FAILING_AFTER:
         facts = {"source_id": source.id, "name": source.name, "failures": source.failures, "error": error}
         webhook_outbox.emit(session, WebhookEvent.SOURCE_FAILED, facts, now)
 

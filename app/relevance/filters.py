@@ -16,7 +16,7 @@ from app.relevance.bm25 import Matrix
 from app.relevance.model import TermStatistics
 from app.relevance.phrase_index import PhraseIndex, TextIndex
 from app.relevance.query_language import FilterField, Query, has_one_content_word, name_as_typed
-from app.text import hyphens
+from app.text import preposition_compounds
 from app.text.abbreviations import Abbreviations
 from app.text.acronyms import TERM, stem_of
 from app.text.characters import fold_accents
@@ -144,7 +144,7 @@ class Filters:
         """Return a mask of the papers that contain a name, with its hyphen if papers seldom leave it out."""
         if "-".join(name) not in self._abbreviations.hyphenated:
             return self._mentioning(name, capitals)
-        with_hyphen = self._compounds.containing([hyphens.stemmed("-".join(name))])
+        with_hyphen = self._compounds.containing([preposition_compounds.stemmed("-".join(name))])
         return np.asarray(with_hyphen | self._texts[0].containing(["".join(name)]))
 
     def _having(self, field: FilterField, names: Sequence[str]) -> Matrix:
@@ -190,7 +190,11 @@ class Filters:
     @cached_property
     def _compounds(self) -> PhraseIndex:
         return PhraseIndex(
-            [[compound] for text in (paper.title, paper.abstract) for compound in hyphens.compounds_in(text)]
+            [
+                [compound]
+                for text in (paper.title, paper.abstract)
+                for compound in preposition_compounds.compounds_in(text)
+            ]
             for paper in self._papers
         )
 

@@ -15,7 +15,7 @@ from app.errors import CorruptModel
 from app.relevance.bm25 import Document, Expansions, FieldCounts, Matrix, count_terms
 from app.relevance.vector_space import MAX_EXAMPLES, VectorSpace
 from app.relevance.vocabulary import Vocabulary
-from app.text import abbreviations, acronyms, hyphens
+from app.text import abbreviations, acronyms, preposition_compounds
 from app.text.abbreviations import Abbreviations
 from app.text.acronyms import Acronyms
 from app.text.shortening import FUNCTION_WORDS
@@ -127,7 +127,7 @@ class RelevanceModel:
         words = [*map(distinct_words, texts)]
         vocabulary = Vocabulary.count(words, MIN_PAPERS_OF_WORD)
         learned_acronyms = acronyms.learn(papers, words)
-        hyphenated = hyphens.learn(texts)
+        hyphenated = preposition_compounds.learn(texts)
         del texts, words
         unfolded = [(content_stems(title), content_stems(abstract)) for title, abstract in papers]
         compounds, apart = abbreviations.find_compounds(unfolded)

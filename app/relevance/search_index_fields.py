@@ -27,7 +27,7 @@ from app.relevance.bm25 import Document, Matrix
 from app.relevance.filters import belongs_together
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import FilterField, FilterValues, Query, has_one_content_word
-from app.text import hyphens
+from app.text import preposition_compounds
 from app.text.acronyms import TERM, stem_of
 from app.text.characters import fold_accents
 from app.text.names import forms_of_name, words_of_organization
@@ -92,7 +92,8 @@ def document(
     words = {*WORD.findall(fold_accents(f"{paper.title} {paper.abstract}"))}
     forms = {*map(americanize, words)}
     for text in (paper.title, paper.abstract):
-        forms.update(model.abbreviations.acronyms.find(text).values(), hyphens.compounds_in(text))
+        forms.update(model.abbreviations.acronyms.find(text).values())
+        forms.update(preposition_compounds.compounds_in(text))
     new.add_text("words", " ".join(forms))
     new.add_text("authors", _joined(form for name in paper.authors for form in forms_of_name(name)))
     new.add_text("organizations", _joined(map(words_of_organization, paper.organization_names)))
@@ -300,7 +301,7 @@ class QueryBuilder:
         """Return a query for papers that contain a name, with its hyphen if papers seldom leave it out."""
         if (compound := "-".join(name)) not in self.model.abbreviations.hyphenated:
             return self._mentioning(name, capitals)
-        with_hyphen = self._term("words", hyphens.stemmed(compound))
+        with_hyphen = self._term("words", preposition_compounds.stemmed(compound))
         return _any([with_hyphen, self._containing(["".join(name)], capitals)])
 
     def _containing(self, phrase: Sequence[str], capitals: Set[str]) -> TantivyQuery:

@@ -10,7 +10,8 @@ tokenizer      split texts into tokens with their stems; stop words
 word_forms     stems, and the forms of a word: British spellings, plurals, endings
 names          put given names first; normalize names for comparison
 acronyms       acronyms that are spelled like ordinary words: "CLIP" and "clip"
-hyphens        compounds that need their hyphen: "in-context"
+preposition_compounds
+               compounds that need their hyphen: "in-context"
 abbreviations  abbreviations and their long forms, learned from texts (Schwartz–Hearst)
 in_words       write counts with their nouns, and validation errors in plain words
 direction      detect right-to-left texts

@@ -183,7 +183,7 @@ class Abbreviations:
     shorts: Table
     split_compounds: Set[str] = frozenset()  # compounds that are usually written as two words
     acronyms: Acronyms = NO_ACRONYMS  # those that are spelled like ordinary words
-    hyphenated: Set[str] = frozenset()  # compounds that need their hyphen, as `hyphens.learn` returns them
+    hyphenated: Set[str] = frozenset()  # from `preposition_compounds.learn`
 
     @cached_property
     def expansions(self) -> Mapping[str, tuple[str, ...]]:

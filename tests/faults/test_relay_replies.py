@@ -9,7 +9,7 @@ import pytest
 from app import pipeline
 from app.application import Application
 from app.delivery import ledger
-from app.delivery.smtp.connection import Timeouts
+from app.delivery.smtp.timeouts import Timeouts
 from app.settings import Settings, UncertainPolicy
 from tests.faults import checks
 from tests.faults.relay_process import STAGES, RelayProcess

@@ -2,7 +2,8 @@
 
 protocol         PURE: commands, bodies and replies as bytes
 handshake        connect: EHLO with our host name, TLS, login
-connection       one connection to the relay; `Timeouts`
+connection       one connection to the relay
+timeouts         how long to wait for the relay
 connection_pool  open connections while emails wait; reuse and renew them
 fair_queue       PURE: a queue of emails for each receiver, served in turn
 responses        PURE: the meaning of refusals

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,25 +32,10 @@ from app.delivery.smtp.protocol import (
     printable_line,
 )
 from app.delivery.smtp.responses import Phase, classify
+from app.delivery.smtp.timeouts import Timeouts
 
 if TYPE_CHECKING:
     from app.delivery.smtp.connection_pool import ConnectionPool
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Seconds to wait for the relay. The defaults, except `quit`, are the minimums of RFC 5321, 4.5.3.2.
-
-    With a shorter `end`, emails may be sent twice.
-    """
-
-    connect: float = 300.0  # until the relay's greeting
-    mail: float = 300.0
-    rcpt: float = 300.0
-    data: float = 120.0
-    block: float = 180.0  # until the relay reads more of a body
-    end: float = 600.0  # after the final dot
-    quit: float = 5.0
 
 
 class PendingReply(StrEnum):

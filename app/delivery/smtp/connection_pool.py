@@ -14,8 +14,9 @@ import structlog
 
 from app.delivery.send_result import SendOutcome, SendResult
 from app.delivery.smtp import handshake
-from app.delivery.smtp.connection import SmtpConnection, Timeouts
+from app.delivery.smtp.connection import SmtpConnection
 from app.delivery.smtp.fair_queue import FairQueue, QueuedMail
+from app.delivery.smtp.timeouts import Timeouts
 from app.mail.message import OutgoingMail
 from app.settings import Settings, SmtpSecurity
 

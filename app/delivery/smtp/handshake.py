@@ -7,8 +7,8 @@ from typing import cast
 import aiosmtplib
 
 from app.delivery.send_result import SendOutcome, SendResult
-from app.delivery.smtp.connection import Timeouts
 from app.delivery.smtp.protocol import ServerCapabilities, printable_line
+from app.delivery.smtp.timeouts import Timeouts
 from app.settings import Settings, SmtpSecurity
 
 _SIZE_DIGITS = 20  # RFC 1870; Python refuses to parse numbers with thousands of digits

@@ -12,8 +12,8 @@ import trustme
 
 from app.delivery.send_result import SendOutcome, SendResult
 from app.delivery.smtp import connection
-from app.delivery.smtp.connection import Timeouts
 from app.delivery.smtp.connection_pool import ConnectionPool
+from app.delivery.smtp.timeouts import Timeouts
 from app.mail.message import OutgoingMail
 from app.settings import Settings, SmtpSecurity
 from tests.delivery.smtp.test_connection_pool import RecordingTracker, mail

@@ -6,7 +6,7 @@ import pytest
 
 from app.delivery.send_result import SendOutcome
 from app.delivery.smtp import responses
-from app.delivery.smtp.responses import Reason, failure_notice_phrases, phases, refusal_phrases
+from app.delivery.smtp.responses import Reason, notice_detection_phrases, phases, reason_phrases
 
 
 @pytest.mark.parametrize(
@@ -617,10 +617,10 @@ def test_long_texts_are_truncated_before_matching(text: str) -> None:
 @pytest.mark.parametrize(
     "block",
     [
-        *refusal_phrases.PHRASES_BY_REASON.values(),
-        *refusal_phrases.WORDS_BY_REASON.values(),
+        *reason_phrases.PHRASES_BY_REASON.values(),
+        *reason_phrases.WORDS_BY_REASON.values(),
         *phases.PHASES.values(),
-        failure_notice_phrases.FAILURE,
+        notice_detection_phrases.FAILURE,
     ],
 )
 def test_phrases_are_in_lower_case(block: str) -> None:

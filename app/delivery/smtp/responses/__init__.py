@@ -4,15 +4,15 @@ The same tables are used for the relay's replies and for bounce notices. A speci
 determines the reason. Many servers send 5.0.0, 5.7.1 or no status, whatever the reason. In that case, the
 text determines it. The generic status counts only if the text is not recognized.
 
-refusal_reasons         the reasons, and the consequences of each
-enhanced_status         enhanced statuses → reasons
-refusal_phrases         the phrases with which servers refuse mail, by reason
-phrase_matching         phrases → reasons
-phases                  which command was refused
-failure_notice_phrases  the phrases that identify a text as a notice of failure, whatever the reason
-diagnosis               status, text and command of a refusal → `Diagnosis`
-throttling_phrases      the codes and phrases with which receivers ask us to slow down
-reply_outcomes          a relay's reply → `SendOutcome`
+refusal_reasons           the reasons, and the consequences of each
+enhanced_status           enhanced statuses → reasons
+reason_phrases            the phrases with which servers refuse mail, by reason
+phrase_matching           phrases → reasons
+phases                    which command was refused
+notice_detection_phrases  the phrases that identify a text as a notice of failure, whatever the reason
+diagnosis                 status, text and command of a refusal → `Diagnosis`
+throttling_phrases        the codes and phrases with which receivers ask us to slow down
+reply_outcomes            a relay's reply → `SendOutcome`
 """
 
 from app.delivery.smtp.responses.diagnosis import diagnose

@@ -1,4 +1,4 @@
-"""PURE. Phrases that name the refused command, written as in `refusal_phrases`."""
+"""PURE. Phrases that name the refused command, written as in `reason_phrases`."""
 
 from enum import StrEnum
 

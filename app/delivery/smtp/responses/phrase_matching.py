@@ -3,17 +3,17 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from app.delivery.smtp.responses import failure_notice_phrases, phases, refusal_phrases
+from app.delivery.smtp.responses import notice_detection_phrases, phases, reason_phrases
 from app.delivery.smtp.responses.phases import Phase
-from app.delivery.smtp.responses.refusal_phrases import PHRASES_BY_REASON, WORDS_BY_REASON
+from app.delivery.smtp.responses.reason_phrases import PHRASES_BY_REASON, WORDS_BY_REASON
 from app.delivery.smtp.responses.refusal_reasons import Reason
 from app.text import sanitize
 
 _CONTINUED = re.compile(r"\n {12}")
 _ABBREVIATIONS = {
-    "<who>": refusal_phrases.RECIPIENT_WORDS,
-    "<gone>": refusal_phrases.UNKNOWN_WORDS,
-    "<full>": refusal_phrases.FULL_WORDS,
+    "<who>": reason_phrases.RECIPIENT_WORDS,
+    "<gone>": reason_phrases.UNKNOWN_WORDS,
+    "<full>": reason_phrases.FULL_WORDS,
 }
 
 
@@ -45,7 +45,7 @@ def compile_phases(blocks: Mapping[Phase, Sequence[str]]) -> re.Pattern[str]:
 _PHRASES = compile_reasons({reason: phrases_in(block) for reason, block in PHRASES_BY_REASON.items()})
 _WORDS = compile_reasons({reason: phrases_in(block) for reason, block in WORDS_BY_REASON.items()})
 _PHASE = compile_phases({phase: phrases_in(block) for phase, block in phases.PHASES.items()})
-_FAILURE = compile_phrase("|".join(phrases_in(failure_notice_phrases.FAILURE)))
+_FAILURE = compile_phrase("|".join(phrases_in(notice_detection_phrases.FAILURE)))
 DOT_INSIDE = re.compile(r"\.(?=\S)")
 
 

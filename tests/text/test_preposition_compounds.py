@@ -5,7 +5,7 @@ import pytest
 from app.relevance.matching import MatchIndex
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import parse
-from app.text import hyphens
+from app.text import preposition_compounds
 from app.types import PaperView
 
 MODEL = RelevanceModel.train(
@@ -32,7 +32,7 @@ def test_learned_compounds_are_seldom_written_without_the_hyphen() -> None:
     ],
 )
 def test_compounds_in(text: str, compounds: set[str]) -> None:
-    assert hyphens.compounds_in(text) == compounds
+    assert preposition_compounds.compounds_in(text) == compounds
 
 
 @pytest.mark.parametrize(

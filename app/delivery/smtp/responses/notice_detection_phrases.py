@@ -1,6 +1,6 @@
 """PURE. Phrases that only identify a text as a notice of a failed delivery.
 
-They are written as in `refusal_phrases`, whose phrases name the reason for the failure.
+They are written as in `reason_phrases`, whose phrases name the reason for the failure.
 """
 
 FAILURE = r"""
