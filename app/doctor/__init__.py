@@ -6,7 +6,9 @@ configuration     the settings: unknown names, addresses
 file_permissions  folders that we cannot write to, files that other users can read
 own_templates     the operator's own templates: names and encoding
 dkim_keys         DKIM keys: permissions, length, and the DNS records that publish them
-service_state     the database and its records: sources, jobs, late digests, pauses, keys, models
+service_state     the database and its records: jobs, workers, keys, webhooks, backups, models
+sources           the sources of papers, and the arXiv categories
+sending           late and missing digests, pauses, receivers, failed emails, the warm-up
 bounces           the mailbox, folder or webhook through which bounce notices arrive
 disk_space        the free space on the disk
 relay             the relay: its extensions, TLS and size limit

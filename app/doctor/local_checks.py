@@ -4,7 +4,7 @@ from datetime import datetime
 from pathlib import Path
 
 from app.application import Application
-from app.doctor import bounces, configuration, disk_space, service_state
+from app.doctor import bounces, configuration, disk_space, sending, service_state, sources
 from app.doctor.findings import Check, Finding, run_check
 from app.relevance import model_store
 from app.settings import Settings
@@ -18,7 +18,7 @@ def service_checks(
     return {
         "database": lambda: service_state.check(db, models, now),
         "disk": lambda: disk_space.check(db, Path(settings.journal_dir)),
-        "warm-up": lambda: service_state.check_warm_up(db, settings, now),
+        "warm-up": lambda: sending.check_warm_up(db, settings, now),
     }
 
 
@@ -26,7 +26,7 @@ def settings_checks(settings: Settings, db: Database, now: datetime) -> dict[str
     """Return the checks of the settings, the arXiv categories and bounce processing."""
     return {
         "settings": lambda: configuration.check(settings),
-        "categories": lambda: service_state.check_categories(db, settings),
+        "categories": lambda: sources.check_categories(db, settings),
         "bounces": lambda: bounces.check(settings, db, now),
     }
 

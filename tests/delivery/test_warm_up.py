@@ -17,7 +17,7 @@ from app import clock, main, pipeline, subscribers
 from app.application import Application
 from app.delivery import ledger
 from app.delivery.warm_up import UNLIMITED_FROM, WarmUp
-from app.doctor import service_state
+from app.doctor import sending
 from app.errors import InvalidSettings
 from app.settings import Settings, load
 from app.storage import api_keys
@@ -270,16 +270,16 @@ def test_no_limit(app: Application, mail_server: MailServer, now: datetime, days
 @pytest.mark.usefixtures("still_clock")
 def test_operators_see_what_waits(warming: Application, mail_server: MailServer, now: datetime) -> None:
     """The doctor names the receivers."""
-    (quiet,) = service_state.check_warm_up(warming.db, warming.settings, now)
+    (quiet,) = sending.check_warm_up(warming.db, warming.settings, now)
     assert quiet.message.endswith("no emails are waiting")
     readers_at(warming, now, "gmail.com", 5)
     pipeline.send_now(warming, now)
-    (finding,) = service_state.check_warm_up(warming.db, warming.settings, now)
+    (finding,) = sending.check_warm_up(warming.db, warming.settings, now)
     assert "at most 3 emails today" in finding.message
     assert "2 emails are waiting until tomorrow: google (2)" in finding.message
-    (future,) = service_state.check_warm_up(warming.db, warming.settings, now - DAY)
+    (future,) = sending.check_warm_up(warming.db, warming.settings, now - DAY)
     assert "it begins on" in future.message
-    (over,) = service_state.check_warm_up(warming.db, warming.settings, now + 30 * DAY)
+    (over,) = sending.check_warm_up(warming.db, warming.settings, now + 30 * DAY)
     assert "it ended on" in over.message
 
 

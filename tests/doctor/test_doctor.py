@@ -4,31 +4,29 @@ import os
 import re
 import shlex
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from time import monotonic
 
 import pytest
 from sqlalchemy import text
-from sqlmodel import Session, select
+from sqlmodel import select
 
 from app import doctor, pipeline
 from app.application import Application
 from app.cli.doctor import temporary_service
 from app.delivery import ledger
-from app.digests import planning
-from app.doctor import Finding, Level, local_checks, relay, service_state, test_mail
+from app.doctor import Finding, Level, relay, service_state, test_mail
 from app.doctor.smtp_sink import Sink
 from app.mail import dkim
-from app.papers import picture_fetching, poll_schedule, source_registry
+from app.papers import picture_fetching
 from app.papers.sources.http_client import HttpTransport
 from app.relevance import model, model_store
 from app.settings import Settings
 from app.storage import database, job_runs
-from app.storage.models import Source, Subscriber, TrainedModel, WorkerRow
+from app.storage.models import Subscriber, TrainedModel
 from app.types import SourceKind
 from tests.support import factories
 from tests.support.dns_server import NameServer
@@ -250,133 +248,6 @@ def test_unmigrated_database(app: Application, now: datetime) -> None:
     assert "schedule" not in findings
 
 
-@pytest.mark.parametrize("days_since_start", [None, 5], ids=["no worker", "a worker that was suspended"])
-def test_late_digest_after_a_downtime(app: Application, now: datetime, days_since_start: int | None) -> None:
-    """It is an error unless a process has just started, or is polling the sources first."""
-    with app.db.write() as session:
-        if days_since_start:
-            seen_at = datetime.now(UTC)
-            started_at = seen_at - timedelta(days=days_since_start)
-            session.add(WorkerRow(name="serve:1", started_at=started_at, seen_at=seen_at))
-        source = factories.add_source(session, now)
-        source.polled_at = source.next_poll_at = now - timedelta(days=3)
-        reader = factories.add_subscriber(session, "alice@example.org", ["agents"], now)
-        session.get_one(Subscriber, reader).next_due_at = now - timedelta(days=3)
-
-    def schedule_level() -> tuple[Level, bool]:
-        finding = check_database(app, now)["schedule"]
-        return finding.level, finding.urgent
-
-    assert schedule_level() == (Level.ERROR, True), "the source is not polled yet"
-    with app.db.write() as session:
-        poll_schedule.begin(session.exec(select(Source)).one(), now)
-    assert schedule_level() == (Level.WARNING, False), "the source is being polled"
-    with app.db.write() as session:
-        poll_schedule.record_success(session.exec(select(Source)).one(), now)
-    assert schedule_level() == (Level.ERROR, True), "the source was polled"
-
-
-@pytest.mark.parametrize(
-    ("minutes_since_start", "minutes_since_heartbeat", "level"),
-    [(10, 0, Level.WARNING), (40, 0, Level.ERROR), (10, 5, Level.ERROR)],
-    ids=["just started", "started long ago", "lost"],
-)
-def test_late_digest_after_a_start(
-    app: Application, now: datetime, minutes_since_start: int, minutes_since_heartbeat: int, level: Level
-) -> None:
-    seen_at = datetime.now(UTC) - timedelta(minutes=minutes_since_heartbeat)
-    started_at = seen_at - timedelta(minutes=minutes_since_start)
-    with app.db.write() as session:
-        reader = factories.add_subscriber(session, "alice@example.org", ["agents"], now)
-        session.get_one(Subscriber, reader).next_due_at = now - timedelta(hours=1)
-        session.add(WorkerRow(name="serve:1", started_at=started_at, seen_at=seen_at))
-    assert check_database(app, now)["schedule"].level is level
-
-
-@pytest.mark.parametrize(
-    ("due_hours_ago", "level"), [(3, Level.ERROR), (1, Level.WARNING)], ids=["crashed after", "before"]
-)
-def test_late_digest_after_a_crash(app: Application, now: datetime, due_hours_ago: int, level: Level) -> None:
-    """A process that was killed while the digest was late will probably be killed again."""
-    time = datetime.now(UTC)
-    with app.db.write() as session:
-        reader = factories.add_subscriber(session, "alice@example.org", ["agents"], now)
-        session.get_one(Subscriber, reader).next_due_at = now - timedelta(hours=due_hours_ago)
-        for name, started, seen in [("killed", 150, 120), ("started", 5, 0)]:
-            started_at, seen_at = time - timedelta(minutes=started), time - timedelta(minutes=seen)
-            session.add(WorkerRow(name=name, started_at=started_at, seen_at=seen_at))
-    finding = check_database(app, now)["schedule"]
-    assert finding.level is level
-    assert ("although a process is running jobs" in finding.message) == (level is Level.ERROR)
-
-
-@pytest.mark.parametrize(
-    ("minutes_since_run", "level"), [(180, Level.WARNING), (60, Level.ERROR), (10, Level.WARNING)]
-)
-def test_late_digest_after_an_earlier_run(
-    app: Application, now: datetime, minutes_since_run: int, level: Level
-) -> None:
-    """A stopped process leaves the registry, but its run shows that there was time to plan the digest."""
-    time = datetime.now(UTC)
-    with app.db.write() as session:
-        reader = factories.add_subscriber(session, "alice@example.org", ["agents"], now)
-        session.get_one(Subscriber, reader).next_due_at = now - timedelta(hours=2)
-        session.add(WorkerRow(name="serve:1", started_at=time - timedelta(minutes=5), seen_at=time))
-    job_runs.begin(app.db, planning.JOB, now - timedelta(minutes=minutes_since_run))
-    assert check_database(app, now)["schedule"].level is level
-
-
-def test_failing_paused_and_outdated_sources(app: Application, now: datetime) -> None:
-    """Each is named. A source for files cannot fail."""
-    with app.db.write() as session:
-        for name, fields in {
-            "failing": {"failures": 3, "last_error": "it answered 503", "next_poll_at": now},
-            "hiccup": {"failures": 1, "next_poll_at": now},
-            "sleeping": {"paused": True, "next_poll_at": now},
-            "old": {"polled_at": now - timedelta(days=4), "next_poll_at": now},
-            "future": {"polled_at": now + timedelta(hours=1), "next_poll_at": now},
-            "files": {"paused": True, "kind": SourceKind.PAGE},
-        }.items():
-            row = factories.add_source(session, now, name=name)
-            for field, value in fields.items():
-                setattr(row, field, value)
-    findings = check_database(app, now)
-    names = ("failing", "hiccup", "sleeping", "old", "future")
-    assert {name: findings[f"source {name}"].level for name in names} == {
-        "failing": Level.ERROR,
-        "hiccup": Level.WARNING,
-        "sleeping": Level.WARNING,
-        "old": Level.WARNING,
-        "future": Level.WARNING,
-    }
-    assert "503" in findings["source failing"].message
-    assert "in the future" in findings["source future"].message
-    assert "clocks" in findings["source future"].fix
-    assert "source files" not in findings
-
-
-def test_categories_that_were_set_too_late(app: Application, now: datetime) -> None:
-    """They only apply to a new database. An operator who has edited the source is not warned."""
-    defaults = app.settings.arxiv_categories
-    changed = app.settings.model_copy(update={"arxiv_categories": ("math.CO", "stat.ML")})
-    assert not list(service_state.check_categories(app.db, changed)), "there is no source yet"
-    with app.db.write() as session:
-        source_registry.seed(session, defaults, now)
-    (finding,) = service_state.check_categories(app.db, changed)
-    edit = "paperboy sources edit 'arXiv announcements' --category math.CO --category stat.ML"
-    assert (finding.level, edit in finding.fix) == (Level.WARNING, True)
-    assert finding in local_checks.settings_findings(replace(app, settings=changed), now)
-    assert not list(service_state.check_categories(app.db, app.settings))
-    with app.db.write() as session:
-        source = source_registry.find(session, "arXiv announcements")
-        source_registry.change(session, source, now, config={"categories": ["math.CO"]})
-    assert not list(service_state.check_categories(app.db, changed))
-
-
-def test_no_sources(app: Application, now: datetime) -> None:
-    assert check_database(app, now)["sources"].level is Level.WARNING
-
-
 def test_failed_job(app: Application, now: datetime) -> None:
     """Only the newest run of a job counts."""
     with job_runs.record(app.db, "refresh", now) as run:
@@ -410,39 +281,6 @@ def test_failed_pictures_are_not_urgent(app: Application, now: datetime) -> None
         run.fail("cdn.test", "HTTP 503")
     finding = check_database(app, now)[f"job {picture_fetching.JOB}"]
     assert (finding.level, finding.urgent) == (Level.WARNING, False)
-
-
-@pytest.mark.parametrize(
-    ("late", "span"),
-    [
-        (timedelta(minutes=20), "20 minutes"),
-        (timedelta(minutes=119), "119 minutes"),
-        (timedelta(hours=3, minutes=10), "3 hours"),
-        (timedelta(minutes=333315), "231 days"),
-    ],
-)
-def test_late_digest(app: Application, now: datetime, late: timedelta, span: str) -> None:
-    """The delay is given in words, and the scheduler is probably not running."""
-    with app.db.write() as session:
-        factories.add_subscriber(session, "alice@example.org", [], now - late)
-    finding = check_database(app, now)["schedule"]
-    assert finding.level is Level.ERROR
-    assert f"due for {span}," in finding.message
-
-
-@pytest.mark.parametrize(
-    ("pause", "level"), [(ledger.pause, Level.WARNING), (ledger.pause_automatically, Level.ERROR)]
-)
-def test_pause_is_reported_with_its_reason(
-    app: Application, now: datetime, pause: Callable[[Session, str, datetime], object], level: Level
-) -> None:
-    """Only an automatic pause is an error, because an operator knows of their own."""
-    with app.db.write() as session:
-        pause(session, "the relay refuses us", now)
-        ledger.pause(session, "an operator pauses again", now + timedelta(hours=1))
-    finding = check_database(app, now)["sending"]
-    assert finding.level is level
-    assert "the relay refuses us" in finding.message
 
 
 def test_suggested_commands_are_valid(app: Application, now: datetime) -> None:
