@@ -12,7 +12,15 @@ from app.application import Application
 from app.delivery import ledger
 from app.links import Purpose
 from app.papers import pictures, poll_history
-from app.storage import admin_sessions, hit_counters, idempotency_keys, job_runs, uploads, webhook_outbox
+from app.storage import (
+    admin_sessions,
+    audit_log,
+    hit_counters,
+    idempotency_keys,
+    job_runs,
+    uploads,
+    webhook_outbox,
+)
 
 SENDER_DATA_SINCE = timedelta(days=3)  # the data of older emails was deleted on previous nights
 
@@ -26,8 +34,11 @@ def prune(app: Application, now: datetime) -> Counter[str]:
     as a deleted delivery are never sent. Rows of unconfirmed sign-ups are deleted after their emails and
     events.
 
-    Sign-ups, deliveries and events are deleted in batches, so that other transactions do not wait long. If
-    the service stops, return between two transactions; the next nightly run continues.
+    The address and the consent of subscribers who unsubscribed are kept.
+
+    Sign-ups, preferences, deliveries, events and the audit log are deleted in batches, so that other
+    transactions do not wait long. If the service stops, return between two transactions; the next nightly run
+    continues.
     """
     now = app.timeline(now).start
     days = app.settings.retention_days, app.settings.unconfirmed_days, app.settings.run_retention_days
@@ -38,6 +49,9 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             subscribers.expire_changes(session, now)
         expire = subscribers.expire_pending
         _repeat(app, run, lambda session: Counter(unconfirmed=expire(session, unconfirmed, now)))
+        forget = subscribers.forget_former_subscribers
+        _repeat(app, run, lambda session: Counter(former_subscribers=forget(session, old)))
+        _repeat(app, run, lambda session: Counter(audit_entries=audit_log.prune(session, old)))
         with app.db.write() as session:
             run.counts["runs"] += job_runs.prune(session, old_run)
             run.counts["polls"] += poll_history.prune(session, old_run)

@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import func, update
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, delete, select
 
 from app.storage import idempotency_keys
+from app.storage.database import execute_and_count
 from app.storage.models import AuditEntry
 
+PRUNING_BATCH = 5_000  # entries that one transaction deletes
 ERASED = "erased"
 SENDING_PAUSED = "sending.pause"
 SENDING_RESUMED = "sending.resume"  # by an operator, who has seen the complaints: see app.bounces.rates
@@ -138,3 +140,10 @@ def erase_details(session: Session, subscriber_id: int, address_hash: str) -> No
     idempotency_keys.erase_responses(session, str(subscriber_id), address_hash)
     by_hash = update(AuditEntry).where(col(AuditEntry.subject) == address_hash)
     session.execute(by_hash.values(subject=ERASED, detail={}), execution_options=unsynced)
+
+
+def prune(session: Session, before: datetime) -> int:
+    """Delete a batch of the entries before `before`. Return their number; call this again until it is 0."""
+    oldest = select(AuditEntry.id).where(AuditEntry.at < before).order_by(col(AuditEntry.at))
+    batch = oldest.limit(PRUNING_BATCH)
+    return execute_and_count(session, delete(AuditEntry).where(col(AuditEntry.id).in_(batch)))

@@ -1,4 +1,4 @@
-"""Unsubscribe subscribers, replace their links, export their data, and erase them."""
+"""Unsubscribe subscribers, replace their links, export their data, and erase them or what they chose."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from pydantic_core import to_jsonable_python
-from sqlalchemy import exists, func, update
+from sqlalchemy import Text, exists, func, update
+from sqlalchemy import cast as sql_cast
 from sqlmodel import Session, SQLModel, col, delete, or_, select
 
 from app.delivery import ledger, suppression
@@ -14,7 +15,17 @@ from app.errors import AddressSuppressed, Conflict
 from app.links import LIFETIMES, Purpose
 from app.storage import audit_log
 from app.storage.database import execute_and_count
-from app.storage.models import AddressChange, Delivery, DigestContent, Event, FormSubmission, Subscriber
+from app.storage.models import (
+    AddressChange,
+    Delivery,
+    DigestContent,
+    Event,
+    FeedbackRow,
+    FormSubmission,
+    InterestRow,
+    PrivatePaper,
+    Subscriber,
+)
 from app.storage.models import SubscriberState as State
 from app.subscribers import feedback, form_submissions
 from app.subscribers.event_log import LINKS_REPLACED, record_event
@@ -32,6 +43,7 @@ from app.subscribers.repository import (
 from app.types import MailKind
 
 DELETION_BATCH = 1_000  # rows that one transaction deletes
+FORGETTING_BATCH = 100  # former subscribers whose preferences one transaction deletes
 _Row = TypeVar("_Row", Delivery, Event)
 
 
@@ -161,6 +173,32 @@ def delete_unconfirmed_sign_ups(session: Session) -> int:
         ended = ended.where(~exists().where(col(table.subscriber_id) == Subscriber.id))
     batch = ended.order_by(col(Subscriber.id)).limit(DELETION_BATCH)
     return execute_and_count(session, delete(Subscriber).where(col(Subscriber.id).in_(batch)))
+
+
+def forget_former_subscribers(session: Session, before: datetime) -> int:
+    """Delete the preferences, feedback and IP address of a batch of subscribers who left before `before`.
+
+    Keep their address, so that no import adds it again and its owner can subscribe again, and the times and
+    the version of their consent. Skip rows that another transaction has locked. Return the number of
+    subscribers; call this again until it is 0.
+    """
+    has_rows = (
+        exists().where(col(table.subscriber_id) == Subscriber.id)
+        for table in (InterestRow, FeedbackRow, PrivatePaper)
+    )
+    lists = (sql_cast(column, Text) != "[]" for column in (Subscriber.muted, Subscriber.ignored_authors))
+    former = select(Subscriber).where(
+        Subscriber.state == State.UNSUBSCRIBED,
+        col(Subscriber.ended_at) < before,
+        or_(col(Subscriber.consent_ip) != "", *has_rows, *lists),
+    )
+    batch = former.order_by(col(Subscriber.id)).limit(FORGETTING_BATCH).with_for_update(skip_locked=True)
+    subscribers = session.exec(batch.execution_options(populate_existing=True)).all()
+    for subscriber in subscribers:
+        subscriber.consent_ip = ""
+        store_preferences(session, subscriber, Preferences())
+        feedback.forget(session, subscriber.id or 0)
+    return len(subscribers)
 
 
 def anonymize_new_address(session: Session, subscriber_id: int, now: datetime) -> None:

@@ -14,8 +14,9 @@ from app.application import Application
 from app.delivery import ledger
 from app.delivery.ledger import retention
 from app.digests import planning
-from app.storage import job_runs
-from app.storage.models import Delivery, Event, JobRun, Subscriber, SubscriberState
+from app.errors import Conflict
+from app.storage import audit_log, job_runs
+from app.storage.models import AuditEntry, Delivery, Event, JobRun, Subscriber, SubscriberState
 from app.subscribers import privacy
 from app.types import Interest, Skip
 from tests.conftest import NOW
@@ -154,6 +155,51 @@ def test_event_of_a_subscriber_who_left_is_deleted(app: Application) -> None:
         assert [(each.subscriber_id, each.kind) for each in session.exec(select(Event))] == [
             (number - 1, "added")
         ]
+
+
+@pytest.mark.parametrize("has_come_back", [False, True])
+def test_former_subscriber_keeps_only_address_and_consent(
+    app: Application, monkeypatch: pytest.MonkeyPatch, has_come_back: bool
+) -> None:
+    """No import can add them again, but they can come back. Of those who do in time, everything is kept."""
+    monkeypatch.setattr(privacy, "FORGETTING_BATCH", 2)
+    interests = (Interest("language agents"),)
+    preferences = subscribers.Preferences(interests=interests, muted=("knitting",), zone="Asia/Tokyo")
+    with app.db.write() as session:
+        readers = [subscribers.add(session, f"{n}@example.org", preferences, NOW) for n in range(3)]
+        for reader in readers:
+            subscribers.set_feedback(session, reader, 1, True, NOW)
+            session.get_one(Subscriber, reader).consent_ip = "192.0.2.1"
+            subscribers.unsubscribe(session, reader, NOW)
+        if has_come_back:
+            for reader in readers:
+                subscribers.resubscribe(session, reader, "192.0.2.1", NOW)
+    retention_days = timedelta(days=app.settings.retention_days)
+    assert maintenance.prune(app, NOW + retention_days)["former_subscribers"] == 0, "it is too early"
+    later = NOW + retention_days + timedelta(minutes=1)
+    assert maintenance.prune(app, later)["former_subscribers"] == (0 if has_come_back else 3)
+    assert maintenance.prune(app, later)["former_subscribers"] == 0
+    with app.db.write() as session:
+        row = subscribers.get(session, readers[0])
+        stored = subscribers.preferences_of(session, row)
+        feedback = subscribers.feedback_for_ranking(session, readers)
+        assert (stored == preferences, bool(feedback), bool(row.consent_ip)) == (has_come_back,) * 3
+        assert (row.email, row.consent_at) == ("0@example.org", NOW)
+        if not has_come_back:
+            with pytest.raises(Conflict, match="only its owner can subscribe again"):
+                subscribers.add(session, row.email, preferences, later)
+            assert subscribers.resubscribe(session, readers[0], "", later).state is SubscriberState.ACTIVE
+
+
+def test_old_entries_of_the_audit_log_are_deleted(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_log, "PRUNING_BATCH", 2)
+    later = NOW + timedelta(days=app.settings.retention_days, minutes=1)
+    with app.db.write() as session:
+        for at in (NOW, NOW, NOW, NOW + timedelta(days=1)):
+            audit_log.record(session, "cli", "model.train", "", at)
+    assert maintenance.prune(app, later)["audit_entries"] == 3
+    with app.db.read() as session:
+        assert session.exec(select(AuditEntry.at)).all() == [NOW + timedelta(days=1)]
 
 
 def test_pruning_deletes_later_bounces_of_a_delivery(app: Application) -> None:

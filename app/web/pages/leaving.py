@@ -41,7 +41,10 @@ def _unsubscribe_page(link: SignedLink) -> Response:
     with link.db.read() as session:
         subscriber = subscribers.get(session, link.subscriber_id)
     done = subscriber.state in (SubscriberState.UNSUBSCRIBED, SubscriberState.ERASED)
-    return link.page("unsubscribe.html", done=done, masked_address=masked_address(subscriber))
+    return link.page(
+        "unsubscribe.html", done=done, masked_address=masked_address(subscriber),
+        retention_days=link.app.settings.retention_days,
+    )  # fmt: skip
 
 
 @router.get("/export/{token}")

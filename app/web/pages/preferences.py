@@ -295,7 +295,7 @@ def _preferences_page(
         address=address, new_address=new_address,
         feedback=overview, until=forms.pause_form(subscriber, now, *pause),
         links=subscriber_links(link.request, subscriber, now), zones=forms.zones(),
-        amounts=forms.AMOUNT_OPTIONS,
+        amounts=forms.AMOUNT_OPTIONS, retention_days=app.settings.retention_days,
         history=history, unfolded=digest_history.UNFOLDED,
         # A page with a preview must not become too large. Scripts fetch suggestions for what is typed.
         suggestions=[] if digest_preview else paper_cards.suggestions(link.request, limit=40),
