@@ -1,6 +1,7 @@
 """The command line.
 
-Exit codes: 0 success, 1 something failed, 2 wrong usage, 3 `serve` could not start, 130 Ctrl-C.
+Exit codes: 0 success, 1 something failed, 2 wrong usage, 3 `serve` could not start, 130 Ctrl-C, 141 the
+reader of a pipe is gone.
 With --json, commands print one JSON document to standard output and nothing else. Logs go to standard error.
 
 commands      all commands in one typer application
@@ -47,6 +48,7 @@ from pathlib import Path
 from app.runtime import interpreter
 
 INTERRUPTED = 130  # the exit code of a program that Ctrl-C ends, also in Typer
+CLOSED_PIPE = 141  # that of a program that SIGPIPE ends, such as `git log` in `git log | head`
 
 
 def main() -> None:
@@ -61,4 +63,9 @@ def main() -> None:
             from app.cli.commands import cli
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    cli()
+    try:
+        cli()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # Typer and Rich exit with 1, as if a command failed
+            sys.exit(CLOSED_PIPE)
+        raise

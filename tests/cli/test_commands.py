@@ -2251,12 +2251,14 @@ def test_question_with_closed_input(app: Application, tmp_path: Path) -> None:
 
 @pytest.mark.once
 def test_closed_pipe_is_no_error(start_process: Callable[..., subprocess.Popen[str]]) -> None:
-    """`paperboy subscribers export | head` ends without a traceback."""
-    process = start_process("subscribers", "export")
-    assert process.stdout
-    process.stdout.close()
-    assert process.stderr
-    assert process.stderr.read() == ""
+    """`paperboy subscribers export | head` ends without a message, as if SIGPIPE had ended it."""
+    for arguments in (["subscribers", "export"], ["runs"], ["settings", "--json"], ["--help"]):
+        process = start_process(*arguments)
+        assert process.stdout
+        process.stdout.close()
+        assert process.stderr
+        assert process.stderr.read() == ""
+        assert process.wait() == 141
 
 
 @pytest.mark.once
