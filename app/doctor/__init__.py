@@ -26,8 +26,9 @@ templates         the templates of all kinds of email and of the pages
 oneclick          the one-click link and the unsubscribe address of the test digest
 """
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from datetime import datetime
+from threading import Thread
 
 import dns.resolver
 
@@ -67,8 +68,21 @@ def run_checks(
     if online:
         checks["online"] = lambda: web_reachability.check(settings, now, online)
     try:
-        with ThreadPoolExecutor(len(checks)) as pool:
-            futures = [pool.submit(run_check, name, check) for name, check in checks.items()]
-            return [finding for future in futures for finding in future.result()]
+        return _run_concurrently(checks)
     finally:
         database.dispose()
+
+
+def _run_concurrently(checks: Mapping[str, Check]) -> list[Finding]:
+    """Run each check in a daemon thread, so that Ctrl-C ends the process even if a server does not reply."""
+    findings = dict[str, list[Finding]]()
+
+    def run(name: str, check: Check) -> None:
+        findings[name] = run_check(name, check)
+
+    threads = [Thread(target=run, args=each, name=each[0], daemon=True) for each in checks.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [finding for name in checks for finding in findings[name]]

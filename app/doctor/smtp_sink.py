@@ -44,7 +44,8 @@ class Sink:
     def __enter__(self) -> Self:
         self._server.server_bind()
         self._server.server_activate()
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}).start()
+        options = {"poll_interval": 0.02}
+        threading.Thread(target=self._server.serve_forever, kwargs=options, daemon=True).start()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:

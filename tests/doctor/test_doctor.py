@@ -3,13 +3,16 @@
 import os
 import re
 import shlex
+import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from time import monotonic
 
+import dns.resolver
 import pytest
 from sqlalchemy import text
 from sqlmodel import select
@@ -169,6 +172,26 @@ def test_silent_servers_do_not_block_the_doctor(
     assert [findings[each].level for each in ("relay", "database")] == [Level.ERROR] * 2
     assert findings["dns"].level is Level.WARNING
     assert findings["one-click"].level is Level.OK
+
+
+@pytest.mark.once
+def test_ctrl_c_does_not_wait_for_checks(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relay may take 10 seconds to time out."""
+    may_reply, main_thread = threading.Event(), threading.get_ident()
+
+    def check(*_: object) -> list[Finding]:
+        signal.pthread_kill(main_thread, signal.SIGINT)
+        may_reply.wait(60)
+        return []
+
+    monkeypatch.setattr(relay, "check", check)
+    started = monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        doctor.run_checks(app.settings, now, resolver=dns.resolver.Resolver(configure=False))
+    assert monotonic() - started < 30
+    may_reply.set()
 
 
 def test_failed_check_is_a_finding(app: Application, now: datetime, name_server: NameServer) -> None:
