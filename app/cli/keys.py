@@ -15,7 +15,7 @@ from app.storage import api_keys
 from app.storage.api_keys import Scope
 from app.text.in_words import count_of
 
-keys = typer.Typer(no_args_is_help=True, help="Manage API keys. Create DKIM keys and secrets.")
+keys = output.command_group("Manage API keys. Create DKIM keys and secrets.")
 
 HOUR = timedelta(hours=1)
 MAX_OVERLAP = 8_760  # hours: a year

@@ -2,14 +2,12 @@
 
 from dataclasses import asdict
 
-import typer
-
 from app import clock, pipeline
 from app.cli import output
 from app.storage import audit_log
 from app.text.in_words import count_of
 
-models = typer.Typer(no_args_is_help=True, help="Train relevance models on the archive, and list them.")
+models = output.command_group("Train relevance models on the archive, and list them.")
 
 
 @models.command()

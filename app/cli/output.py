@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -132,8 +133,28 @@ def _file_errors() -> Iterator[None]:
         fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
 
 
-class Commands(TyperGroup):
-    """A command group that prints errors as one line to standard error and exits with code 1."""
+class CommandGroup(TyperGroup):
+    """A command group that suggests a similar command with the same first letter for one that does not exist.
+
+    Typer suggests other ones, too, such as “split” for “list”.
+    """
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if not (ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name)):
+            similar = [each for each in get_close_matches(name, self.commands) if each[0] == name[0]]
+            suggestion = f" Did you mean {' or '.join(map(repr, similar))}?" if similar else ""
+            ctx.fail(f"No such command {name!r}.{suggestion}")
+        return super().resolve_command(ctx, args)
+
+
+def command_group(help_text: str) -> typer.Typer:
+    """Return a group of commands, such as `paperboy papers`. Without a command, it prints its help."""
+    return typer.Typer(no_args_is_help=True, help=help_text, cls=CommandGroup)
+
+
+class Commands(CommandGroup):
+    """The group of all commands. It prints errors as one line to standard error and exits with code 1."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -26,9 +26,7 @@ from app.papers import (
 )
 from app.storage.models import Paper
 
-papers = typer.Typer(
-    no_args_is_help=True, help="Search, show, edit, hide, reinstate, pin, merge and split papers."
-)
+papers = output.command_group("Search, show, edit, hide, reinstate, pin, merge and split papers.")
 
 PaperReference = Annotated[str, typer.Argument(help="The paper's ID, arXiv ID, DOI or URL.")]
 

@@ -20,9 +20,7 @@ from app.subscribers import event_labels
 from app.text.in_words import count_of, sentence
 from app.types import MailKind
 
-sending = typer.Typer(
-    no_args_is_help=True, help="Show the state of all emails. Pause, resume or cancel sending."
-)
+sending = output.command_group("Show the state of all emails. Pause, resume or cancel sending.")
 
 Edition = Annotated[
     str, typer.Option("--edition", help="An edition, such as 2026-11-20. Default: all.", show_default=False)

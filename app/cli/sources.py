@@ -20,9 +20,7 @@ from app.settings import Settings
 from app.text.in_words import count_of
 from app.types import SourceKind
 
-sources = typer.Typer(
-    no_args_is_help=True, help="List, try, add, edit, pause, resume and remove sources of papers."
-)
+sources = output.command_group("List, try, add, edit, pause, resume and remove sources of papers.")
 
 NewName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the new source.")]
 SourceName = Annotated[

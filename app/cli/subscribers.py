@@ -19,9 +19,7 @@ from app.subscribers import Preferences
 from app.text.in_words import count_of
 from app.types import DEFAULT_MIN_PAPERS, Cadence, EmptyDigestPolicy, Interest
 
-group = typer.Typer(
-    no_args_is_help=True, help="List, show, add, change, import, export and erase subscribers."
-)
+group = output.command_group("List, show, add, change, import, export and erase subscribers.")
 group.add_typer(subscriber_changes.group)
 group.command("import")(subscriber_files.import_subscribers)
 group.command("export")(subscriber_files.export_subscribers)

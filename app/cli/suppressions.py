@@ -11,9 +11,7 @@ from app.delivery import suppression
 from app.errors import NotFound
 from app.storage.models import Suppression
 
-suppressions = typer.Typer(
-    no_args_is_help=True, help="List, add and lift suppressions: addresses that get no mail."
-)
+suppressions = output.command_group("List, add and lift suppressions: addresses that get no mail.")
 
 Address = Annotated[str, typer.Argument(help="The address.")]
 Reason = Annotated[str, typer.Option(help="The reason, which is stored.")]

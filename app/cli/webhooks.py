@@ -14,7 +14,7 @@ from app.storage import audit_log, webhook_endpoints, webhook_outbox
 from app.storage.models import WebhookEndpoint, WebhookEvent, WebhookMessage
 from app.text.in_words import count_of
 
-webhooks = typer.Typer(no_args_is_help=True, help="Send events to your own URLs.")
+webhooks = output.command_group("Send events to your own URLs.")
 
 Number = Annotated[int, typer.Argument(help="The number of the webhook, as shown by `list`.")]
 

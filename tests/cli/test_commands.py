@@ -2184,6 +2184,21 @@ def test_console_script(start_process: Callable[..., subprocess.Popen[str]]) -> 
 
 
 @pytest.mark.once
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["papers", "list"], "No such command 'list'."),  # “split” is as similar as “list” to “ls”
+        (["list"], "No such command 'list'."),
+        (["sources", "ls"], "No such command 'ls'. Did you mean 'list'?"),
+        (["paper", "show"], "No such command 'paper'. Did you mean 'papers'?"),
+        (["sending", "stat"], "No such command 'stat'. Did you mean 'status'?"),
+    ],
+)
+def test_unknown_command_suggests_only_similar_ones(run: Run, arguments: list[str], error: str) -> None:
+    assert f"│ {error} " in run(*arguments, code=2).stderr
+
+
+@pytest.mark.once
 def test_commands_do_not_load_the_web_application() -> None:
     """Only `serve` needs it. Commands would take half as long again to start. Alembic would add a tenth."""
     code = """
