@@ -393,7 +393,7 @@ def preview(
     builder = _builder(app, now, day)
     digest = builder.preview((day or now.date()).isoformat(), preferences)
     texts = [interest.text for interest in subscribers.deduplicate(preferences.interests)]
-    return digest, [hint for hint in map(builder.interests.hint, texts) if hint]
+    return digest, [hint for hint in builder.interests.hints(texts) if hint]
 
 
 def interest_hint(app: Application, text: str, now: datetime) -> InterestHint:

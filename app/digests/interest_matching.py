@@ -153,6 +153,12 @@ class InterestMatcher:
                 self._read_as[text] = query_language.parse(read).text if read else ""
         return self._read_as[text]
 
+    def hints(self, texts: Iterable[str]) -> list[InterestHint]:
+        """Return a hint about each of a subscriber's interests. Only one offers the most frequent topics."""
+        hints = [self.hint(text) for text in texts]
+        first = next((hint for hint in hints if hint.topics and not hint.topics_are_near), None)
+        return [hint if hint is first or hint.topics_are_near else replace(hint, topics=()) for hint in hints]
+
     def hint(self, text: str) -> InterestHint:
         """Return a hint about a valid interest, to show to the subscriber."""
         self.match([Interest(text)])

@@ -114,8 +114,10 @@ class Previews:
             # The number of parts for which there is room if one interest is split.
             max_parts = self._app.settings.max_interests - len(interests) + 1
             muted = builder.interests.muted_papers(preferences.muted)
+            hints = builder.interests.hints(interest.text for interest in interests)
             interest_previews = tuple(
-                preview_interest(builder, interest, days, muted, max_parts) for interest in interests
+                preview_interest(builder, interest, days, muted, hint.limited_to(max_parts))
+                for interest, hint in zip(interests, hints, strict=True)
             )
         if isinstance(digest, Skip):
             return Preview(None, digest.reason, days, interest_previews)
@@ -148,9 +150,13 @@ def largest_section(
 
 
 def preview_interest(
-    builder: DigestBuilder, interest: Interest, days: Sequence[date], muted: Collection[int], max_parts: int
+    builder: DigestBuilder,
+    interest: Interest,
+    days: Sequence[date],
+    muted: Collection[int],
+    hint: InterestHint,
 ) -> InterestPreview:
-    """Return the daily matches of an interest, and the rates that the other amounts would give."""
+    """Return the daily matches of an interest, the rates that the other amounts would give, and its hint."""
     paper_days = len(builder.listing_days.intersection(days))
     note = builder.interests.absent_fields_note(interest.text)
 
@@ -165,7 +171,6 @@ def preview_interest(
     amounts: dict[str, list[str]] = {}  # names of amounts, keyed by rate
     for weight in others:
         amounts.setdefault(in_words(counts_at(weight), paper_days, note), []).append(AMOUNTS[weight])
-    hint = builder.interests.hint(interest.text).limited_to(max_parts)
     return InterestPreview(
         *(interest.text, counts, description, hint),
         other_amounts={", ".join(names): rate for rate, names in amounts.items() if rate != description},

@@ -115,6 +115,14 @@ def test_hints(builder: DigestBuilder, text: str, hint: InterestHint) -> None:
     assert builder.interests.hint(text) == hint
 
 
+def test_most_frequent_topics_are_offered_once(builder: DigestBuilder) -> None:
+    """Topics that are near to an interest are offered for each interest."""
+    texts = ["visionary", "beekeeping", "knitting", "visionaries"]
+    hints = {hint.interest: hint for hint in builder.interests.hints(texts)}
+    assert [text for text in texts if hints[text].topics] == ["visionary", "beekeeping", "visionaries"]
+    assert hints["knitting"].missing_words == ("knitting",)
+
+
 def test_shorter_interest_is_suggested_only_if_it_matches(builder: DigestBuilder) -> None:
     """The longest part comes first, then the rarest. A single word says at least half of the interest."""
     hint = builder.interests.hint('"protein" beekeeping')
