@@ -43,7 +43,8 @@ def search_papers(
 ) -> None:
     """List papers, newest first. Hidden papers are marked."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
-        if paper_id := canonical_rows.find_by_reference(session, text) if text else None:
+        base_url = app.settings.base_url
+        if paper_id := canonical_rows.find_by_reference(session, text, base_url) if text else None:
             views = paper_views.by_ids(session, [paper_id])
         else:
             views = archive_lists.search(
@@ -65,7 +66,7 @@ def search_papers(
 def show_paper(paper: PaperReference, as_json: output.AsJson = False) -> None:
     """Show everything stored about a paper, and the number of digests that contain it."""
     with output.open_application(needs_secret=False) as app, app.db.read() as session:
-        stored = operator_changes.find(session, paper)
+        stored = operator_changes.find(session, paper, app.settings.base_url)
         row_ids = merging.with_absorbed(session, merging.id_of(stored))
         rows = operator_changes.rows_of(session, sorted(row_ids - {stored.id}))
         listed = listings.of_paper(session, merging.id_of(stored))
@@ -182,7 +183,8 @@ def merge_papers(
     """
     with output.open_application(needs_secret=False) as app:
         with app.db.read() as session:
-            pair = operator_changes.find(session, paper), operator_changes.find(session, other)
+            base_url = app.settings.base_url
+            pair = [operator_changes.find(session, reference, base_url) for reference in (paper, other)]
             paper_id, other_id = map(merging.id_of, pair)
             ordered = merging.order_distinct(*pair)
             if not yes:
@@ -231,7 +233,7 @@ def split_paper(
 def _editor(reference: str) -> Iterator[tuple[Editor, int]]:
     """Open the application, and yield an editor and the paper's id."""
     with output.change() as change:
-        paper = operator_changes.find(change.session, reference)
+        paper = operator_changes.find(change.session, reference, change.app.settings.base_url)
         yield Editor(change.session, output.ACTOR, change.now), merging.id_of(paper)
 
 

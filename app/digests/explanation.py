@@ -53,7 +53,7 @@ def explain(
         row = subscribers.find(session, subscriber)
         subscriber_now = _subscriber(session, row, now)
         subscriber_now = replace(subscriber_now, next_due_at=None) if at else subscriber_now
-        paper_now, view = _paper(session, paper)
+        paper_now, view = _paper(session, paper, context.settings.base_url)
         deliveries = _past_deliveries(context, session, row.id or 0, view.id)
         delivery = explanation_text.explained_delivery(deliveries, now)
         explained_at = delivery.created_at if delivery else now
@@ -136,13 +136,13 @@ def _preference_changes(
     return tuple(changes)
 
 
-def _paper(session: Session, reference: str) -> tuple[PaperNow, PaperView]:
+def _paper(session: Session, reference: str, base_url: str) -> tuple[PaperNow, PaperView]:
     """Return the paper with this id, arXiv id, DOI or URL, as it is stored now."""
     reference = sanitize.one_line(reference, 2000)
     requested_id = None
     if reference.isascii() and reference.isdigit() and len(reference) < 10:
         requested_id = session.exec(select(Paper.id).where(col(Paper.id) == int(reference))).first()
-    requested_id = requested_id or canonical_rows.find_by_reference(session, reference)
+    requested_id = requested_id or canonical_rows.find_by_reference(session, reference, base_url)
     if requested_id is None:
         raise NotFound(f"There is no paper {reference[:100]} in the archive.")
     row = canonical_rows.papers(session, [requested_id])[requested_id]

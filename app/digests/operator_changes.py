@@ -132,12 +132,12 @@ def get(session: Session, paper_id: int) -> Paper:
     return paper
 
 
-def find(session: Session, reference: str) -> Paper:
+def find(session: Session, reference: str, base_url: str) -> Paper:
     """Return the paper with this id, arXiv id, DOI or URL. Raise NotFound if there is none."""
     reference = reference.strip()
     if reference.isascii() and reference.isdigit() and len(reference) < 10:
         return get(session, int(reference))
-    paper_id = canonical_rows.find_by_reference(session, reference)
+    paper_id = canonical_rows.find_by_reference(session, reference, base_url)
     if paper_id is None:
         raise NotFound(f"“{reference[:100]}” is not the ID, arXiv ID, DOI or URL of a paper")
     return get(session, paper_id)

@@ -218,10 +218,11 @@ def unignore_author(session: Session, subscriber_id: int, author: str) -> None:
 
 
 def match_references(
-    session: Session, pasted: Sequence[PaperRecord], model: RelevanceModel
+    session: Session, pasted: Sequence[PaperRecord], model: RelevanceModel, base_url: str
 ) -> MatchedReferences:
     """Look up pasted papers in the archive by the same rules that decide which papers are merged.
 
+    A record may have only the URL of a paper's page on this service, which is below `base_url`.
     Hidden papers count as not in the archive, because the titles of the others are shown to the visitor.
     A profile can use a paper that is not in the archive if it has an abstract, or a title with an id or
     authors, or a title that names a subject (see `RelevanceModel.names_subject`).
@@ -229,11 +230,18 @@ def match_references(
     ids = [record.arxiv_id for record in pasted if record.arxiv_id]
     dois = [record.doi for record in pasted if record.doi]
     titles = [title_key(record.title) for record in pasted if record.title]
-    matches = or_(col(Paper.arxiv_id).in_(ids), col(Paper.doi).in_(dois), col(Paper.title_key).in_(titles))
+    numbers = {record.url: canonical_rows.number_of_page(record.url, base_url) for record in pasted}
+    matches = or_(
+        col(Paper.arxiv_id).in_(ids),
+        col(Paper.doi).in_(dois),
+        col(Paper.title_key).in_(titles),
+        col(Paper.id).in_(filter(None, numbers.values())),
+    )
     candidates: defaultdict[str, list[Paper]] = defaultdict(list)
     rows = session.exec(select(Paper).where(matches).order_by(col(Paper.id))).all()
     hidden = canonical_rows.hidden(session) if rows else set()
-    for candidate in (row for row in rows if row.id not in hidden):
+    public = {row.id: row for row in rows if row.id not in hidden}
+    for candidate in public.values():
         for key in {candidate.arxiv_id, candidate.doi, candidate.title_key}:
             candidates[key or ""].append(candidate)
 
@@ -244,7 +252,9 @@ def match_references(
         identity = _identity(record)
         keys = filter(None, (record.arxiv_id, record.doi, title_key(record.title)))
         papers = (paper for key in keys for paper in candidates.get(key, ()))
-        paper = next((each for each in papers if dedupe.same_paper_reason(identity, _identity(each))), None)
+        paper = public.get(numbers[record.url]) or next(
+            (each for each in papers if dedupe.same_paper_reason(identity, _identity(each))), None
+        )
         if paper is not None:
             archived.append(paper.id or 0)
         elif _is_usable(record, model):

@@ -77,9 +77,9 @@ def paths(live_server: Live, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         factories.add_picture(session, 2, now, "https://cdn.test/social-thumbnails/papers/2.png")
         alice = subscribers.add(session, "alice@example.org", WANTED, now - timedelta(days=1))
         pasted = [*papers[:2], *(PaperRecord(title=f"{n} {LONG}", authors=(LONG,)) for n in range(9))]
-        subscribers.like(
-            session, alice, subscribers.match_references(session, pasted, app.models.current(session)), now
-        )
+        model, base_url = app.models.current(session), app.settings.base_url
+        matched = subscribers.match_references(session, pasted, model, base_url)
+        subscribers.like(session, alice, matched, now)
         subscribers.set_feedback(session, alice, 3, False, now)
         subscribers.request_change(session, alice, f"{'x' * 60}@{'y' * 60}.example", now)
         for edition, due_at in (("2026-11-19", now - timedelta(days=1)), ("2026-11-20", now)):

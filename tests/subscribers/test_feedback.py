@@ -11,7 +11,7 @@ from app.application import Application
 from app.delivery import suppression
 from app.digests import hiding
 from app.errors import Conflict, InvalidInput, NotFound
-from app.papers import merging
+from app.papers import bibliography, merging
 from app.relevance.model import RelevanceModel
 from app.storage.models import FeedbackRow, FormSubmission, Paper, PrivatePaper, Subscriber
 from app.subscribers import MatchedReferences, Preferences, SignUp, feedback
@@ -20,7 +20,7 @@ from tests.support import factories
 
 WANTED = Preferences(interests=(Interest("robotics"),))
 MINUTE = timedelta(minutes=1)
-MODEL = RelevanceModel.bundled()
+MODEL, BASE_URL = RelevanceModel.bundled(), "https://paperboy.test"
 ATTENTION = PaperRecord(
     title="Attention Is All We Had", abstract="We attend.", authors=("Ada Lovelace", "Alan Turing")
 )
@@ -138,13 +138,31 @@ def test_hidden_papers_are_not_named(
         merging.merge(session, *(session.get_one(Paper, number) for number in papers[:2]), "by hand", now)
         hiding.hide(session, session.get_one(Paper, papers[0]), now)
         assert feedback_of(session, alice) == []
-        matched = subscribers.match_references(session, pasted, MODEL)
+        matched = subscribers.match_references(session, pasted, MODEL, BASE_URL)
         assert (matched.archived, matched.unknown) == ((), tuple(pasted))
         with pytest.raises(NotFound):
             subscribers.set_feedback(session, alice, papers[1], False, now)
         assert len(subscribers.export(session, alice, now)["feedback"]) == 1
         hiding.show(session, session.get_one(Paper, papers[0]), now)
         assert feedback_of(session, alice) == [("Language Agents that Plan Ahead", True)]
+
+
+def test_links_to_our_own_pages_are_recognized(
+    app: Application, papers: tuple[int, ...], now: datetime
+) -> None:
+    """A link to another service is not, even if a paper here has the same number. Nor are hidden papers."""
+    lines = ["- https://paperboy.test/paper/{} the best", "http://paperboy.test/paper/{}?utm=x, 2611.00001"]
+    others = ["https://paperboy.test/paper/99", f"https://example.org/paper/{papers[0]}"]
+    text = "\n".join([*(line.format(papers[2]) for line in lines), *others])
+    pasted = bibliography.parse(text)
+    assert pasted.rejections == ()
+    with app.db.write() as session:
+        matched = subscribers.match_references(session, pasted.records, MODEL, BASE_URL)
+        assert dict(matched.archived).keys() == {papers[0], papers[2]}
+        assert [record.url for record in matched.unknown] == others
+        hiding.hide(session, session.get_one(Paper, papers[2]), now)
+        matched = subscribers.match_references(session, pasted.records, MODEL, BASE_URL)
+        assert dict(matched.archived).keys() == {papers[0]}
 
 
 def test_merged_papers_have_one_feedback(
@@ -202,7 +220,7 @@ def test_pasted_paper_is_matched(
 ) -> None:
     """It is matched by arXiv id, DOI or title, unless other fields contradict."""
     with app.db.read() as session:
-        rows = subscribers.match_references(session, [pasted, pasted], MODEL)
+        rows = subscribers.match_references(session, [pasted, pasted], MODEL, BASE_URL)
     assert [identity for identity, _ in rows.archived] == [papers[place]]
     assert (rows.own, rows.unknown) == ((), ())
 
@@ -220,7 +238,7 @@ def test_ambiguous_title_is_stored_privately(
 ) -> None:
     """Another id, other authors or a common title prevent a match."""
     with app.db.read() as session:
-        rows = subscribers.match_references(session, [pasted], MODEL)
+        rows = subscribers.match_references(session, [pasted], MODEL, BASE_URL)
     assert (rows.archived, rows.own) == ((), (pasted,))
 
 
@@ -237,7 +255,7 @@ def test_unusable_references_are_reported(
 ) -> None:
     """A number, or a title that names no subject, contains nothing to learn from."""
     with app.db.read() as session:
-        rows = subscribers.match_references(session, [unknown, unknown], MODEL)
+        rows = subscribers.match_references(session, [unknown, unknown], MODEL, BASE_URL)
     assert (rows.unknown, rows.usable) == ((unknown,), 0)
 
 
@@ -257,7 +275,7 @@ def test_paper_that_is_not_in_the_archive(
 ) -> None:
     """A title is enough if it names a subject. Otherwise, an id or authors must come with it."""
     with app.db.read() as session:
-        rows = subscribers.match_references(session, [pasted], MODEL)
+        rows = subscribers.match_references(session, [pasted], MODEL, BASE_URL)
     assert (rows.own, rows.unknown) == ((pasted,), ())
 
 
@@ -267,9 +285,9 @@ def test_pasted_merged_paper_matches_the_remaining_one(
     with app.db.write() as session:
         merging.merge(session, *(session.get_one(Paper, number) for number in papers[:2]), "by hand", now)
         both = [PaperRecord(title="", arxiv_id="2611.00001"), PaperRecord(title="", doi="10.1000/fold")]
-        assert [identity for identity, _ in subscribers.match_references(session, both, MODEL).archived] == [
-            papers[0]
-        ]
+        assert [
+            identity for identity, _ in subscribers.match_references(session, both, MODEL, BASE_URL).archived
+        ] == [papers[0]]
 
 
 def test_pasted_papers_are_liked_once(
@@ -281,7 +299,9 @@ def test_pasted_papers_are_liked_once(
         before = count_rows(session, Paper)
         subscribers.set_feedback(session, alice, papers[0], False, now)
         for later in (now + MINUTE, now + 2 * MINUTE):
-            subscribers.like(session, alice, subscribers.match_references(session, pasted, MODEL), later)
+            subscribers.like(
+                session, alice, subscribers.match_references(session, pasted, MODEL, BASE_URL), later
+            )
         items = subscribers.feedback_for_ranking(session, [alice])[alice]
         assert count_rows(session, Paper) == before
     assert [(each.title, each.liked, each.at) for each in items] == [
@@ -336,7 +356,9 @@ def test_papers_pasted_again_do_not_count_twice(
     pasted = [PaperRecord(title="", arxiv_id="2611.00001"), ATTENTION]
     with app.db.write() as session:
         for grown in (pasted, [*pasted, PaperRecord(title="Zebra Stripes")]):
-            subscribers.like(session, alice, subscribers.match_references(session, grown, MODEL), now)
+            subscribers.like(
+                session, alice, subscribers.match_references(session, grown, MODEL, BASE_URL), now
+            )
         assert len(feedback_of(session, alice)) == 3
 
 

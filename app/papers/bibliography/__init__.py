@@ -28,7 +28,7 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 def parse(text: str) -> ParseResult:
     """Return up to MAX_PAPERS records from a text, and rejections. Raise InvalidInput if it is too long.
 
-    Each record has at least one of title, arXiv id and DOI.
+    Each record has at least one of title, arXiv id, DOI and URL of a paper's page.
     """
     check_size(text)
     return _parse_text(text)

@@ -10,13 +10,15 @@ from app.types import PaperRecord, Rejection
 _BULLET = re.compile(r"^(?:[-*•–]|[\[(]?\d{1,3}[\].)])\s+")
 # The separators between ids occur in SICI DOIs too, so `split` also returns each of these DOIs, or None.
 _BETWEEN_IDS = re.compile(rf"({identifiers.SICI_DOI})|[\s,;<>\[\]]+", re.IGNORECASE)
+# The page of a paper on a service like this one. Whether it is on this one depends on the settings.
+_PAPER_PAGE = re.compile(r"https?://\S+/paper/[0-9]{1,9}/?(?:[?#]\S*)?", re.IGNORECASE)
 _REMARKS = ("%", "#")
 # Lines that cannot be titles: overlong ASCII words and malformed DOIs.
 _NO_TITLE = re.compile(r"[!-~]{41,}|(?:doi:\s*)?10\.\d*/\S*", re.IGNORECASE)
 
 
 def parse(lines: Iterable[str], first: int) -> Iterator[Item]:
-    """Yield a record for each id in a line. Read a line without ids as a title.
+    """Yield a record for each id, and each link to a paper's page, in a line. Read other lines as titles.
 
     Yield a rejection for a line that can be neither. Skip empty lines, and comments that begin with % or #.
     `first` is the number of the first line.
@@ -32,6 +34,9 @@ def parse(lines: Iterable[str], first: int) -> Iterator[Item]:
             if of_arxiv or doi:
                 has_ids = True
                 yield PaperRecord(title="", arxiv_id=of_arxiv, doi=doi)
+            elif _PAPER_PAGE.fullmatch(word):
+                has_ids = True
+                yield PaperRecord(title="", url=word)
         if has_ids:
             continue
         if is_link(line.lstrip("<([")):

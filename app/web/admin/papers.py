@@ -48,7 +48,8 @@ def list_papers(operator: Reader, q: str = "", state: str = "any", cursor: str |
     problem, window = "", window_of(PAPERS_SHOWN, cursor)
     try:
         with operator.db.read() as session:
-            paper_id = canonical_rows.find_by_reference(session, q) if q.strip() else None
+            base_url = operator.settings.base_url
+            paper_id = canonical_rows.find_by_reference(session, q, base_url) if q.strip() else None
         if paper_id:
             return back_to(f"{PATH}/{paper_id}")
     except NotFound as error:
@@ -154,8 +155,9 @@ def preview_merge(operator: Reader, paper_id: Id, other: str = "") -> Response:
     """Show both papers, beginning with the one that a merge keeps."""
     try:
         with operator.db.read() as session:
-            pair = operator_changes.get(session, paper_id), operator_changes.find(session, other)
-            ids = map(merging.id_of, merging.order_distinct(*pair))
+            paper = operator_changes.get(session, paper_id)
+            duplicate = operator_changes.find(session, other, operator.settings.base_url)
+            ids = map(merging.id_of, merging.order_distinct(paper, duplicate))
             survivor, absorbed = (papers.detail(session, each) for each in ids)
     except REFUSED as error:
         return _page(operator, paper_id, problem=str(error), status=409, other=other)
@@ -167,7 +169,8 @@ def merge_papers(operator: Writer, paper_id: Id, other: Text = "") -> Response:
     """Merge the paper with another, and redirect to the surviving paper."""
 
     def merge(editor: Editor) -> Any:
-        return editor.merge(paper_id, merging.id_of(operator_changes.find(editor.session, other)))
+        duplicate = operator_changes.find(editor.session, other, operator.settings.base_url)
+        return editor.merge(paper_id, merging.id_of(duplicate))
 
     return _change(operator, paper_id, "merged", merge, other=other)
 

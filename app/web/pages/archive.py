@@ -187,7 +187,8 @@ def _search(request: Request, form: SearchForm, later: BackgroundTasks) -> Respo
     capacity(request).visitors.searches.hit(visitor(request))
     with db(request).read() as session:
         try:
-            if number := canonical_rows.find_by_reference(session, form.q):
+            base_url = application(request).settings.base_url
+            if number := canonical_rows.find_by_reference(session, form.q, base_url):
                 return RedirectResponse(f"/paper/{number}", status_code=303)
         except NotFound as error:
             missing = str(error)

@@ -107,7 +107,8 @@ def add_papers(link: Change, liked: Text = "", file: UploadFile | None = None) -
             )
         with link.db.read() as session:
             model = link.app.models.current(session)
-            matched = subscribers.match_references(session, pasted.records, model)
+            base_url = link.app.settings.base_url
+            matched = subscribers.match_references(session, pasted.records, model, base_url)
         with link.db.write() as session:
             subscribers.like(session, link.subscriber_id, matched, clock.utcnow())
     except InvalidInput as error:

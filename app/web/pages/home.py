@@ -99,7 +99,8 @@ def subscribe(
     matched = subscribers.MatchedReferences()
     if pasted.records:
         with app.db.read() as session:
-            matched = subscribers.match_references(session, pasted.records, app.models.current(session))
+            model, base_url = app.models.current(session), app.settings.base_url
+            matched = subscribers.match_references(session, pasted.records, model, base_url)
     with app.db.write() as session:
         sign_up = SignUp(form.email, preferences, matched)
         stored = subscribers.request_sign_up(session, sign_up, client_ip(request), clock.utcnow())

@@ -567,6 +567,16 @@ def test_search_accepts_dois_and_page_urls(app: Application, client: TestClient)
         assert client.get("/search", params={"q": words}, follow_redirects=False).status_code == 200
 
 
+def test_search_accepts_links_to_its_own_pages(app: Application, client: TestClient) -> None:
+    """Those of other services are not searched for by their numbers."""
+    (number,) = add_numbered_papers(app, record(1))
+    for link in ("https://paperboy.test/paper/{}", "http://Paperboy.TEST/paper/{}/?utm=x#votes"):
+        answer = client.get("/search", params={"q": link.format(number)}, follow_redirects=False)
+        assert answer.headers["location"] == f"/paper/{number}"
+    for other in ("https://paperboy.test/paper/99", f"https://paperboy.test.example/paper/{number}"):
+        assert f"There is no paper {other} in the archive." in client.get("/search", params={"q": other}).text
+
+
 def test_search_is_unavailable_while_the_index_is_built(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
