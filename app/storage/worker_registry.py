@@ -75,19 +75,31 @@ def registered(db: Database) -> Iterator[None]:
 
 
 def _beat_until(db: Database, name: str, stopped: Event) -> None:
-    """Write heartbeats until `stopped` is set, and then remove the worker from the registry."""
+    """Write heartbeats until `stopped` is set, and then remove the worker from the registry.
+
+    Log only the first failure of an outage, and its end.
+    """
+    error = None
     while not stopped.is_set():
-        _try_to_write(db, partial(_beat, name=name))
+        last_error, error = error, _try_to_write(db, partial(_beat, name=name))
+        if error and not last_error:
+            log.warning("could not write a heartbeat; trying again", error=str(error))
+        elif last_error and not error:
+            log.info("heartbeats are written again")
         stopped.wait(HEARTBEAT_SECONDS)
-    _try_to_write(db, lambda session: session.execute(delete(WorkerRow).where(col(WorkerRow.name) == name)))
+    own = delete(WorkerRow).where(col(WorkerRow.name) == name)
+    if fault := _try_to_write(db, lambda session: session.execute(own)):
+        log.warning("could not remove this process from the list of workers", error=str(fault))
 
 
-def _try_to_write(db: Database, change: Callable[[Session], object]) -> None:
+def _try_to_write(db: Database, change: Callable[[Session], object]) -> SQLAlchemyError | None:
+    """Make a change, and return the error if it fails, because jobs do not depend on the registry."""
     try:
         with db.write() as session:
             change(session)
-    except SQLAlchemyError as error:  # jobs do not depend on the registry
-        log.warning("could not write a heartbeat", error=str(error))
+    except SQLAlchemyError as error:
+        return error
+    return None
 
 
 def _beat(session: Session, name: str) -> None:
