@@ -3,9 +3,10 @@
 import json
 import os
 import re
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -39,6 +40,7 @@ from app.storage.live_processes import Presence
 
 BUSY_TIMEOUT_MS = 30_000
 PAUSE_BETWEEN_BATCHES = 0.1  # in seconds: a transaction that waits for SQLite's lock retries every 100 ms
+MIN_FREE_BYTES = 1_000_000  # with less space on the disk, SQLite may not be able to commit
 WEB_BUSY_TIMEOUT_MS = 5_000  # shorter, because each request that waits for a lock occupies a thread
 CONNECT_SECONDS = "10"  # the default is two minutes
 SKEW_TOLERANCE = timedelta(seconds=1)  # clocks that differ by less count as equal
@@ -93,8 +95,19 @@ def exceeds_limit(error: Exception) -> bool:
 
 
 def is_read_only(error: BaseException) -> bool:
-    """Return whether PostgreSQL refused a write, as a standby does."""
-    return getattr(getattr(error, "orig", error), "sqlstate", None) == _READ_ONLY
+    """Return whether the database refused a write, such as a standby of PostgreSQL or a read-only file."""
+    cause = getattr(error, "orig", error)
+    return getattr(cause, "sqlstate", None) == _READ_ONLY or _sqlite_code(cause) == sqlite3.SQLITE_READONLY
+
+
+def is_full(error: BaseException) -> bool:
+    """Return whether SQLite refused a write because the disk is full."""
+    return _sqlite_code(getattr(error, "orig", error)) == sqlite3.SQLITE_FULL
+
+
+def _sqlite_code(cause: BaseException) -> int:
+    """Return the primary result code of an error of SQLite, or 0 for other errors."""
+    return getattr(cause, "sqlite_errorcode", 0) & 0xFF
 
 
 def is_temporary(cause: BaseException) -> bool:
@@ -106,7 +119,7 @@ def is_outage(error: Exception) -> bool:
     """Return whether the database is unreachable or read-only. Otherwise, it is locked or full."""
     cause = getattr(error, "orig", None)
     if isinstance(cause, sqlite3.Error):
-        return getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_CANTOPEN
+        return _sqlite_code(cause) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
     state = getattr(cause, "sqlstate", "")
     # Without a connection, there is no SQLSTATE. Class 57P: PostgreSQL is starting or shutting down.
     return state is None or state.startswith(("08", "57P", _READ_ONLY))
@@ -196,14 +209,17 @@ class Database:
             return skew(session)
 
     def require_writes(self) -> None:
-        """Raise OperationalError if PostgreSQL refuses writes, as a standby does.
+        """Raise OperationalError if the database refuses writes.
 
-        Try to write, because the error also removes a connection that began while the database was read-only
-        and remains so. SQLite is not checked, because this would have to wait for its lock.
+        PostgreSQL refuses them as a standby. Try to write, because the error also removes a connection that
+        began while the database was read-only and remains so. SQLite refuses them if its file is read-only or
+        the disk is full. Do not wait for its lock: a process that has it can write.
         """
         if self.locks_rows:
             with self.write() as session:
                 session.connection().exec_driver_sql("DELETE FROM subscriber WHERE false")
+        elif file := sqlite_file(self.url):
+            _require_writable(file)
 
     def fsync(self) -> None:
         """Flush committed transactions to disk. PostgreSQL flushes them at each commit."""
@@ -218,6 +234,24 @@ class Database:
     def dispose(self) -> None:
         self.presence.end()
         self.engine.dispose()
+
+
+def _require_writable(file: Path) -> None:
+    """Raise OperationalError if an SQLite database is read-only or its disk is full.
+
+    Use a new connection: one from before the file became read-only could still write.
+    """
+    url = f"{file.absolute().as_uri()}?mode=rw"
+    try:
+        with closing(sqlite3.connect(url, timeout=0, isolation_level=None, uri=True)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+        if shutil.disk_usage(file.parent).free < MIN_FREE_BYTES:
+            full = sqlite3.OperationalError("database or disk is full")
+            full.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise full
+    except sqlite3.DatabaseError as error:
+        if _sqlite_code(error) != sqlite3.SQLITE_BUSY:
+            raise OperationalError("BEGIN IMMEDIATE", None, error) from error
 
 
 def has_changed(session: Session) -> bool:

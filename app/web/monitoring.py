@@ -28,7 +28,7 @@ from app.papers import source_registry
 from app.relevance import model_store
 from app.storage import job_runs, schema, worker_registry
 from app.storage.api_keys import Scope
-from app.storage.database import is_read_only
+from app.storage.database import is_full, is_read_only
 from app.storage.models import Delivery, DeliveryState, JobRun, SendingPause
 from app.web.api import auth
 from app.web.api.statistics import count_papers
@@ -57,7 +57,7 @@ def readyz(request: Request) -> JSONResponse:
             db(request).require_writes()
             failed = cached(request, "failed_jobs", RATES_EVERY, job_runs.failed_jobs)
     except SQLAlchemyError as error:
-        state = "read-only" if is_read_only(error) else "unreachable"
+        state = "read-only" if is_read_only(error) else "full" if is_full(error) else "unreachable"
         return JSONResponse({"status": "unavailable", "database": state}, 503)
     if fault:
         return JSONResponse({"status": "unavailable", "database": fault.message}, 503)

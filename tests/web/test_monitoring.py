@@ -14,7 +14,7 @@ from sqlalchemy import text
 from app import clock, main, pipeline, subscribers
 from app.application import Application
 from app.settings import Settings
-from app.storage import api_keys, job_runs
+from app.storage import api_keys, database, job_runs
 from app.storage.api_keys import Scope
 from app.storage.database import ROOT
 from app.storage.models import Delivery, DeliveryState, Subscriber, TrainedModel
@@ -52,6 +52,27 @@ def test_readiness_compares_the_tables(app: Application, client: TestClient) -> 
         session.execute(text("ALTER TABLE source RENAME COLUMN tag TO etag"))
     assert refused.status_code == 503
     assert "column source.etag is missing" in refused.json()["database"]
+
+
+@pytest.mark.once
+def test_readiness_requires_a_writable_file(
+    app: Application, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction that has SQLite's lock is no fault, and the check does not wait for it."""
+    with app.db.write() as session:
+        session.connection()
+        assert client.get("/readyz").status_code == 200
+    with monkeypatch.context() as full:
+        full.setattr(database, "MIN_FREE_BYTES", 2**62)
+        refused = client.get("/readyz")
+        assert (refused.status_code, refused.json()["database"]) == (503, "full")
+    assert client.get("/readyz").status_code == 200
+    app.db.engine.dispose()  # so that the file contains all transactions
+    with Path(app.db.url.database or "").open("r+b") as file:
+        file.seek(18)
+        file.write(b"\3")  # the version needed to write: SQLite only reads files of later versions
+    refused = client.get("/readyz")
+    assert (refused.status_code, refused.json()["database"]) == (503, "read-only")
 
 
 def test_readiness_names_jobs_whose_last_run_failed(
