@@ -30,12 +30,14 @@ from app.relevance.match_index_cache import IndexCache
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import GENERAL_STEMS, FilterField
 from app.relevance.suggestions import InterestHint
+from app.text.names import normalized_name, words_of_name
 from app.text.tokenizer import content_stems
 from app.types import CardReason, Interest, PaperView
 
 MAX_CACHED_MUTED = 5_000  # muted texts, shared by all subscribers who mute them; four bytes per paper
 MAX_READ_AS = 20_000  # interests whose corrections are cached
 MAX_FREQUENT_CATEGORIES = 4  # in a hint
+MAX_NAMESAKES = 3  # without a hint; an author may write the name in several ways
 IDF_OF_COMMON_NOUNS = math.log(4 / 3)  # of a word that three quarters of the papers contain
 MAX_MATCHED_BYTES = 20_000_000  # for matched interests, besides those of a batch
 _NO_PAPERS = np.array([], np.int32)
@@ -169,6 +171,7 @@ class InterestMatcher:
         with_exclusion = hint.with_exclusion
         if with_exclusion and not self._is_useful_exclusion(with_exclusion):
             hint = replace(hint, with_exclusion="")
+        hint = replace(hint, namesakes=self._count_namesakes(text, query))
         matched = len(self.papers_above_floor(text))
         if not matched and (better := self._with_filters(text)):
             return replace(hint, with_filters=better)
@@ -208,6 +211,17 @@ class InterestMatcher:
         versions = suggestions.filter_suggestions(text)
         passing = self._index.filters.passing_mask
         return next((other for other in versions if passing(query_language.parse(other)).any()), "")
+
+    def _count_namesakes(self, text: str, query: query_language.Query) -> int:
+        """Return how many authors of matching papers have a name of one word that a query requires.
+
+        Return 0 if there are at most MAX_NAMESAKES.
+        """
+        required = query.required.get(FilterField.AUTHOR, ())
+        names = [name for name in required if len(words_of_name(name)) == 1]
+        texts = (PaperText(paper, self._model.abbreviations) for paper in self.papers_above_floor(text))
+        authors = {normalized_name(author) for paper in texts for author in paper.matching_authors(names)}
+        return len(authors) if len(authors) > MAX_NAMESAKES else 0
 
     def _author_query(self, text: str, matched: int) -> str:
         """Return a query for papers by the author whom an interest names, or "" if it names none of them."""

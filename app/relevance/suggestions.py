@@ -55,6 +55,7 @@ class InterestHint:
     parts: tuple[str, ...] = ()  # the separate interests, if the text looks like several
     with_exclusion: str = ""  # the interest with its negation (NOT, a dash, "not") written as an exclusion
     by_author: str = ""  # a query with the filter `author:`, if the interest names an author
+    namesakes: int = 0  # authors whom a filter `author:` of one word matches, if they are many
     with_filters: str = ""  # the interest with its filters corrected: unknown categories, missing quotes
     missing_words: tuple[str, ...] = ()  # words that no recent paper contains, if nothing matches
     missing_categories: tuple[str, ...] = ()  # required categories that no recent paper is in
@@ -343,6 +344,11 @@ def sentences(hint: InterestHint) -> list[str]:
         texts.append(f"To exclude words, put a hyphen right before them: “{hint.with_exclusion}”.")
     if hint.by_author:
         texts.append(f"Looking for an author? Use “{hint.by_author}”.")
+    if hint.namesakes:
+        texts.append(
+            f"{hint.namesakes} authors of recent papers match, by family or given name. For one of them, "
+            'write the full name in quotes, such as author:"Jane Doe".'
+        )
     if hint.is_foreign:
         texts.append("Titles and abstracts are in English. Please write the interest in English.")
     elif hint.missing_words:

@@ -223,6 +223,24 @@ def test_value_of_a_filter_is_completed(app: Application, now: datetime, text: s
         assert matcher.hint(meant).with_filters == ""
 
 
+def test_name_that_many_authors_have_suggests_full_names(app: Application, now: datetime) -> None:
+    """The filter matches family and given names, because sources write either first."""
+    with app.db.write() as session:
+        source = factories.add_source(session, now)
+        authors = ["Chen Wang", "Wei Chen", "Wei X. Chen", "W. Chen", "Ada Lovelace"]
+        factories.add_paper(session, source, "Robot Hands", now.date(), now, authors=authors)
+        factories.add_paper(
+            session, source, "Robot Feet", now.date(), now, authors=["Li Chen", "Ada Lovelace"]
+        )
+    with app.db.read() as session:
+        matcher = DigestBuilder(app.digest_context, session, now).interests
+    hint = matcher.hint("author:Chen")
+    assert hint == InterestHint("author:Chen", namesakes=4)
+    assert suggestions.sentences(hint)[0].startswith("4 authors of recent papers match")
+    for text in ('author:"Wei Chen"', "author:Lovelace", "author:Chen -robot", "robot -author:Chen"):
+        assert matcher.hint(text).namesakes == 0
+
+
 def test_category_that_no_paper_has_is_named(app: Application, now: datetime) -> None:
     """The hint lists categories that papers have."""
     with app.db.write() as session:
