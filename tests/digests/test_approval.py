@@ -14,7 +14,7 @@ from app.delivery import ledger
 from app.doctor import service_state
 from app.errors import Conflict, InvalidInput
 from app.settings import Settings
-from app.storage.models import Delivery, DeliveryState
+from app.storage.models import Delivery, DeliveryState, Source
 from app.subscribers import Preferences, SignUp
 from app.types import Interest
 from tests.support import factories
@@ -56,6 +56,26 @@ def test_edition_waits_for_approval(service: Application, mail_server: MailServe
     assert len(mail_server.messages) == 2
     with service.db.read() as session:
         assert [each.edition for each in ledger.pauses(session)] == ["2026-11-21"]
+
+
+def test_papers_that_arrive_during_a_hold_are_in_the_next_digest(
+    service: Application, mail_server: MailServer, now: datetime
+) -> None:
+    """Nothing matched Carol's interest when the edition was composed, so her digest was skipped."""
+    with service.db.write() as session:
+        factories.add_subscriber(session, "carol@example.org", ["pigeons"], now.replace(hour=9), hour=9)
+    assert pipeline.plan(service, now) == {"planned": 1, "skipped": 1}
+    with service.db.write() as session:
+        source = session.exec(select(Source)).one()
+        factories.add_paper(session, source, "Homing Pigeons", now.date(), now + HOUR)
+        ledger.resume(session, now + HOUR, "2026-11-20")
+    pipeline.plan_and_send(service, now + HOUR)
+    assert recipients(mail_server) == ["alice"]
+    pipeline.plan(service, now + timedelta(days=1))
+    with service.db.read() as session:
+        waiting = select(Delivery).where(Delivery.subscriber_id == 3, Delivery.edition == "2026-11-21")
+        digest = factories.load_digest(service, session.exec(waiting).one())
+    assert [pick.title for pick in digest.picks] == ["Homing Pigeons"]
 
 
 def test_approval_covers_a_digest_that_is_composed_again(
