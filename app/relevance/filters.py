@@ -133,11 +133,11 @@ class Filters:
             return np.asarray(as_written.containing(phrase) | as_written.containing(["".join(phrase)]))
         words = self._abbreviations.acronyms.words_of_phrase(phrase, capitals)
         terms = self._abbreviations.fold(without_stopwords(map(stem_of, words)))
-        implying = self._abbreviations.implied_by.get(" ".join(terms), ())
+        containing = self._abbreviations.contained_in.get(" ".join(terms), ())
         return np.asarray(
             self._containing(phrase, capitals)
             | as_folded.containing(self._abbreviations.fold_words(words))
-            | as_folded.containing_any(f"{TERM}{term}" for term in implying)
+            | as_folded.containing_any(f"{TERM}{term}" for term in containing)
         )
 
     def _mentioning_name(self, name: Sequence[str], capitals: Set[str]) -> Matrix:

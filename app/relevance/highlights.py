@@ -237,8 +237,11 @@ class PaperText:
             places = [*self._phrases_in(unfolded, phrase, typed)]
             short = self.abbreviations.fold(without_stopwords(phrase.split(" ")))
             for token in tokens:
-                implied = self._implied(token, field.name, field.text, typed)
-                if phrase in implied or ([token.stem] == short and token.stem not in typed):
+                contained = self.abbreviations.contained.get(token.stem, ())
+                is_contained = phrase in contained and phrase in self._implied(
+                    token, field.name, field.text, typed
+                )
+                if is_contained or ([token.stem] == short and token.stem not in typed):
                     places.append(token)
             for place in places:
                 within = [token for token in tokens if token.start < place.end and place.start < token.end]

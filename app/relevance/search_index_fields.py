@@ -34,7 +34,7 @@ from app.text.names import forms_of_name, words_of_organization
 from app.text.tokenizer import STOP_STEMS, WORD, without_stopwords
 from app.text.word_forms import americanize, forms_pattern, stem
 
-INDEX_FORMAT = 7  # increase this when a field is added or removed, or a field or a record changes its meaning
+INDEX_FORMAT = 8  # increase this when a field is added or removed, or a field or a record changes its meaning
 MAX_PHRASES = 10  # phrases, exclusions and hyphenated words in a search; each may take a tenth of a second
 # Words of a phrase whose forms are checked. The stems of a longer phrase are distinctive enough.
 MAX_CHECKED_FORMS = 6
@@ -293,8 +293,8 @@ class QueryBuilder:
                 if not (word.startswith(TERM) or stem(word) in abbreviations.folded_terms)
             ]
             texts.append(self._with_forms(folded, spelled))
-            implying = abbreviations.implied_by.get(" ".join(terms), ())
-            texts += [self._term("text", term) for term in implying]
+            containing = abbreviations.contained_in.get(" ".join(terms), ())
+            texts += [self._term("text", term) for term in containing]
         return _any(texts)
 
     def _mentioning_name(self, name: Sequence[str], capitals: Set[str]) -> TantivyQuery:

@@ -10,7 +10,7 @@ import itertools
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -189,17 +189,42 @@ class Abbreviations:
     def expansions(self) -> Mapping[str, tuple[str, ...]]:
         """Map each folded term to the terms that it implies.
 
-        A short form implies the stems, pairs and other short forms that all its long forms contain. A
-        compound that is usually split implies its two words. So a paper on "video diffusion models" still
-        matches "diffusion" and "diffusion models", and one on "long videos" still matches "videos", even if
-        other papers write "LongVideo". An acronym implies the ordinary word that is spelled like it.
+        A short form implies what it contains (see `contained`). It also implies the same without words that
+        merely modify the last part: "diffusion language models" are diffusion models, because "language
+        model" is itself a term that "diffusion" modifies. "Time series models" are not "time models".
         """
+        return self._implied(self._readings)
+
+    @cached_property
+    def contained(self) -> Mapping[str, tuple[str, ...]]:
+        """Map each folded term to the terms that it contains.
+
+        A short form contains the stems, pairs and other short forms that all its long forms contain. A
+        compound that is usually split contains its two words. So a paper on "video diffusion models" still
+        matches "diffusion" and "diffusion models", and one on "long videos" still matches "videos", even if
+        other papers write "LongVideo". An acronym contains the ordinary word that is spelled like it.
+        """
+        return self._implied(lambda long: [long])
+
+    def _readings(self, long: Sequence[str]) -> list[Sequence[str]]:
+        """Return a long form, and the same without the first words of each long form at its end."""
+        starts = [start for start in range(1, len(long)) if tuple(long[start:]) in self.shorts]
+        spans = ((start, past) for start in starts for past in range(start + 1, len(long)))
+        return [long, *((*long[:start], *long[past:]) for start, past in spans)]
+
+    def _implied(
+        self, readings: Callable[[Sequence[str]], Sequence[Sequence[str]]]
+    ) -> Mapping[str, tuple[str, ...]]:
+        """Map each folded term to the terms that occur in the readings of its long forms."""
         shorts, implied = set(self.shorts.values()), dict[str, set[str]]()
         for long, short in self.shorts.items():
             if shorts.isdisjoint(long):  # the long form contains no short form
-                spans = itertools.combinations(range(len(long) + 1), 2)
-                inner = {self.shorts.get(long[start:end], "") for start, end in spans}
-                terms = {*long, *bigrams(long), *inner} - {short, ""}
+                terms = set[str]()
+                for words in readings(long):
+                    spans = itertools.combinations(range(len(words) + 1), 2)
+                    terms |= {self.shorts.get(tuple(words[start:end]), "") for start, end in spans}
+                    terms |= {*words, *bigrams(words)}
+                terms -= {short, ""}
                 implied[short] = implied.get(short, terms) & terms
         for word in self.acronyms.words:
             implied[word.upper()] = {*implied.get(word.upper(), ()), stem(word)}
@@ -237,11 +262,12 @@ class Abbreviations:
     @cached_property
     def implied_by(self) -> Mapping[str, Sequence[str]]:
         """Map each implied term to the folded terms that imply it."""
-        implied_by = defaultdict[str, list[str]](list)
-        for term, implied in self.expansions.items():
-            for other in implied:
-                implied_by[other].append(term)
-        return dict(implied_by)
+        return _inverted(self.expansions)
+
+    @cached_property
+    def contained_in(self) -> Mapping[str, Sequence[str]]:
+        """Map each contained term to the folded terms that contain it."""
+        return _inverted(self.contained)
 
     @cached_property
     def folded_terms(self) -> Set[str]:
@@ -348,6 +374,15 @@ class Abbreviations:
         `redefined` is as for `fold`, and `unmarked` as for `Acronyms.stems`.
         """
         return self.fold(self.acronyms.stems(text, unmarked), redefined)
+
+
+def _inverted(terms_of: Mapping[str, Iterable[str]]) -> Mapping[str, Sequence[str]]:
+    """Map each of the values to its keys."""
+    keys = defaultdict[str, list[str]](list)
+    for key, terms in terms_of.items():
+        for term in terms:
+            keys[term].append(key)
+    return dict(keys)
 
 
 def _mark_redefined(stems: Sequence[str], redefined: Set[str]) -> list[str]:

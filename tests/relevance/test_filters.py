@@ -259,7 +259,7 @@ def reference_result(paper: PaperView, query: Query) -> tuple[bool, bool]:
         part
         for text in texts
         for term in ABBREVIATIONS.fold(content_stems(text))
-        for part in ABBREVIATIONS.expansions.get(term, ())
+        for part in ABBREVIATIONS.contained.get(term, ())
     }
 
     def is_mentioned(phrase: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.relevance import matching
+from app.relevance import cut_offs, matching
 from app.relevance.highlights import PaperText
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import parse
@@ -100,6 +100,37 @@ def test_short_form_implies_its_words() -> None:
     assert learned.expansions["dm"] == ("diffus", "diffus model", "model")
     assert {"dm", "video", "diffus", "video diffus"} < {*learned.expansions["vdm"]}
     assert {"llm", "multimod", "languag model"} < {*learned.expansions["mllm"]}
+
+
+def test_short_form_implies_its_long_form_without_modifiers() -> None:
+    """ "Diffusion" modifies "language model", a term of its own, but "time" only modifies "series"."""
+    learned = abbreviations_of(
+        *["Masked diffusion language models (MDLMs) and diffusion language models (DLMs) write."] * 3,
+        *["Diffusion models (DMs) draw, language models (LMs) read."] * 3,
+        *["Time series models (TSMs) count."] * 3,
+    )
+    assert {"dm", "diffus model"} <= {*learned.expansions["dlm"]} - {*learned.contained["dlm"]}
+    assert {"dm", "dlm", "mask model"} <= {*learned.expansions["mdlm"]}
+    assert learned.expansions["tsm"] == learned.contained["tsm"]
+
+
+def test_kind_of_a_term_matches_but_does_not_contain_it() -> None:
+    """A paper on diffusion language models is one on diffusion models, but does not contain this phrase."""
+    model = RelevanceModel.train(
+        [
+            ("", "Diffusion language models (DLMs), diffusion models (DMs), language models (LMs)."),
+            ("", "Cats"),
+        ]
+        * 3
+    )
+    papers = [PaperView(1, "A Diffusion Language Model"), PaperView(2, "A Diffusion Model")]
+    index = matching.MatchIndex(papers, model)
+    [matches] = index.match([parse("diffusion models")])
+    assert set(matches) == {1, 2}
+    assert min(matches.values()) > cut_offs.FLOOR
+    assert index.reason(parse("diffusion models"), 1).text == "“Diffusion Language Model” in the title"
+    assert set(index.match([parse('"diffusion models"')])[0]) == {2}
+    assert set(index.match([parse('language -"diffusion models"')])[0]) == {1}
 
 
 def test_compound_implies_its_words() -> None:
