@@ -131,8 +131,9 @@ class RelevanceModel:
         del texts, words
         unfolded = [(content_stems(title), content_stems(abstract)) for title, abstract in papers]
         compounds, apart = abbreviations.find_compounds(unfolded)
-        shorts = abbreviations.learn((abstract for _, abstract in papers), compounds, learned_acronyms)
-        folding = Abbreviations(compounds, shorts, apart, learned_acronyms, hyphenated)
+        abstracts = (abstract for _, abstract in papers)
+        shorts, separable = abbreviations.learn(abstracts, compounds, learned_acronyms)
+        folding = Abbreviations(compounds, shorts, apart, learned_acronyms, hyphenated, separable)
         documents = [folding.document(*paper, stems) for paper, stems in zip(papers, unfolded, strict=True)]
         statistics, fields = TermStatistics.count(documents, folding.expansions, min_frequency)
         titled = [(title, document) for (title, _), document in zip(papers, documents, strict=True)]
@@ -186,6 +187,7 @@ class RelevanceModel:
         arrays["apart"] = _encode_lines(sorted(folding.split_compounds))
         arrays["acronyms"] = _encode_lines(sorted(folding.acronyms.words))
         arrays["hyphenated"] = _encode_lines(sorted(folding.hyphenated))
+        arrays["separable"] = _encode_lines(sorted(folding.separable))
         arrays |= self.space.to_arrays() if self.space else {}
         (np.savez_compressed if compressed else np.savez)(buffer, **arrays)
         return buffer.getvalue()
@@ -204,11 +206,13 @@ class RelevanceModel:
                     _table(line.split("\t") for line in _decode_lines(arrays[name]))
                     for name in ("compounds", "shorts")
                 )
-                apart, learned_acronyms, hyphenated = (
+                apart, learned_acronyms, hyphenated, separable = (
                     frozenset(_decode_lines(arrays[name]) if name in arrays else ())  # 0.1 has only "apart"
-                    for name in ("apart", "acronyms", "hyphenated")
+                    for name in ("apart", "acronyms", "hyphenated", "separable")
                 )
-                folding = Abbreviations(compounds, shorts, apart, Acronyms(learned_acronyms), hyphenated)
+                folding = Abbreviations(
+                    compounds, shorts, apart, Acronyms(learned_acronyms), hyphenated, separable
+                )
                 space = None
                 if "projection" in arrays:
                     space = VectorSpace.from_arrays(arrays, statistics.frequencies, statistics.idf)

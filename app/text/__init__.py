@@ -12,7 +12,8 @@ names          put given names first; normalize names for comparison
 acronyms       acronyms that are spelled like ordinary words: "CLIP" and "clip"
 preposition_compounds
                compounds that need their hyphen: "in-context"
-abbreviations  abbreviations and their long forms, learned from texts (Schwartz–Hearst)
+definitions    find the short forms that a text defines: "reinforcement learning (RL)" (Schwartz–Hearst)
+abbreviations  abbreviations and their long forms, learned from texts
 in_words       write counts with their nouns, and validation errors in plain words
 direction      detect right-to-left texts
 wrapping       wrap lines

@@ -7,15 +7,15 @@ In a paper that itself defines "RL" as "ruin likelihood", "RL" is another word, 
 """
 
 import itertools
-import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 from app.text.acronyms import NO_ACRONYMS, TERM, Acronyms, stem_of
+from app.text.definitions import PLAIN_WORD, SMALL_WORDS, find_definitions, hyphenated_pairs, letter_counts
 from app.text.tokenizer import STOP_STEMS, Tokens, bigrams
 from app.text.word_forms import stem
 
@@ -27,15 +27,7 @@ _OTHER = "≠"  # marks a short form to which its paper gives another meaning; n
 _SAME_BEGINNING = 3  # letters with which "vision" and "visual" begin, so that both may be in one long form
 _LONG_SHORT_FORM = 4  # letters; such a short form seldom has two meanings that share half of their words
 
-_SHORT = re.compile(r"\(([A-Za-z0-9][A-Za-z0-9-]{1,11})\)")
-_CLAUSE = re.compile(r"[.;:!?,]\s|[()]")
-_PLAIN_WORD = re.compile(r"[A-Za-z0-9]+")
-_SMALL_WORDS = {
-    "a", "an", "and", "are", "as", "at", "by", "for", "from", "in", "into", "is", "it", "of", "on", "or",
-    "the", "that", "to", "via", "with",
-}  # fmt: skip
 _MAX_CUT_OFF, _MIN_KEPT = 4, 3  # letters of a compound's second word that the compound's stem lacks or has
-_LOOK_BACK = 120  # characters before the bracket that are searched for the long form
 
 MAX_REORDERED = 5  # stems; longer interests have too many permutations
 
@@ -44,69 +36,23 @@ Table = Mapping[tuple[str, ...], str]  # a run of at least two stems → the ste
 Starts = Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]  # first two stems → runs beginning with them
 
 
-def find_definitions(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the (short, long) forms that a text defines, such as ("LLM", "large language model").
-
-    This is a stricter version of the algorithm by Schwartz and Hearst (2003): each word of the long form must
-    contribute its first letter and may contribute later ones, in order. Only small words may contribute none.
-    """
-    for bracket in _SHORT.finditer(text):
-        short = bracket.group(1)
-        if sum(char.isupper() for char in short) < 2:
-            continue
-        short = short[:-1] if short.endswith("s") and short[:-1].isupper() else short
-        clause = _CLAUSE.split(text[max(0, bracket.start() - _LOOK_BACK) : bracket.start()])[-1]
-        long = _long_form(short, _PLAIN_WORD.findall(clause))
-        if long:
-            yield short, " ".join(long)
-
-
-def _long_form(short: str, before: Sequence[str]) -> Sequence[str]:
-    """Return the longest run of words at the end of `before` that spells the short form."""
-    letters = "".join(char for char in short.lower() if char.isalnum())
-    for size in range(min(len(before), len(letters) + 3), 1, -1):
-        words = [word.lower() for word in before[-size:]]
-        if words[0] in _SMALL_WORDS or words[0][0] != letters[0]:
-            continue
-        spelled = {0}  # possible numbers of letters contributed by the words so far
-        for word in words:
-            spelled = {used + more for used in spelled for more in _letter_counts(word, letters[used:])}
-        if len(letters) in spelled:
-            return before[-size:]
-    return ()
-
-
-def _letter_counts(word: str, letters: str) -> Iterator[int]:
-    """Yield the numbers of leading `letters` that a word may contribute.
-
-    The word must begin with the first of these letters and contain the others in order. A small word may also
-    contribute none.
-    """
-    if word in _SMALL_WORDS:
-        yield 0
-    place = 0
-    for number, letter in enumerate(letters, start=1):
-        place = word.find(letter, place) + 1
-        if not place or (number == 1 and place > 1):
-            return
-        yield number
-
-
 def learn(
     texts: Iterable[str], compounds: Table, acronyms: Acronyms = NO_ACRONYMS
-) -> dict[tuple[str, ...], str]:
-    """Return a table from the stems of each long form to the stem of its short form.
+) -> tuple[dict[tuple[str, ...], str], frozenset[str]]:
+    """Return a table from the stems of each long form to the stem of its short form, and separable pairs.
 
     Learn a definition only if it occurs in at least MIN_PAPERS texts and in the share MIN_AGREEMENT of the
-    texts that define the short form. `compounds` is the table that `find_compounds` returns.
+    texts that define the short form. `compounds` is the table that `find_compounds` returns. The pairs are
+    the neighbors in long forms that definitions seldom join with a hyphen: see `Abbreviations.separable`.
     """
-    with_compounds = Abbreviations(compounds, {})
+    with_compounds, long_forms = Abbreviations(compounds, {}), list[str]()
     counts: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
     for text in texts:
         definitions = set()
         for short, long in find_definitions(text):
+            long_forms.append(long)
             short_stems, long_stems = acronyms.stems(short), acronyms.stems(long)
-            words = [word for word in long.lower().split() if word not in _SMALL_WORDS]
+            words = [word for word in PLAIN_WORD.findall(long.lower()) if word not in SMALL_WORDS]
             # A long form that contains a stop word, such as "computer use agent", is not learned.
             if len(short_stems) == 1 and len(long_stems) == len(words):
                 definitions.add((short_stems[0], tuple(with_compounds.fold(long_stems))))
@@ -121,13 +67,15 @@ def learn(
         if papers >= MIN_PAPERS and papers >= MIN_AGREEMENT * longs.total():
             best[run] = max(best.get(run, (0, "")), (papers, short))
     agreed = {run: short for run, (_, short) in sorted(best.items())}
+    neighbors = {pair for run in agreed for pair in bigrams(run)}
 
     # Add each long form with its parts abbreviated: "multimodal LLM".
     nested = dict(agreed)
     for run, short in agreed.items():
         parts = {other: name for other, name in agreed.items() if len(other) < len(run)}
         nested.setdefault(tuple(Abbreviations({}, parts).fold(run)), short)
-    return {run: short for run, short in sorted(nested.items()) if len(run) > 1}
+    table = {run: short for run, short in sorted(nested.items()) if len(run) > 1}
+    return table, frozenset(neighbors - hyphenated_pairs(long_forms))
 
 
 def find_compounds(documents: Sequence[Sequence[Sequence[str]]]) -> tuple[Table, frozenset[str]]:
@@ -184,14 +132,18 @@ class Abbreviations:
     split_compounds: Set[str] = frozenset()  # compounds that are usually written as two words
     acronyms: Acronyms = NO_ACRONYMS  # those that are spelled like ordinary words
     hyphenated: Set[str] = frozenset()  # from `preposition_compounds.learn`
+    # Neighbors in long forms that are usually written without a hyphen: "diffusion language model". The first
+    # one may modify all that follows. "Vision-language" is a word of its own.
+    separable: Set[str] = frozenset()
 
     @cached_property
     def expansions(self) -> Mapping[str, tuple[str, ...]]:
         """Map each folded term to the terms that it implies.
 
         A short form implies what it contains (see `contained`). It also implies the same without words that
-        merely modify the last part: "diffusion language models" are diffusion models, because "language
-        model" is itself a term that "diffusion" modifies. "Time series models" are not "time models".
+        merely modify its last part: "diffusion language models" are diffusion models, because "language
+        model" is itself a term that "diffusion" modifies. "Time series models" are not "time models", and
+        "vision-language models" are not "vision models".
         """
         return self._implied(self._readings)
 
@@ -208,9 +160,12 @@ class Abbreviations:
 
     def _readings(self, long: Sequence[str]) -> list[Sequence[str]]:
         """Return a long form, and the same without the first words of each long form at its end."""
-        starts = [start for start in range(1, len(long)) if tuple(long[start:]) in self.shorts]
-        spans = ((start, past) for start in starts for past in range(start + 1, len(long)))
-        return [long, *((*long[:start], *long[past:]) for start, past in spans)]
+        gaps = [at for at in range(1, len(long)) if f"{long[at - 1]} {long[at]}" in self.separable]
+        cuts = itertools.combinations(gaps, 2)
+        return [
+            long,
+            *((*long[:start], *long[past:]) for start, past in cuts if tuple(long[start:]) in self.shorts),
+        ]
 
     def _implied(
         self, readings: Callable[[Sequence[str]], Sequence[Sequence[str]]]
@@ -414,7 +369,7 @@ def _is_similar_word(one: str, other: str) -> bool:
     return (
         one[:_SAME_BEGINNING] in other
         or other[:_SAME_BEGINNING] in one
-        or (len(short) == 2 and 2 in _letter_counts(long, short))
+        or (len(short) == 2 and 2 in letter_counts(long, short))
     )
 
 
