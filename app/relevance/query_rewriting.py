@@ -129,11 +129,10 @@ def exclusion_suggestion(text: str) -> str:
     with one or two plain words.
     """
     text = normalize(text)
-    typed = [part.source for part in split_into_parts(text)]
-    parts = [part.source for part in split_into_parts(_negation_as_operator(text))]
-    if "OR" in parts or "(" in text:
+    with_operators = [part.source for part in split_into_parts(_negation_as_operator(text))]
+    if "OR" in with_operators or "(" in text:
         return ""
-    written = list[str]()
+    parts, written = [*with_operators], list[str]()
     while parts:
         part = parts.pop(0)
         excluded = _negated_parts(parts) if part in _NEGATIONS else []
@@ -145,11 +144,11 @@ def exclusion_suggestion(text: str) -> str:
             written.pop()
         del parts[: len(excluded)]
         written.append(f'-"{" ".join(excluded)}"' if len(excluded) > 1 else f"-{excluded[0].lstrip('-')}")
-    rewritten = " ".join(written)
     try:
-        return parse(rewritten).text if written != typed else ""
+        query = parse(" ".join(written))
     except InvalidInterest:
         return ""
+    return query.text if written != with_operators and query.has_filters else ""
 
 
 def without_exclusions(text: str) -> str:

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.relevance import query_language, query_rewriting
@@ -148,6 +148,7 @@ def test_author_interest_from_a_name(field: str, value: str, text: str) -> None:
     assert query_rewriting.query_for(field, value) == text
 
 
+@example(["except", "not", "-"])
 @given(
     st.lists(
         st.sampled_from(["a", "NOT", "not", "except", "-", "AND", "OR", ",", '"', "-b", "author:b", "(c)"])
