@@ -24,7 +24,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from sqlalchemy import (
+    Column,
+    ForeignKeyConstraint,
     MetaData,
+    PrimaryKeyConstraint,
     Table,
     TableClause,
     bindparam,
@@ -274,15 +277,35 @@ def _is_included(table_name: str) -> bool:
 
 
 def _tables(connection: Connection) -> Sequence[Table]:
-    """Return the tables of a backup, in the order in which foreign keys allow inserting their rows."""
-    tables = MetaData()
-    tables.reflect(connection, only=lambda name, _tables: _is_included(name))
-    for table in tables.sorted_tables:
-        for column in table.columns:
-            if isinstance(column.type, column_types.JSON):
+    """Return the tables of a backup, in the order in which foreign keys allow inserting their rows.
+
+    They have no indexes, checks and defaults, because reading those takes half the time of a reflection.
+    """
+    inspector, metadata = inspect(connection), MetaData()
+    names = [name for name in inspector.get_table_names() if _is_included(name)]
+    columns = inspector.get_multi_columns(filter_names=names)
+    keys = inspector.get_multi_pk_constraint(filter_names=names)
+    references = inspector.get_multi_foreign_keys(filter_names=names)
+    for table in columns:
+        for column in columns[table]:
+            if isinstance(column["type"], column_types.JSON):
                 # By default, None is stored as the JSON value null.
-                column.type.none_as_null = bool(column.nullable)
-    return tables.sorted_tables
+                column["type"].none_as_null = column["nullable"]
+        Table(
+            table[1],
+            metadata,
+            *(Column(column["name"], column["type"]) for column in columns[table]),
+            PrimaryKeyConstraint(*keys[table]["constrained_columns"]),
+            *(
+                ForeignKeyConstraint(
+                    key["constrained_columns"],
+                    [f"{key['referred_table']}.{column}" for column in key["referred_columns"]],
+                )
+                for key in references[table]
+                if key["referred_schema"] is None and key["referred_table"] in names
+            ),
+        )
+    return metadata.sorted_tables
 
 
 def _write_table(archive: zipfile.ZipFile, connection: Connection, table: Table) -> TableEntry:
