@@ -54,13 +54,6 @@ def migrate(url: str, revision: str = "head") -> None:
     Raise SchemaError if the revision is unknown, if the database belongs to a newer release, or if a new one
     is not in UTF-8.
     """
-    # Imported here, because few commands migrate and the import takes a tenth of a command's start-up time.
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    config.set_main_option("sqlalchemy.url", url.replace("%", "%%"))
     db = Database(url)
     try:
         current, newest = revisions(db)
@@ -73,6 +66,16 @@ def migrate(url: str, revision: str = "head") -> None:
         raise SchemaError(str(_newer_release(current, newest)))
     if revision not in ("head", *newest_first):
         raise SchemaError(f"there is no revision {revision}; this release has {', '.join(newest_first)}")
+    if current == (newest if revision == "head" else revision):
+        return
+    # Imported here, because most commands find a migrated database, and the import takes a tenth of their
+    # start-up time.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("sqlalchemy.url", url.replace("%", "%%"))
     is_older = (
         current and revision in newest_first and newest_first.index(revision) > newest_first.index(current)
     )
