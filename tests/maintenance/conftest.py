@@ -21,12 +21,22 @@ READERS = 8
 
 
 @pytest.fixture
-def empty_url(request: pytest.FixtureRequest, database_kind: str, tmp_path: Path) -> str:
+def url_without_tables(request: pytest.FixtureRequest, database_kind: str, tmp_path: Path) -> str:
     """Return the URL of a database without tables. On SQLite, its file does not exist yet."""
     if database_kind == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres")
         return server.create_empty_database()
     return f"sqlite:///{tmp_path / 'empty.db'}"
+
+
+@pytest.fixture
+def empty_url(request: pytest.FixtureRequest, database_kind: str) -> str:
+    """Return the URL of a database without rows. On PostgreSQL, it has tables: making them takes 0.2 s."""
+    if database_kind == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        return server.create_database()
+    url: str = request.getfixturevalue("url_without_tables")
+    return url
 
 
 @pytest.fixture

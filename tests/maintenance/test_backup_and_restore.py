@@ -84,7 +84,7 @@ def test_restore_into_a_file_without_tables(
 
 
 def test_every_row_is_restored(
-    service: Application, empty_url: str, tmp_path: Path, now: datetime, mail_server: MailServer
+    service: Application, url_without_tables: str, tmp_path: Path, now: datetime, mail_server: MailServer
 ) -> None:
     """The file is private, and the tables are equal, apart from the pause."""
     pipeline.plan_and_send(service, now + timedelta(hours=1))
@@ -97,11 +97,11 @@ def test_every_row_is_restored(
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in file.parent.iterdir()] == ["backup.zip"]
     before = read_rows(service.settings.database_url)
-    restored, report = restore(service, file, empty_url, now + timedelta(hours=3))
+    restored, report = restore(service, file, url_without_tables, now + timedelta(hours=3))
     with restored.db.read() as session:  # a missing value does not become the JSON value null
         assert session.execute(text("SELECT count(*) FROM paper WHERE sourced IS NOT NULL")).scalar() == 0
     restored.db.dispose()
-    after = read_rows(empty_url)
+    after = read_rows(url_without_tables)
     (pause,) = after.pop("sending_pause")
     assert pause["edition"] == "*"
     before["job_run"] = [run for run in before["job_run"] if run["job"] != "backup"]
@@ -789,10 +789,10 @@ def test_restore_refuses(
 
 
 def test_backup_of_a_release_moves_to_another_kind_of_database(
-    empty_url: str, service: Application, now: datetime, restored_services: list[Application]
+    url_without_tables: str, service: Application, now: datetime, restored_services: list[Application]
 ) -> None:
     """It was made on SQLite. Rows that are added get new ids."""
-    restored, _ = restore(service, RELEASES / "0.1.0.zip", empty_url, now)
+    restored, _ = restore(service, RELEASES / "0.1.0.zip", url_without_tables, now)
     restored_services.append(restored)
     with restored.db.write() as session:
         merged = session.exec(select(Paper.id).where(col(Paper.merged_into_id).is_not(None))).all()

@@ -29,16 +29,16 @@ from tests.support.mail_server import MailServer
 
 
 def test_move_there_and_back(
-    service: Application, empty_url: str, tmp_path: Path, now: datetime, mail_server: MailServer,
+    service: Application, url_without_tables: str, tmp_path: Path, now: datetime, mail_server: MailServer,
     restored_services: list[Application],
 ) -> None:  # fmt: skip
     """Each database has the same rows. The old one is paused for good, and the new one sends at once."""
     pipeline.plan_and_send(service, now + timedelta(hours=1))
     before = read_rows(service.settings.database_url)
     there = move(service, f"sqlite:///{tmp_path}/there.db", tmp_path / "1.zip", now + DAY)
-    back = move(there, empty_url, tmp_path / "2.zip", now + DAY)
+    back = move(there, url_without_tables, tmp_path / "2.zip", now + DAY)
     restored_services += [there, back]
-    after = read_rows(empty_url)
+    after = read_rows(url_without_tables)
     assert [pop_run(after, "move")["rows"] > READERS for _ in (there, back)] == [True] * 2
     assert after == {name: rows for name, rows in before.items() if name not in backup_file.EXCLUDED}
     for old in (service, there):
@@ -149,11 +149,11 @@ def test_refused_move_leaves_the_pause_as_it_was(
     ],
 )
 def test_database_of_another_program_is_refused(
-    service: Application, empty_url: str, tmp_path: Path, now: datetime, revision: str | None, has_rows: bool,
-    error: type[Exception], message: str,
+    service: Application, url_without_tables: str, tmp_path: Path, now: datetime, revision: str | None,
+    has_rows: bool, error: type[Exception], message: str,
 ) -> None:  # fmt: skip
     """The old database stayed paused, so that nothing was sent any more."""
-    target = Database(empty_url)
+    target = Database(url_without_tables)
     with target.write() as session:
         session.execute(text("CREATE TABLE note (id INTEGER)"))
         if has_rows:
@@ -163,23 +163,25 @@ def test_database_of_another_program_is_refused(
             session.execute(text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": revision})
     target.dispose()
     with pytest.raises(error, match=message):
-        maintenance.move(service, empty_url, tmp_path / "1.zip", now)
+        maintenance.move(service, url_without_tables, tmp_path / "1.zip", now)
     with service.db.read() as session:
         assert not ledger.pauses(session)
 
 
 @pytest.mark.postgres
 def test_target_without_the_right_to_create_tables_is_refused(
-    service: Application, empty_url: str, tmp_path: Path, now: datetime
+    service: Application, url_without_tables: str, tmp_path: Path, now: datetime
 ) -> None:
     """Since PostgreSQL 15, only the owner of a database has it. The old database stayed paused."""
-    target = Database(empty_url)
+    target = Database(url_without_tables)
     with target.write() as session:
         session.execute(text("CREATE ROLE clerk LOGIN"))
     target.dispose()
     try:
         with pytest.raises(DBAPIError, match="permission denied for schema public"):
-            maintenance.move(service, str(make_url(empty_url).set(username="clerk")), tmp_path / "1.zip", now)
+            maintenance.move(
+                service, str(make_url(url_without_tables).set(username="clerk")), tmp_path / "1.zip", now
+            )
     finally:
         with target.write() as session:
             session.execute(text("DROP ROLE clerk"))
