@@ -159,6 +159,18 @@ def test_downgrade_skips_damaged_digests(database_url: str, damage: dict[str, ob
     assert section["reasons"] == [shared.reason]
 
 
+def test_current_database_is_not_migrated_again(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start need not load Alembic's revisions."""
+    calls = list[str]()
+    monkeypatch.setattr(command, "upgrade", lambda *_: calls.append("upgrade"))
+    monkeypatch.setattr(command, "downgrade", lambda *_: calls.append("downgrade"))
+    schema.migrate(database_url)
+    schema.migrate(database_url, schema.known_revisions()[0])
+    assert calls == []
+    schema.migrate(database_url, "0001")
+    assert calls == ["downgrade"]
+
+
 def test_concurrent_migrations(database_url: str, processes: ForkServer) -> None:
     """If a service and its workers start together, one migrates and the others wait."""
     before = tables_of(database_url)
