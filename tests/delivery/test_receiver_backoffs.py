@@ -56,10 +56,10 @@ def test_delays_double_up_to_four_hours() -> None:
 
 def move(app: Application, **addresses: str) -> None:
     """Give readers other addresses, by their local parts."""
+    deliveries = deliveries_by_name(app)
     with app.db.write() as session:
         for name, address in addresses.items():
-            delivery = deliveries_by_name(app)[name]
-            session.get_one(Subscriber, delivery.subscriber_id).email = address
+            session.get_one(Subscriber, deliveries[name].subscriber_id).email = address
 
 
 def readers_at_gmail(app: Application, now: datetime, count: int) -> list[int]:

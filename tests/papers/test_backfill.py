@@ -122,10 +122,11 @@ def test_killed_import_is_repeated(
 
 @pytest.mark.once
 def test_a_sign_up_during_an_import_is_not_kept_waiting(
-    app: Application, now: datetime, tmp_path: Path
+    app: Application, now: datetime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others write between the batches. One transaction for the file would keep them waiting to its end."""
-    path = write_rows(tmp_path / "rows.jsonl", 3_000)
+    monkeypatch.setattr(ingest, "BATCH", ingest.BATCH // 2)
+    path = write_rows(tmp_path / "rows.jsonl", 15 * ingest.BATCH)  # similar titles, which are compared
     ended = threading.Event()
 
     def read() -> None:

@@ -1,6 +1,6 @@
 """Test the ledger after each fault: no email is lost, and only emails in flight are sent twice."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ from app.delivery.journal import AbandonedJournal, AttemptResult, Journal
 from app.delivery.send_result import SendOutcome, SendResult
 from app.digests import reconciliation
 from app.settings import Settings, UncertainPolicy
-from app.storage.database import Database
+from app.storage.database import Database, skew
 from app.storage.models import (
     Delivery,
     DeliveryState,
@@ -39,13 +39,12 @@ NEXT_DAY = timedelta(days=1)
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
-def add_reader(session: Session, name: str, now: datetime, **fields: Any) -> int:
+def add_readers(session: Session, names: Sequence[str], now: datetime, **fields: Any) -> list[int]:
     fields = {"state": SubscriberState.ACTIVE, **fields}
-    reader = Subscriber(email=f"{name}@example.org", created_at=now, **fields)
-    session.add(reader)
+    readers = [Subscriber(email=f"{name}@example.org", created_at=now, **fields) for name in names]
+    session.add_all(readers)
     session.flush()
-    assert reader.id
-    return reader.id
+    return [reader.id or 0 for reader in readers]
 
 
 def enqueue_mails(
@@ -57,15 +56,18 @@ def enqueue_mails(
     **fields: Any,
 ) -> list[int]:
     """Enqueue one email each for new readers, due now or at `due_at`. Return the delivery ids."""
-    digest = sample_digest.digest() if kind is MailKind.DIGEST else None
-    due_at = due_at or now
-    mail = {"kind": kind, "edition": "2026-11-20", "due_at": due_at, "now": now, "give_up_at": now + NEXT_DAY}
+    due_at, edition, give_up_at = due_at or now, "2026-11-20", now + NEXT_DAY
     with app.db.write() as session:
-        readers = [add_reader(session, name, now, **fields) for name in names]
-        ids = [
-            ledger.enqueue(session, subscriber_id=delivery_id, digest=digest, **mail)
-            for delivery_id in readers
-        ]  # type: ignore[arg-type]
+        readers = add_readers(session, names, now, **fields)
+        if kind is MailKind.DIGEST:
+            digest = sample_digest.digest()
+            entries = [
+                ledger.Entry(reader, edition, due_at, digest, give_up_at=give_up_at) for reader in readers
+            ]
+            ids = ledger.add_entries(session, entries, now + skew(session))
+        else:
+            mail = {"kind": kind, "edition": edition, "due_at": due_at, "now": now, "give_up_at": give_up_at}
+            ids = [ledger.enqueue(session, subscriber_id=reader, **mail) for reader in readers]
     assert None not in ids
     return [delivery_id for delivery_id in ids if delivery_id]
 
