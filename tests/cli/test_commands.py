@@ -2085,6 +2085,7 @@ def short_lines(printed: str, width: int) -> list[str]:
     return short
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("width", [80, 120])
 def test_help_is_printed_in_filled_lines(monkeypatch: pytest.MonkeyPatch, run: Run, width: int) -> None:
     """The line breaks of docstrings were kept, so every second line was short."""
