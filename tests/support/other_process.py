@@ -12,6 +12,7 @@ _CODE = """
     db.presence.announce()
     ready.send(True)
     until.recv()
+    db.dispose()
 """
 
 
