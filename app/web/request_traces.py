@@ -3,35 +3,51 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
+from opentelemetry import trace
 
-from app.links import Purpose
 from app.runtime import tracing
-from app.settings import Settings
 
-# Requests with these paths are not traced, because anyone who has such a link can use it.
-PRIVATE_PATHS = ("/admin/sign-in/", *(f"/{purpose}/" for purpose in Purpose))
-
-
-def install(site: FastAPI, settings: Settings) -> None:
-    """Send traces of requests to the configured collector, if there is one."""
-    provider = tracing.configure(settings.otel_endpoint)
-    if provider is None:
-        return
-    from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
-
-    FastAPIInstrumentor.instrument_app(
-        site,
-        tracer_provider=provider,
-        excluded_urls=",".join(PRIVATE_PATHS),
-        server_request_hook=remove_query,
-    )
+# FastAPI adds the route and the status of the response. Other attributes are omitted, because the path and
+# the query may contain links that anyone can use, keys, addresses, interests or search terms.
+RECORDED = frozenset(
+    {"http.request.method", "network.protocol.version", "server.address", "server.port", "url.scheme"}
+)
 
 
-def remove_query(span: Any, _scope: Mapping[str, Any]) -> None:
-    """Remove the query from the attributes of a span: it may contain addresses, interests or search terms."""
-    if not span.is_recording():
-        return
-    for name in ("http.url", "http.target", "url.full", "url.query"):
-        if value := span.attributes.get(name):
-            span.set_attribute(name, "" if name == "url.query" else value.partition("?")[0])
+def telemetry(endpoint: str) -> TelemetryConfig:
+    """Return what FastAPI records: a span for each request if there is a collector, otherwise nothing.
+
+    Mounted applications record nothing themselves. Record no logs, because FastAPI's contain the messages of
+    exceptions.
+    """
+    provider = tracing.configure(endpoint)
+    return {
+        "tracing": provider is not None,
+        "tracer_provider": provider and _Provider(provider),
+        "operation_spans": False,
+        "metrics": False,
+        "logs": False,
+        "auto_configure": False,
+    }
+
+
+class _Provider(trace.TracerProvider):
+    def __init__(self, provider: trace.TracerProvider) -> None:
+        self._provider = provider
+
+    def get_tracer(self, *names: Any, **options: Any) -> trace.Tracer:
+        return _Tracer(self._provider.get_tracer(*names, **options))
+
+
+class _Tracer(trace.NoOpTracer):
+    """A tracer whose new spans have only the attributes in RECORDED."""
+
+    def __init__(self, tracer: trace.Tracer) -> None:
+        self._tracer = tracer
+
+    def start_span(
+        self, *args: Any, attributes: Mapping[str, Any] | None = None, **options: Any
+    ) -> trace.Span:
+        options["attributes"] = {key: value for key, value in (attributes or {}).items() if key in RECORDED}
+        return self._tracer.start_span(*args, **options)

@@ -63,6 +63,7 @@ def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
         openapi_url=None,
         lifespan=lifespan,
         redirect_slashes=False,  # a redirect would contain the client's Host header
+        telemetry=request_traces.telemetry(app.settings.otel_endpoint),
     )
     site.state.paperboy = app
     site.state.clock = clock.utcnow
@@ -101,5 +102,4 @@ def create(app: Application, lifespan: Lifespan, *, is_public: bool) -> FastAPI:
         mount.path_regex = re.compile(mount.path_regex.pattern, re.DOTALL)
         site.router.routes.append(mount)
     site.mount("/static", templating.Static(directory=templating.STATIC), name="static")
-    request_traces.install(site, app.settings)
     return site

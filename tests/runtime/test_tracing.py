@@ -1,6 +1,7 @@
 """Test the spans of jobs, with a tracer of the API of OpenTelemetry that records them."""
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -11,6 +12,7 @@ import structlog
 
 from app import logs
 from app.application import Application
+from app.errors import InvalidSettings
 from app.runtime import tracing
 from app.storage import job_runs
 
@@ -95,6 +97,13 @@ def test_nothing_happens_without_opentelemetry(monkeypatch: pytest.MonkeyPatch) 
     with tracing.span("job", {}) as span:
         assert (span, tracing.current_ids()) == (None, {})
         tracing.fail(span, "it failed")
+
+
+def test_endpoint_without_the_extra_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the extra; otherwise traces would be missing silently."""
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    with pytest.raises(InvalidSettings, match=r"\.\[otel\]"):
+        tracing.configure("http://127.0.0.1:4318/v1/traces")
 
 
 @pytest.mark.parametrize("endpoint", ["http://collector:4318", "http://collector:4318/v1/traces"])
