@@ -65,7 +65,7 @@ class Pacing:
         Postpone later requests to the service after 429 or 503, or if its rate limit is used up. If the wait
         is too long, or if arXiv responds with 429, allow no more requests in this run, and raise SourceError.
         """
-        if "r=0" in headers.get("ratelimit", "") and (pause := retry_after(headers, clock.utcnow())):
+        if pause := _quota_reset(headers):
             self._next_request_at[service] = time.monotonic() + pause.total_seconds()
         if status not in (TOO_MANY, UNAVAILABLE):
             return retry_after(headers, clock.utcnow()) if status >= 500 else None
@@ -96,7 +96,7 @@ def service_of(url: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | None:
-    """Return the requested wait, from Retry-After (seconds or date) or `RateLimit: "api";r=0;t=55`."""
+    """Return the requested wait, from Retry-After (seconds or date) or RateLimit (see `_quota_reset`)."""
     value = headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():
         return min(timedelta(seconds=int(value[:9])), LONGEST_STATED_WAIT)
@@ -107,5 +107,17 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | None:
             return None
         wait = moment.replace(tzinfo=moment.tzinfo or UTC) - now
         return min(max(wait, timedelta()), LONGEST_STATED_WAIT)
-    reset = re.search(r"\bt=(\d{1,6})", headers.get("ratelimit", ""))
-    return timedelta(seconds=int(reset.group(1)) + 1) if reset else None
+    return _quota_reset(headers)
+
+
+def _quota_reset(headers: Mapping[str, str]) -> timedelta | None:
+    """Return the wait until all quotas have requests left, from `RateLimit: "hour";r=9;t=50, "day";r=0;t=55`.
+
+    Return None if each quota has requests left (r).
+    """
+    resets = [
+        int(reset[1])
+        for quota in headers.get("ratelimit", "").split(",")
+        if re.search(r";\s*r=0+\s*(;|$)", quota) and (reset := re.search(r";\s*t=(\d{1,6})", quota))
+    ]
+    return min(timedelta(seconds=max(resets) + 1), LONGEST_STATED_WAIT) if resets else None

@@ -12,6 +12,7 @@ import stamina
 
 from app.errors import SourceError, UnreadableResponse
 from app.papers.sources import http_client
+from app.papers.sources.host_rate_limits import retry_after
 from app.papers.sources.http_client import Client, HttpTransport
 from tests.support.http_server import FakeHttpServer
 
@@ -196,6 +197,28 @@ def test_retry_after_is_respected(now: datetime, headers: dict[str, str], second
     upstream.get(now)
     [wait] = upstream.waits
     assert seconds - 1 < wait <= seconds
+
+
+@pytest.mark.parametrize(
+    ("ratelimit", "seconds"),
+    [
+        ('"api";r=0;t=55', 56),
+        ('"day"; t=90; r=0', 91),
+        ('"hour";r=0;t=50, "day";r=0;t=90', 91),
+        ('"hour";r=0;t=50, "day";r=4990;t=86000', 51),
+        ('"month";r=0;t=999999', 86400),
+        ('"day";r=4990;t=86000', None),
+        ('"day";r=05;t=55', None),
+        ('"day";r=0', None),
+        ("limit=100, remaining=0, reset=50", None),
+    ],
+)
+def test_only_exhausted_rate_limits_ask_for_a_wait(
+    now: datetime, ratelimit: str, seconds: int | None
+) -> None:
+    """Many servers send the header with each response, with the end of a long window."""
+    wait = retry_after({"ratelimit": ratelimit}, now)
+    assert wait == (timedelta(seconds=seconds) if seconds else None)
 
 
 def test_exhausted_rate_limit_delays_the_next_request(now: datetime) -> None:
