@@ -33,6 +33,7 @@ RESPONSE_SECONDS = 60.0  # for a whole response, including connection, headers a
 CONCURRENT_REQUESTS = 10  # each may use up to MAX_RESPONSE_BYTES of memory
 MAX_RESPONSE_BYTES = 20_000_000
 MAX_EXCERPT_BYTES = 2000  # of an error's body
+EXCERPT_SECONDS = 2.0  # for the excerpt after the headers
 EXCERPT_LENGTH = 200  # of an error's body in a message
 MAX_ADDRESSES = 4  # tried per host
 MAX_REDIRECTS = 5
@@ -350,12 +351,19 @@ async def _read_body(response: httpx.Response) -> bytes:
 
 
 async def _read_beginning(response: httpx.Response) -> bytes:
-    """Return the beginning of an error's body without reading the rest, or b"" after a success."""
-    if response.is_success:
-        return b""
-    async for chunk in response.aiter_raw(MAX_EXCERPT_BYTES):
-        return chunk
-    return b""
+    """Return the beginning of an error's body without reading the rest, or b"" after a success.
+
+    If the body is slow or incomplete, return what has arrived: the status and the headers matter more.
+    """
+    beginning = b""
+    if not response.is_success:
+        with suppress(TimeoutError, httpx.TransportError):
+            async with asyncio.timeout(EXCERPT_SECONDS):
+                async for chunk in response.aiter_raw():
+                    beginning += chunk
+                    if len(beginning) >= MAX_EXCERPT_BYTES:
+                        break
+    return beginning
 
 
 def _without_token(token: str, text: str) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
 
 import httpx
@@ -13,7 +13,7 @@ import stamina
 from app.errors import SourceError, UnreadableResponse
 from app.papers.sources import http_client
 from app.papers.sources.host_rate_limits import retry_after
-from app.papers.sources.http_client import Client, HttpTransport
+from app.papers.sources.http_client import Client, HttpTransport, PostReply
 from tests.support.http_server import FakeHttpServer
 
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -348,3 +348,33 @@ def test_post_is_not_redirected_or_retried(now: datetime) -> None:
     plain = Upstream(httpx.Response(200, content=b"{}"))
     assert plain.call(now, lambda polite: polite.post("https://model.test/v1", {})).body == b"{}"
     assert "authorization" not in plain.requests[0].headers
+
+
+async def _stalled_body() -> AsyncIterator[bytes]:
+    yield b"this hook "
+    yield b"is gone"
+    await asyncio.Event().wait()
+
+
+async def _body_cut_off() -> AsyncIterator[bytes]:
+    yield b"this hook is gone"
+    raise httpx.RemoteProtocolError("peer closed connection without sending complete message body")
+
+
+async def _endless_body() -> AsyncIterator[bytes]:
+    while True:
+        yield b"this hook is gone"
+
+
+@pytest.mark.parametrize("body", [_stalled_body, _body_cut_off, _endless_body])
+def test_delivery_needs_only_the_beginning_of_a_body(
+    now: datetime, body: Callable[[], AsyncIterator[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status and the requested wait are known as soon as the headers have arrived."""
+    monkeypatch.setattr(http_client, "EXCERPT_SECONDS", 0.01)
+    upstream = Upstream(httpx.Response(410, headers={"retry-after": "60"}, content=body()))
+    reply = upstream.call(now, lambda polite: polite.deliver("https://hooks.test/", b"{}", {}))
+    assert isinstance(reply, PostReply)
+    assert (reply.status, reply.wait) == (410, timedelta(minutes=1))
+    assert reply.excerpt.startswith("this hook is gone")
+    assert len(reply.excerpt) <= http_client.MAX_EXCERPT_BYTES
