@@ -1,7 +1,7 @@
 """Check the database, and run the checks of its records.
 
-Those of sources and of sending have their own modules. Here are jobs, workers, the clock, keys, webhooks,
-backups and models.
+Those of sources and of sending have their own modules. Here are jobs, workers, the clock, a connection
+pooler, keys, webhooks, backups and models.
 """
 
 import shlex
@@ -22,7 +22,15 @@ from app.errors import ClockError, CorruptModel
 from app.papers import picture_fetching, polling, source_registry
 from app.relevance import model_store
 from app.relevance.model import RelevanceModel
-from app.storage import api_keys, job_runs, schema, webhook_endpoints, webhook_outbox, worker_registry
+from app.storage import (
+    api_keys,
+    job_runs,
+    live_processes,
+    schema,
+    webhook_endpoints,
+    webhook_outbox,
+    worker_registry,
+)
 from app.storage.database import Database, is_read_only, sqlite_file
 from app.text.in_words import count_of
 
@@ -60,6 +68,7 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
         "jobs": _check_jobs,
         "schedule": sending.check_lateness,
         "clock": _check_clock,
+        "pooler": _check_pooler,
         "ledger": sending.check_ledger,
         "workers": _check_workers,
         "sending": sending.check_pauses,
@@ -187,6 +196,17 @@ def _check_clock(session: Session, now: datetime) -> Iterator[Finding]:
         yield error("clock", str(fault), "synchronize both clocks with NTP")
     else:
         yield ok("clock", "this machine's clock agrees with the database's")
+
+
+def _check_pooler(session: Session, _now: datetime) -> Iterator[Finding]:
+    """Check that a connection pooler in front of PostgreSQL uses session pooling."""
+    if live_processes.are_connections_shared(session.get_bind().engine):
+        message = (
+            "the connection pooler gives each transaction another connection, so queries fail, and processes "
+            "that have died count as alive"
+        )
+        fix = "set session pooling (pgbouncer: pool_mode = session), or connect to PostgreSQL directly"
+        yield error("pooler", message, fix)
 
 
 def _check_workers(session: Session, now: datetime) -> Iterator[Finding]:

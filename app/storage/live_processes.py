@@ -45,6 +45,7 @@ _OTHERS = text("""
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND objid::bigint + (classid::bigint << 32) <> :own
 """)
+_SERVER_PROCESS = text("SELECT pg_backend_pid()")
 # A machine that loses power does not close its connection. With these keepalives, PostgreSQL notices after
 # two minutes instead of two hours.
 _KEEPALIVES = (
@@ -109,6 +110,21 @@ def count_others(engine: Engine) -> int:
             return int(connection.execute(_OTHERS, {"prefix": _KEYS >> 48, "own": _key(own)}).scalar_one())
     locked = (path.name[:12] for path in (_folder(engine) or Path()).glob("*.lock") if _is_locked(path))
     return len(set(locked) - {own})
+
+
+def are_connections_shared(engine: Engine) -> bool:
+    """Return whether a connection pooler lends each of its connections to one transaction after another.
+
+    Then the lock of a dead process is held as long as the pooler keeps its connection. Such a pooler nearly
+    always gives the second transaction the connection of the first one.
+    """
+    if engine.dialect.name != "postgresql":
+        return False
+    with engine.connect() as first, engine.connect() as second:
+        before = first.scalar(_SERVER_PROCESS)
+        first.rollback()
+        during, after = second.scalar(_SERVER_PROCESS), first.scalar(_SERVER_PROCESS)
+    return bool(during == before or after != before)
 
 
 def _key(process: str) -> int:

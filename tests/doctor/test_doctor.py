@@ -14,7 +14,7 @@ from time import monotonic
 
 import dns.resolver
 import pytest
-from sqlalchemy import text
+from sqlalchemy import StaticPool, create_engine, text
 from sqlmodel import select
 
 from app import doctor, pipeline
@@ -76,6 +76,20 @@ def run_doctor(
 def check_database(app: Application, now: datetime) -> dict[str, Finding]:
     """Return the findings about the database by check."""
     return {finding.check: finding for finding in service_state.check(app.db, model_store.ModelStore(), now)}
+
+
+@pytest.mark.postgres
+def test_transaction_pooling_is_an_error(
+    app: Application, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Like such a pooler, this engine uses the same connection of the server for all its connections."""
+    assert "pooler" not in check_database(app, now)
+    shared = create_engine(app.db.url, poolclass=StaticPool)
+    monkeypatch.setattr(app.db, "engine", shared)
+    finding = check_database(app, now)["pooler"]
+    shared.dispose()
+    assert finding.level is Level.ERROR
+    assert "pool_mode = session" in finding.fix
 
 
 def test_healthy_service_has_only_good_findings(
