@@ -1,9 +1,12 @@
 """Back up the database and the journals to a file, check it, and restore it, with all sending paused."""
 
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import col, select
 
 from app import bounces
@@ -14,17 +17,34 @@ from app.maintenance import after_restore
 from app.settings import Settings
 from app.storage import backup_file, job_runs, live_processes, schema
 from app.storage.backup_file import Manifest
-from app.storage.database import Database
+from app.storage.database import Database, is_unavailable
 from app.storage.models import JobRun, SendingPause
+
+log = structlog.get_logger(__name__)
 
 RESTORING = "a restore of the backup of {} is running, or was interrupted: in that case, repeat it"
 
 
 def back_up(app: Application, target: Path, now: datetime) -> Manifest:
-    """Write a backup while the service is running. Raise InvalidInput if the file cannot be created."""
+    """Write a backup while the service is running. Raise InvalidInput if the file cannot be created.
+
+    If the database is full or read-only, the backup is made without a record of the run.
+    """
     backup_file.check_target(target)  # before the run is recorded, because nothing else has failed
-    with job_runs.record(app.db, job_runs.BACKUP_JOB, now) as run:
-        manifest = backup_file.write(app.db, target, Path(app.settings.journal_dir), now, version("paperboy"))
+    write = partial(
+        backup_file.write, app.db, target, Path(app.settings.journal_dir), now, version("paperboy")
+    )
+    try:
+        run_id = job_runs.begin(app.db, job_runs.BACKUP_JOB, now)
+    except SQLAlchemyError as error:
+        if not is_unavailable(error):
+            raise
+        manifest = write()
+        reason = str(getattr(error, "orig", None) or error)
+        log.warning("the backup was made, but the database refused to record the run", error=reason)
+        return manifest
+    with job_runs.record(app.db, job_runs.BACKUP_JOB, now, run_id) as run:
+        manifest = write()
         run.add({"rows": manifest.rows})
     return manifest
 

@@ -3,6 +3,7 @@
 import io
 import os
 import shutil
+import sqlite3
 import threading
 import zipfile
 from collections.abc import Callable, Sequence
@@ -13,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
+from sqlalchemy.exc import OperationalError
 from sqlmodel import Session, col, select
 
 from app import main, maintenance, pipeline, subscribers, webhooks
@@ -739,6 +741,28 @@ def test_backup_while_mails_are_sent(
     assert set(states) <= {DeliveryState.SENT, DeliveryState.UNCERTAIN}
     assert not pipeline.plan_and_send(restored, now + timedelta(hours=9))["sent"]
     assert len(mail_server.messages) == 60
+
+
+def refuse_writes(connection: Any, _record: object) -> None:
+    """Make a new connection read-only."""
+    is_sqlite = isinstance(connection, sqlite3.Connection)
+    connection.execute("PRAGMA query_only = ON" if is_sqlite else "SET default_transaction_read_only = on")
+    connection.commit()
+
+
+def test_backup_of_a_database_that_refuses_writes(
+    service: Application, tmp_path: Path, now: datetime, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A standby or a full disk is a reason to save the data."""
+    event.listen(service.db.engine, "connect", refuse_writes)
+    service.db.engine.dispose()
+    with pytest.raises(OperationalError):
+        job_runs.begin(service.db, "poll", now)
+    manifest = maintenance.back_up(service, tmp_path / "backup.zip", now)
+    assert "refused to record the run" in capsys.readouterr().out
+    assert manifest.tables["subscriber"].rows == READERS
+    event.remove(service.db.engine, "connect", refuse_writes)
+    service.db.engine.dispose()
 
 
 def test_restore_refuses(
