@@ -210,9 +210,11 @@ class Settings(BaseSettings):
     def _empty_is_none(cls, value: object) -> object:
         return None if value == "" else value
 
-    @field_validator("base_url")
+    @field_validator("base_url", "otel_endpoint")
     @classmethod
-    def _no_trailing_slash(cls, value: str) -> str:
+    def _http_url(cls, value: str, info: ValidationInfo) -> str:
+        if not value and info.field_name == "otel_endpoint":
+            return value
         if not value.startswith(("http://", "https://")):
             raise ValueError("must begin with http:// or https://")
         if not re.fullmatch(r"[!-;=?-~]+", value):

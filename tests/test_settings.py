@@ -70,6 +70,8 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("otel_endpoint", "collector:4318"),
+        ("otel_endpoint", "http://[bad"),
         ("base_url", "paperboy.test"),
         ("base_url", "https://bücher.example"),
         ("base_url", "https://paperboy.test/a b"),

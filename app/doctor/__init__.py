@@ -23,6 +23,7 @@ test_mail         a test digest, sent from a temporary service to our own mail s
 smtp_sink         the mail server for the test digest and the demo
 message_checks    the headers, signatures, content and size of the received test digest
 templates         the templates of all kinds of email and of the pages
+traces            the OpenTelemetry collector
 oneclick          the one-click link and the unsubscribe address of the test digest
 """
 
@@ -32,7 +33,7 @@ from threading import Thread
 
 import dns.resolver
 
-from app.doctor import bounces, dns_records, local_checks, relay, test_mail, web_reachability
+from app.doctor import bounces, dns_records, local_checks, relay, test_mail, traces, web_reachability
 from app.doctor.findings import Check, Finding, Level, run_check
 from app.doctor.test_mail import TemporaryService
 from app.papers.sources import http_client
@@ -62,6 +63,7 @@ def run_checks(
         "mailbox": lambda: bounces.check_mailbox(settings.bounce_mailbox),
         "relay": lambda: relay.check(settings, now),
         "dns": lambda: dns_records.check(settings, resolver),
+        "traces": lambda: traces.check(settings.otel_endpoint),
     }
     if service:
         checks["mail"] = lambda: test_mail.check(settings, service)

@@ -16,6 +16,7 @@ except ImportError:
     trace = None  # type: ignore[assignment]
 
 NAME = "paperboy"
+EXPORT_SECONDS = 3.0  # to send spans, including retries: a command waits for this when it ends
 
 
 @cache
@@ -26,21 +27,31 @@ def configure(endpoint: str) -> Any:
     """
     if not endpoint:
         return None
+    exporter = build_exporter(endpoint)
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider(resource=Resource.create({"service.name": NAME}))
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    return provider
+
+
+def build_exporter(endpoint: str) -> Any:
+    """Build the exporter that sends spans to a collector.
+
+    Raise InvalidSettings if the packages of the `otel` extra are not installed.
+    """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
         raise InvalidSettings(
             "PAPERBOY_OTEL_ENDPOINT is set, but the OpenTelemetry packages are not installed: "
             "run .venv/bin/pip install -e '.[otel]'"
         ) from None
-    provider = TracerProvider(resource=Resource.create({"service.name": NAME}))
     # The exporter appends a path to an endpoint from the environment, but not to this argument.
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=traces_url(endpoint))))
-    trace.set_tracer_provider(provider)
-    return provider
+    return OTLPSpanExporter(endpoint=traces_url(endpoint), timeout=EXPORT_SECONDS)
 
 
 def traces_url(collector: str) -> str:
