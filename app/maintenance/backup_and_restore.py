@@ -104,7 +104,13 @@ def was_interrupted(db: Database, journals: Path, manifest: Manifest, pause_reas
     Raise Conflict if the database has other rows, or the journal folder contains other journals.
     """
     is_empty = backup_file.is_empty(db)
-    if not is_empty and backup_file.pause_reason(db) != pause_reason:
+    if not is_empty and (reason := backup_file.pause_reason(db)) != pause_reason:
+        if reason == after_restore.PAUSE_REASON:  # perhaps it was interrupted before it printed its report
+            raise Conflict(
+                "the database in PAPERBOY_DATABASE_URL is not empty: a backup has already been restored; "
+                "review `paperboy deliveries --state uncertain` and `paperboy webhooks list`, or, to restore "
+                "again, set the URL of a new database"
+            )
         raise Conflict(
             "the database in PAPERBOY_DATABASE_URL is not empty: move it away or set the URL of a new one, "
             "then name the old database with --previous"

@@ -666,6 +666,26 @@ def test_interrupted_restore_can_be_repeated(
         restore(service, file, empty_url, now + DAY, service.db)
 
 
+def test_restore_interrupted_at_its_end_need_not_be_repeated(
+    service: Application, empty_url: str, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has settled the database, but could not print its report. The error says where to continue."""
+    file = tmp_path / "backup.zip"
+    maintenance.back_up(service, file, now)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(job_runs, "_finish", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            restore(service, file, empty_url, now + DAY, service.db)
+    with pytest.raises(
+        Conflict, match="already been restored; review `paperboy deliveries --state uncertain`"
+    ):
+        restore(service, file, empty_url, now + DAY, service.db)
+
+
 def test_interrupted_restore_is_not_repeated_after_other_jobs(
     service: Application, empty_url: str, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
