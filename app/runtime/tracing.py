@@ -1,6 +1,6 @@
 """Record OpenTelemetry spans if PAPERBOY_OTEL_ENDPOINT is set. This needs the `otel` extra.
 
-The OpenTelemetry API does nothing until a provider is set. Its package is optional.
+The OpenTelemetry API does nothing until a provider is set.
 """
 
 from collections.abc import Iterator, Mapping
@@ -8,12 +8,9 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from app.errors import InvalidSettings
+from opentelemetry import trace
 
-try:
-    from opentelemetry import trace
-except ImportError:
-    trace = None  # type: ignore[assignment]
+from app.errors import InvalidSettings
 
 NAME = "paperboy"
 EXPORT_SECONDS = 3.0  # to send spans, including retries: a command waits for this when it ends
@@ -60,15 +57,12 @@ def traces_url(collector: str) -> str:
 
 
 @contextmanager
-def span(name: str, attributes: Mapping[str, int | str]) -> Iterator[Any]:
-    """Run the block in a span, and yield the span, or None if OpenTelemetry is not installed.
+def span(name: str, attributes: Mapping[str, int | str]) -> Iterator[trace.Span]:
+    """Run the block in a span, and yield the span.
 
     If the block raises an exception, the span is marked as failed. The exception itself is not recorded,
     because its message may contain addresses.
     """
-    if trace is None:
-        yield None
-        return
     tracer = trace.get_tracer(NAME)
     with tracer.start_as_current_span(
         name, attributes=attributes, record_exception=False, set_status_on_exception=False
@@ -80,16 +74,15 @@ def span(name: str, attributes: Mapping[str, int | str]) -> Iterator[Any]:
             raise
 
 
-def fail(current: Any, reason: str) -> None:
-    """Mark a span as failed. Do nothing if `current` is None."""
-    if current is not None:
-        current.set_status(trace.Status(trace.StatusCode.ERROR, reason))
+def fail(current: trace.Span, reason: str) -> None:
+    """Mark a span as failed."""
+    current.set_status(trace.Status(trace.StatusCode.ERROR, reason))
 
 
 def current_ids() -> dict[str, str]:
     """Return the hexadecimal ids of the current trace and span, or {} outside a span."""
-    context = trace.get_current_span().get_span_context() if trace is not None else None
-    if context is None or not context.is_valid:
+    context = trace.get_current_span().get_span_context()
+    if not context.is_valid:
         return {}
     return {
         "trace_id": trace.format_trace_id(context.trace_id), "span_id": trace.format_span_id(context.span_id),

@@ -197,8 +197,7 @@ def _finish(db: Database, recorder: JobRunRecorder, job: str, ended: datetime, s
         row.failed_parts = [part for part, _ in recorder.failures]
         row.counts, row.rejections = dict(recorder.counts), recorder.rejections
         session.add(row)
-    if span is not None:
-        span.set_attributes({f"counts.{name}": count for name, count in recorder.counts.items()})
+    span.set_attributes({f"counts.{name}": count for name, count in recorder.counts.items()})
     if recorder.failures:
         tracing.fail(span, "the run failed")
         log.error("run failed", job=job, run=recorder.id, error=recorder.error)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import structlog
+from opentelemetry import trace
 
 from app import logs
 from app.application import Application
@@ -16,11 +17,10 @@ from app.errors import InvalidSettings
 from app.runtime import tracing
 from app.storage import job_runs
 
-trace = pytest.importorskip("opentelemetry.trace")
 CONTEXT = trace.SpanContext(0xABC, 0xDEF, is_remote=False)
 
 
-class Span(trace.NonRecordingSpan):  # type: ignore[misc,name-defined]
+class Span(trace.NonRecordingSpan):
     """A span that keeps what is set on it."""
 
     def __init__(self, name: str, attributes: dict[str, Any]) -> None:
@@ -34,7 +34,7 @@ class Span(trace.NonRecordingSpan):  # type: ignore[misc,name-defined]
         self.status = status.description
 
 
-class Tracer(trace.NoOpTracer):  # type: ignore[misc,name-defined]
+class Tracer(trace.NoOpTracer):
     def __init__(self) -> None:
         self.spans: list[Span] = []
 
@@ -89,14 +89,6 @@ def test_log_lines_have_the_ids_of_the_trace(
     inside, outside = capsys.readouterr().err.splitlines()[-2:]
     assert f'"trace_id": "{0xABC:032x}"' in inside
     assert "trace_id" not in outside
-
-
-def test_nothing_happens_without_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The packages of the extra `otel` need not be installed."""
-    monkeypatch.setattr(tracing, "trace", None)
-    with tracing.span("job", {}) as span:
-        assert (span, tracing.current_ids()) == (None, {})
-        tracing.fail(span, "it failed")
 
 
 def test_endpoint_without_the_extra_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
