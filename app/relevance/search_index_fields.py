@@ -34,7 +34,7 @@ from app.text.names import forms_of_name, words_of_organization
 from app.text.tokenizer import STOP_STEMS, WORD, without_stopwords
 from app.text.word_forms import americanize, forms_pattern, stem
 
-INDEX_FORMAT = 8  # increase this when a field is added or removed, or a field or a record changes its meaning
+INDEX_FORMAT = 9  # increase this when a field is added or removed, or a field or a record changes its meaning
 MAX_PHRASES = 10  # phrases, exclusions and hyphenated words in a search; each may take a tenth of a second
 # Words of a phrase whose forms are checked. The stems of a longer phrase are distinctive enough.
 MAX_CHECKED_FORMS = 6

@@ -20,7 +20,8 @@ _MARKS = re.compile(rf"([^\w\s\x00-\x7f]{{{MAX_MARKS}}})[^\w\s\x00-\x7f]+")
 INLINE_TAG = re.compile(
     r"</?(?:i|b|em|strong|su[bp]|sc|span)(?:\s[^<>=]{0,80}=[^<>]{0,80}|\s?)>", re.IGNORECASE
 )
-_LIGATURE = re.compile("[\ufb00-\ufb06]")  # ﬀ to ﬆ
+# ﬀ to ﬆ, and half-width katakana, which write パ as two characters
+_COPIED_FORMS = re.compile("[\ufb00-\ufb06]|[\uff66-\uff9f]+")
 # Characters that `safe_line` replaces: control characters, marks that change the direction, lone surrogates.
 _NOT_ON_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _ON_A_LINE = (
@@ -31,14 +32,15 @@ _ON_A_LINE = (
 
 
 def normalize(text: str) -> str:
-    """Return the text in normal form C, with at most MAX_MARKS combining marks in a row, without ligatures.
+    """Return the text in normal form C, with at most MAX_MARKS combining marks in a row.
 
     The limit is needed because Python sorts combining marks in quadratic time. Ligatures such as “ﬁ”, which
-    are copied from PDF files, would prevent that a word is found.
+    are copied from PDF files, and half-width katakana are replaced, because they would prevent that a word is
+    found.
     """
     if text.isascii():
         return text
-    text = _LIGATURE.sub(lambda ligature: unicodedata.normalize("NFKC", ligature[0]), text)
+    text = _COPIED_FORMS.sub(lambda ligature: unicodedata.normalize("NFKC", ligature[0]), text)
     return unicodedata.normalize("NFC", _MARKS.sub(r"\1", text))
 
 
@@ -66,11 +68,31 @@ def safe_line(text: str) -> str:
 _BASE_LETTERS = dict(zip("łøđðħŧı", "loddhti", strict=True))
 
 
+def _base(char: str) -> str:
+    """Return a character without accents, and in its usual form if it is full-width, for example.
+
+    The parts of a Korean syllable are letters, and so are the signs that make パ of ハ or ো of ে.
+    """
+    parts = unicodedata.normalize("NFD", char)[1:]
+    base = unicodedata.normalize("NFKD", char)[0]
+    return base if all(map(_is_accent, parts)) and not unicodedata.category(base).startswith("M") else char
+
+
+def _is_accent(char: str) -> bool:
+    """Return True for a mark that a writer may leave out, judged by its canonical combining class.
+
+    These are the overlay, the points of Hebrew, Arabic and Syriac, and marks above or below a letter. The
+    other classes are for signs that are letters, as in Hindi, Thai and Japanese.
+    """
+    combining_class = unicodedata.combining(char)
+    return combining_class == 1 or 10 <= combining_class <= 36 or combining_class >= 200
+
+
 class _FoldTable(dict[int, str]):
     """A translation table from characters to lower case without accents, filled on demand."""
 
     def __missing__(self, code: int) -> str:
-        base = unicodedata.normalize("NFKD", chr(code))[:1] or chr(code)
+        base = _base(chr(code))
         lower = base.lower() if len(base.lower()) == 1 else base
         self[code] = _BASE_LETTERS.get(lower, lower)
         return self[code]
