@@ -21,7 +21,7 @@ from app.text.abbreviations import Abbreviations
 from app.text.acronyms import TERM, stem_of
 from app.text.characters import fold_accents
 from app.text.names import forms_of_name, words_of_organization
-from app.text.tokenizer import WORD, without_stopwords
+from app.text.tokenizer import folded_words, without_stopwords
 from app.text.word_forms import stem
 from app.types import PaperView
 
@@ -174,7 +174,7 @@ class Filters:
         """Return two indexes of the papers: one as written, one with long forms folded."""
         texts = [(paper.title, paper.abstract) for paper in self._papers]
         own = self._abbreviations
-        return TextIndex([[WORD.findall(fold_accents(text)) for text in both] for both in texts]), TextIndex(
+        return TextIndex([[folded_words(text) for text in both] for both in texts]), TextIndex(
             [own.fold_words(own.acronyms.words_of(text), redefined) for text in both]
             for both, redefined in ((both, own.redefined_short_forms(*both)) for both in texts)
         )

@@ -10,6 +10,7 @@ from app.relevance.model import RelevanceModel
 from app.relevance.muted_texts import parse_muted, parse_typed_muted
 from app.relevance.query_language import GENERAL_STEMS, normalize
 from app.text.acronyms import stem_of
+from app.text.characters import MARK
 from app.text.tokenizer import WORD, compound_span, stem_all, without_stopwords
 from app.types import Interest
 
@@ -21,7 +22,8 @@ _GENERAL = GENERAL_STEMS.union(
              "leveraging rethinking revisiting unlocking")
 )  # fmt: skip
 
-_WORD_PAIRS = re.compile(r"[^\W_]{3,}(?=([ -][^\W_]{3,}))")
+_LONG_WORD = rf"[^\W_](?:[^\W_]|{MARK}){{2,}}+"
+_WORD_PAIRS = re.compile(rf"{_LONG_WORD}(?=([ -]{_LONG_WORD}))")
 
 
 def suggest(

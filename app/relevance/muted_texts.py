@@ -16,8 +16,7 @@ from app.relevance.query_language import (
 )
 from app.relevance.query_rewriting import split_suggestion
 from app.text import acronyms
-from app.text.characters import fold_accents
-from app.text.tokenizer import WORD, without_stopwords
+from app.text.tokenizer import WORD, folded_words, without_stopwords
 from app.text.word_forms import stem
 
 MAX_MUTED_CHARS = 100
@@ -39,7 +38,7 @@ def parse_muted(text: str) -> Query:
         if not WORD.search(value):
             raise _too_general(text)
         return Query(text, excluded={FilterField(match[1].lower()): (value,)})
-    phrase = tuple(WORD.findall(fold_accents(text)))
+    phrase = tuple(folded_words(text))
     if not _content_stems(phrase):
         raise _too_general(text)
     capitals = frozenset[str]() if acronyms.is_emphasis(text) else acronyms.find_typed([text])

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from app.errors import InvalidInterest
 from app.text import acronyms, characters
-from app.text.characters import fold_accents
+from app.text.characters import remove_accents
 from app.text.shortening import FUNCTION_WORDS
-from app.text.tokenizer import WORD, stem_all, without_stopwords
+from app.text.tokenizer import WORD, folded_words, stem_all, without_stopwords
 from app.text.word_forms import stem
 
 
@@ -186,7 +186,7 @@ class _QueryBuilder:
                 values = self.excluded if part.minus else self.required
                 values[FilterField(part.field.lower())].append(part.value)
             return
-        words = tuple(WORD.findall(fold_accents(part.text)))
+        words = tuple(folded_words(part.text))
         if not words or _EMPTY_FILTER.fullmatch(part.bare):
             return
         (self.excluded_texts if part.minus else self.texts).append(part.text)
@@ -299,7 +299,7 @@ def without_request(text: str) -> str:
 
 def normalize_filter_value(text: str) -> str:
     """Return the value of a filter in lower case, without accents and punctuation around it."""
-    return fold_accents(" ".join(text.split()).strip(_VALUE_PUNCTUATION))
+    return remove_accents(" ".join(text.split()).strip(_VALUE_PUNCTUATION))
 
 
 def split_into_parts(text: str) -> list[TextPart]:
@@ -344,7 +344,7 @@ def has_one_content_word(stems: Sequence[str]) -> bool:
 def name_as_typed(query: Query, name: Sequence[str]) -> str:
     """Return one of `query.names` as it is typed: "SWE-bench" for ("swe", "bench")."""
     parts = (part for part in split_into_parts(query.text) if part.bare)
-    return next(part.typed_value for part in parts if (*WORD.findall(fold_accents(part.text)),) == name)
+    return next(part.typed_value for part in parts if (*folded_words(part.text),) == name)
 
 
 def filter_names(conjunction: str) -> str:

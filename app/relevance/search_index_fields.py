@@ -31,7 +31,7 @@ from app.text import preposition_compounds
 from app.text.acronyms import TERM, stem_of
 from app.text.characters import fold_accents
 from app.text.names import forms_of_name, words_of_organization
-from app.text.tokenizer import STOP_STEMS, WORD, without_stopwords
+from app.text.tokenizer import STOP_STEMS, folded_words, without_stopwords
 from app.text.word_forms import americanize, forms_pattern, stem
 
 INDEX_FORMAT = 9  # increase this when a field is added or removed, or a field or a record changes its meaning
@@ -89,7 +89,7 @@ def document(
     new.add_text("title", _joined([title, *implied_in_title]))
     new.add_text("text", _joined([title, title, abstract, *implied_in_title, *implied_in_title, *implied]))
     new.add_text("written", _joined(written))
-    words = {*WORD.findall(fold_accents(f"{paper.title} {paper.abstract}"))}
+    words = {*folded_words(f"{paper.title} {paper.abstract}")}
     forms = {*map(americanize, words)}
     for text in (paper.title, paper.abstract):
         forms.update(model.abbreviations.acronyms.find(text).values())

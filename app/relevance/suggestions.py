@@ -16,7 +16,7 @@ from app.relevance import arxiv_categories, query_language, query_rewriting, tra
 from app.relevance.misspellings import SpellChecker
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import GENERAL_STEMS, FilterField
-from app.text.characters import fold_accents
+from app.text.characters import MARK, remove_accents
 from app.text.tokenizer import WORD, content_stems, stem_all, without_stopwords
 
 MIN_KNOWN = 2  # papers; a word that at least this many contain counts as English
@@ -36,11 +36,12 @@ _PUNCTUATION = ",;:?!"
 _INNER_CAPITAL = re.compile(r"[^\W\d_](?=.*[A-Z])(?=.*[a-z])\w*[A-Z]")
 _UNQUOTED_FILTER = re.compile(rf"(?<!\S)({'|'.join(FilterField)}):\s*([^\s\"]+)", re.IGNORECASE)
 # As in `query_words.as_typed`, signs may end a name: "C++".
-_NAME_PART = re.compile(r"[^\W_]+[+#]*")
+_NAME_PART = re.compile(rf"[^\W_](?:[^\W_]|{MARK})*+[+#]*")
 _NAME = re.compile(rf"{_NAME_PART.pattern}(?:(?:[-.]|['’](?![sS]\b)){_NAME_PART.pattern})*")
 # Two words. Words in capitals may be a name.
 _HYPHENATED = re.compile(r"(?<![\w-])([A-Z][a-z]*|[a-z]+)-([a-z]+)(?![\w-])")
-_CONTENT_BREAK = re.compile(r"[^\w\s'’-]|(?<!\w)['’]|['’](?!\w)")  # any mark but those within words
+# Any punctuation but that within words.
+_CONTENT_BREAK = re.compile(rf"(?!{MARK})[^\w\s'’-]|(?<!\w)['’]|['’](?!\w)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ class InterestReader:
     def _joined_pair(self, first: str, second: str) -> str:
         """Join two words if several papers write them as one, and fewer papers as two."""
         typed, joined = f"{first}-{second}", f"{first}{second}"
-        papers = self._spelling.papers(fold_accents(joined))
+        papers = self._spelling.papers(remove_accents(joined))
         if papers < MIN_JOINED:  # most pairs; the following takes four times as long
             return typed
         fold, stems = self._model.abbreviations.fold, content_stems(typed)
@@ -198,7 +199,7 @@ class InterestReader:
         Each word is checked twice, because a corrected neighbor provides more evidence.
         """
         words = [match for match in WORD.finditer(text) if without_stopwords(stem_all(match.group()))]
-        folded = [fold_accents(word.group()) for word in words]
+        folded = [remove_accents(word.group()) for word in words]
         corrections = dict[int, str]()
         for position, word in [*enumerate(words)] * 2:
             typed = word.group()
@@ -207,7 +208,7 @@ class InterestReader:
                 continue
             papers = max(self._spelling.papers(folded[position]), typed not in missing_words)
             if spelling := self._spelling.correct(folded, position, papers):
-                folded[position] = fold_accents(spelling)
+                folded[position] = remove_accents(spelling)
                 corrections[position] = spelling[0].upper() + spelling[1:] if typed[0].isupper() else spelling
         parts, past = list[str](), 0
         for position in sorted(corrections):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import Stemmer
 
-from app.text.characters import fold_accents
+from app.text.characters import remove_accents
 from app.text.tokenizer import WORD
 
 _TABLE = Path(__file__).with_name("translations.tsv")
@@ -76,7 +76,7 @@ class _LatinTerms:
 
     def _content_words(self, text: str) -> list[tuple[str, str]]:
         """Return the words of a text as typed, each with its stem, without function words."""
-        words = [(word, fold_accents(word)) for word in WORD.findall(text)]
+        words = [(word, remove_accents(word)) for word in WORD.findall(text)]
         return [(word, self._stem(folded)) for word, folded in words if folded not in self.function_words]
 
     def _stem(self, word: str) -> str:

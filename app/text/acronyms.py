@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.text.characters import fold_accents
+from app.text.characters import ACCENT, fold_accents
 from app.text.tokenizer import STOP_STEMS, Tokens, tokenize, without_stopwords
 from app.text.word_forms import stem
 
@@ -95,7 +95,8 @@ class Acronyms:
         tokens, folded, acronyms = tokenize(text), fold_accents(text), self.find(text)
         spans = zip(tokens.starts, tokens.ends, strict=True)
         return [
-            f"{TERM}{acronyms[start]}" if start in acronyms else folded[start:end] for start, end in spans
+            f"{TERM}{acronyms[start]}" if start in acronyms else folded[start:end].replace(ACCENT, "")
+            for start, end in spans
         ]
 
     def words_of_phrase(self, phrase: Iterable[str], capitals: Set[str]) -> list[str]:

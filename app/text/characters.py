@@ -13,6 +13,7 @@ _UNWANTED = re.compile(
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction marks
     "\ud800-\udfff]"
 )
+JOINERS = "\u200c\u200d"  # required within words of Persian and Hindi, and within emoji
 HYPHENS = "-\u2010\u2011–−\uff0d"  # hyphens, and signs that authors use for them; the first is ASCII
 MAX_MARKS = 30  # combining marks on one letter, as in Unicode's stream-safe format
 _MARKS = re.compile(rf"([^\w\s\x00-\x7f]{{{MAX_MARKS}}})[^\w\s\x00-\x7f]+")
@@ -64,6 +65,39 @@ def safe_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def _is_accent(char: str) -> bool:
+    """Return True for a sign that a writer may leave out, or that only changes how a letter is drawn.
+
+    These are joiners, variation selectors, the Arabic tatweel, and marks whose canonical combining class is
+    that of an overlay, of the points of Hebrew, Arabic and Syriac, or of a position above or below a letter.
+    The other marks are letters, such as the vowel signs of Hindi and Thai, and the voicing mark of Japanese.
+    """
+    combining_class = unicodedata.combining(char)
+    return (
+        char in f"{JOINERS}\u0640"
+        or combining_class == 1
+        or 10 <= combining_class <= 36
+        or combining_class >= 200
+        or unicodedata.category(char) == "Me"
+        or "VARIATION SELECTOR" in unicodedata.name(char, "")
+    )
+
+
+ACCENT = "\u0300"  # in a folded text, in place of each accent that is a character of its own
+# Thai and Lao, Burmese, Khmer, Lanna: without spaces between words, a sentence would be one word. Splitting
+# it at its marks finds parts of words at least.
+_WITHOUT_SPACES = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaa7f]"
+)
+_MARKS_OF_PLANE_0 = "".join(
+    char
+    for char in map(chr, range(0x300, 0x10000))
+    if char in JOINERS
+    or (unicodedata.category(char) in ("Mn", "Mc", "Me") and not _WITHOUT_SPACES.match(char))
+)
+# A sign that may follow a letter within a word. Of those outside plane 0, only the variation selectors are
+# included: `re` tries such ranges one by one, which would slow down the splitting of every text.
+MARK = f"[{_MARKS_OF_PLANE_0}\U000e0100-\U000e01ef]"
 # Letters that Unicode does not decompose into a letter and an accent.
 _BASE_LETTERS = dict(zip("łøđðħŧı", "loddhti", strict=True))
 
@@ -78,21 +112,11 @@ def _base(char: str) -> str:
     return base if all(map(_is_accent, parts)) and not unicodedata.category(base).startswith("M") else char
 
 
-def _is_accent(char: str) -> bool:
-    """Return True for a mark that a writer may leave out, judged by its canonical combining class.
-
-    These are the overlay, the points of Hebrew, Arabic and Syriac, and marks above or below a letter. The
-    other classes are for signs that are letters, as in Hindi, Thai and Japanese.
-    """
-    combining_class = unicodedata.combining(char)
-    return combining_class == 1 or 10 <= combining_class <= 36 or combining_class >= 200
-
-
 class _FoldTable(dict[int, str]):
     """A translation table from characters to lower case without accents, filled on demand."""
 
     def __missing__(self, code: int) -> str:
-        base = _base(chr(code))
+        base = ACCENT if _is_accent(chr(code)) else _base(chr(code))
         lower = base.lower() if len(base.lower()) == 1 else base
         self[code] = _BASE_LETTERS.get(lower, lower)
         return self[code]
@@ -102,5 +126,13 @@ _FOLD_TABLE = _FoldTable()
 
 
 def fold_accents(text: str) -> str:
-    """Return the text in lower case without accents. Its length does not change."""
+    """Return the text in lower case without accents. Its length does not change.
+
+    Accents that are characters of their own become ACCENT.
+    """
     return text.translate(_FOLD_TABLE)
+
+
+def remove_accents(text: str) -> str:
+    """Return the text in lower case without accents. It may become shorter."""
+    return fold_accents(text).replace(ACCENT, "")

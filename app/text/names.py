@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from app.text.characters import fold_accents
+from app.text.characters import MARK, remove_accents
 from app.text.tokenizer import WORD
 
 # Suffixes of companies and of people. Those that are mostly initials after a comma are left out, such as
@@ -20,7 +20,7 @@ _AND = re.compile(rf",?\s+(?:and|&)\s+{_OUTSIDE_BRACKETS}")
 _SEMICOLON = re.compile(rf"\s*[;；]{_OUTSIDE_BRACKETS}\s*(?:(?:and|&)\s+)?")
 _FAMILY_NAME_FIRST = re.compile(r"[^,]+,\s*\w[^,]*")
 _SPELLED_OUT = str.maketrans({"ß": "ss", "æ": "ae", "œ": "oe", "þ": "th"})
-_NAME_WORD = re.compile(r"[^\W_]+")  # the S of "D'S" is part of the name, not a possessive
+_NAME_WORD = re.compile(rf"[^\W_](?:[^\W_]|{MARK})*+")  # the S of "D'S" is part of the name, not a possessive
 _INITIAL = re.compile(r"[^\W\d_]\s")
 # Words that occur in names of organizations.
 _OF_ORGANIZATIONS = re.compile(r"\b(?:of|for|in|the)\b")
@@ -101,7 +101,7 @@ def _is_one_organization(left: str, right: str) -> bool:
 
 def words_of_name(name: str) -> list[str]:
     """Return the lower-case words of a name without accents: "Nießner, José" → ["jose", "niessner"]."""
-    return _NAME_WORD.findall(fold_accents(given_name_first(name)).translate(_SPELLED_OUT))
+    return _NAME_WORD.findall(remove_accents(given_name_first(name)).translate(_SPELLED_OUT))
 
 
 def forms_of_name(name: str) -> list[list[str]]:
@@ -115,4 +115,4 @@ def forms_of_name(name: str) -> list[list[str]]:
 
 def words_of_organization(name: str) -> list[str]:
     """Return the lower-case words of an organization's name without accents."""
-    return WORD.findall(fold_accents(name).translate(_SPELLED_OUT))
+    return WORD.findall(remove_accents(name).translate(_SPELLED_OUT))

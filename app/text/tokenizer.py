@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from app.text import word_forms
-from app.text.characters import fold_accents
+from app.text.characters import ACCENT, MARK, fold_accents
 
-# A run of letters and digits. The s of "women's" and the t of "don't" and "can't" are not words, but the t
-# of "van't Hoff" is one, because the name is also written "van 't Hoff". A longer run is always a word.
-WORD = re.compile(r"[^\W_]{2,}+|[^\W_](?<!\w['’][sS])(?<![^\WaA][nN]['’][tT])(?<![^\WvV][aA][nN]['’][tT])")
+# A run of letters and digits, with their marks. The s of "women's" and the t of "don't" and "can't" are not
+# words, but the t of "van't Hoff" is one, because the name is also written "van 't Hoff". A longer run is
+# always a word.
+_POSSESSIVES = r"(?<!\w['’][sS])(?<![^\WaA][nN]['’][tT])(?<![^\WvV][aA][nN]['’][tT])"
+_WITH_MARKS = rf"(?:{MARK}[^\W_]*+)"
+WORD = re.compile(rf"[^\W_]{{2,}}+{_WITH_MARKS}*+|[^\W_](?:{_WITH_MARKS}++|{_POSSESSIVES})")
+_MARK = re.compile(MARK)
 _WORDS_AND_GAPS = re.compile(f"({WORD.pattern})")
 _STOPWORDS = (
     "a an and are as at be by can for from has have how in into is it its of on or our that the their there "
@@ -65,20 +69,32 @@ class Tokens:
 
 def tokenize(text: str) -> Tokens:
     """Return the stems of the words in a text with their positions."""
-    parts = _WORDS_AND_GAPS.split(fold_accents(text))  # gap, word, gap, …, gap
+    folded = fold_accents(text)
+    parts = _WORDS_AND_GAPS.split(folded)  # gap, word, gap, …, gap
     ends = array("I", itertools.accumulate(map(len, parts)))
-    return Tokens([*map(word_forms.stem, parts[1::2])], ends[:-1:2], ends[1::2])
+    return Tokens([*map(word_forms.stem, _without_accents(parts[1::2], folded))], ends[:-1:2], ends[1::2])
+
+
+def folded_words(text: str) -> list[str]:
+    """Return the words of a text, in order, in lower case and without accents."""
+    folded = fold_accents(text)
+    return _without_accents(WORD.findall(folded), folded)
+
+
+def _without_accents(words: list[str], folded: str) -> list[str]:
+    """Return the words of a folded text without the accents that are characters of their own."""
+    return [word.replace(ACCENT, "") for word in words] if ACCENT in folded else words
 
 
 def compound_span(text: str, start: int, end: int) -> tuple[int, int]:
     """Return the span of the hyphenated word around a word, such as "off-policy" around "policy"."""
     while _is_hyphen(text, start - 1):
         start -= 2
-        while start and text[start - 1].isalnum():
+        while start and _is_in_word(text[start - 1]):
             start -= 1
     while _is_hyphen(text, end):
         end += 2
-        while end < len(text) and text[end].isalnum():
+        while end < len(text) and _is_in_word(text[end]):
             end += 1
     return start, end
 
@@ -86,7 +102,11 @@ def compound_span(text: str, start: int, end: int) -> tuple[int, int]:
 def _is_hyphen(text: str, place: int) -> bool:
     """Return True if a hyphen at this place joins two words."""
     around = text[max(0, place - 1) : place + 2]
-    return len(around) == 3 and around[1] == "-" and around[0].isalnum() and around[2].isalnum()
+    return len(around) == 3 and around[1] == "-" and _is_in_word(around[0]) and around[2].isalnum()
+
+
+def _is_in_word(char: str) -> bool:
+    return char.isalnum() or _MARK.match(char) is not None
 
 
 def content_stems(text: str) -> list[str]:
@@ -96,7 +116,7 @@ def content_stems(text: str) -> list[str]:
 
 def stem_all(text: str) -> list[str]:
     """Return the stems of all words in a text, in order."""
-    return [*map(word_forms.stem, WORD.findall(fold_accents(text)))]
+    return [*map(word_forms.stem, folded_words(text))]
 
 
 def distinct_words(text: str) -> tuple[str, ...]:

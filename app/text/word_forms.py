@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import Stemmer
 
-from app.text.characters import fold_accents
+from app.text.characters import remove_accents
 
 # Abbreviations whose singular ends in s: "GPS" is not the plural of "GP".
 _SINGULAR = "bfs cls css dfs dns fps gnss gps mcts mvs nms nvs rts rvos sds sms sts tls tts"
@@ -40,7 +40,7 @@ def stem(word: str) -> str:
 @lru_cache(maxsize=20_000)
 def _bases(word: str) -> frozenset[str]:
     """Return the possible base forms of a word, such as "plan" for "planning"."""
-    american = _americanize(fold_accents(word))
+    american = _americanize(remove_accents(word))
     bases = {american.removesuffix(ending) for ending in ("", *_ENDINGS.split())}
     bases |= {base for ending in _AFTER_V.split() if (base := american.removesuffix(ending))[-1:] == "v"}
     bases |= {base for base in [american.removesuffix(_AFTER_LONG_BASES)] if len(base) >= _MIN_LONG_BASE}

@@ -41,3 +41,21 @@ def test_kana_differ() -> None:
 def test_half_width_katakana() -> None:
     """Half-width katakana, as in old databases, become the usual characters."""
     assert characters.normalize("ﾊﾟｽ ｶﾞﾝﾏ 1") == "パス ガンマ 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("أيضًا", "ايضا"),  # Arabic points
+        ("محـــمد", "محمد"),
+        ("שָׁלוֹם", "שלום"),  # Hebrew points
+        ("شبکه‌های", "شبکههای"),  # a joiner
+        ("葛\U000e0100城", "葛城"),  # a variation selector
+        ("ọ̀rọ̀", "oro"),
+        ("x̂", "x"),
+    ],
+)
+def test_remove_accents(text: str, other: str) -> None:
+    """Signs that a writer may leave out are removed, in any script."""
+    assert characters.remove_accents(text) == other
+    assert len(fold_accents(text)) == len(text)

@@ -47,6 +47,45 @@ def test_possessives(text: str, words: list[str]) -> None:
     assert tokenizer.WORD.findall(text) == words
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "भाषा और कला",  # Hindi
+        "தமிழ் மொழி",  # Tamil
+        "বাংলা ভাষা",  # Bengali
+        "أيضًا مُحَمَّد",
+        "שָׁלוֹם",
+        "شبکه‌های عصبی",  # Persian, with a joiner
+        "ọ̀rọ̀ x̂ k",
+    ],
+)
+def test_words_with_marks(words: str) -> None:
+    """Combining marks and joiners are part of a word. Quotation marks and emoji are not."""
+    text = f"“{words}”, 👩‍🔬"
+    assert [text[token.start : token.end] for token in tokenizer.tokenize(text)] == words.split()
+    assert tokenizer.WORD.findall(text) == words.split()
+    assert len(tokenizer.folded_words(text)) == len(words.split())
+
+
+def test_scripts_without_spaces() -> None:
+    """A Thai text without spaces is split at its marks, so that parts of an interest are found."""
+    interest, title = (
+        {*tokenizer.stem_all(text)} for text in ("การเรียนรู้ของเครื่อง", "การเรียนรู้ของเครื่องสำหรับการแปลภาษาไทย")
+    )
+    assert len(interest & title) == 3
+
+
+def test_vowel_signs_make_a_difference() -> None:
+    """Words with other vowel signs are other words, but points of Arabic and Hebrew may be left out."""
+    assert len({*tokenizer.stem_all("कला कली कल काल")}) == 4
+    assert tokenizer.stem_all("أيضًا שָׁלוֹם شبکه‌های") == tokenizer.stem_all("ايضا שלום شبکههای")
+
+
+def test_compound_with_marks() -> None:
+    """A hyphen after a mark joins two words."""
+    assert tokenizer.compound_span("(हिन्दी-भाषा)", 8, 12) == (1, 12)
+
+
 @given(st.text(max_size=200))
 def test_token_positions(text: str) -> None:
     """Token positions are valid in any script, and `content_stems` finds the same words as `tokenize`."""
