@@ -15,7 +15,7 @@ from app.relevance.query_language import (
     split_into_parts,
 )
 from app.relevance.query_rewriting import split_suggestion
-from app.text import acronyms
+from app.text import acronyms, characters
 from app.text.tokenizer import WORD, folded_words, without_stopwords
 from app.text.word_forms import stem
 
@@ -29,7 +29,7 @@ def parse_muted(text: str) -> Query:
     Several words form one phrase. A filter mutes all papers with its value.
     """
     text = normalize(text)
-    if len(text) > MAX_MUTED_CHARS or not text.isprintable():
+    if len(text) > MAX_MUTED_CHARS or characters.has_controls(text):
         raise InvalidInterest(
             f"A muted word must be plain text of at most {MAX_MUTED_CHARS} characters.", "muted"
         )

@@ -60,7 +60,6 @@ GENERAL_STEMS = frozenset(
 # Words that do not count beside a phrase in quotes: `the best "world models"`. Numbers may: `few-shot`.
 _FILLERS = GENERAL_STEMS.union(stem_all("best better good great interesting latest new newest novel recent"))
 _FILLERS -= frozenset(stem_all("few one two"))
-_INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # often copied from web pages
 # Used by other search engines, where a value follows at once. In titles, the words before a colon are
 # usually capitalized, or a space follows: "One Size Fits All: …", "Ti:sapphire".
 _UNSUPPORTED_FILTER = re.compile(r"(title|ti|abstract|abs|au|affiliation|organi[sz]ation|all|tag):(?=\S)")
@@ -225,7 +224,7 @@ class _QueryBuilder:
 
 def normalize(text: str) -> str:
     """Return the text of an interest as it is stored, with uniform spaces, quotes and hyphens."""
-    cleaned = characters.normalize(_INVISIBLE.sub("", text)).translate(_QUOTES)
+    cleaned = characters.normalize(characters.remove_copied_marks(text)).translate(_QUOTES)
     cleaned = _TEX_QUOTES.sub('"', cleaned)
     return " ".join(cleaned.split())
 
@@ -269,7 +268,7 @@ def parse(text: str, noun: str = "An interest") -> Query:
     text = normalize(text)
     if len(text) > MAX_INTEREST_CHARS:
         raise InvalidInterest(f"{noun} can have at most {MAX_INTEREST_CHARS} characters.", "interests")
-    if not text.isprintable():
+    if characters.has_controls(text):
         raise InvalidInterest(f"{noun} must be plain text, without control characters.", "interests")
     subject = without_request(text)
     parts = split_into_parts(subject)

@@ -4,15 +4,22 @@ import html
 import re
 import unicodedata
 
-# Invisible characters and those that change the direction of the following text: a title must not change how
-# the surrounding page is displayed. The joiners U+200C and U+200D are not removed, because Persian, Hindi and
-# emoji need them.
-_UNWANTED = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f"  # control characters, except for tabs and line ends
-    "\xad\u034f\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f"
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction marks
-    "\ud800-\udfff]"
+# Characters that are in no text on purpose.
+_CONTROLS = (
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f"  # control characters, except for tabs and line ends
+    "\u202d\u202e"  # which reverse the order of letters
+    "\ud800-\udfff\ufffe\uffff"
 )
+# Invisible characters and direction marks, which are often copied with a text, for example from a web page or
+# a program in Hebrew. A title must not change how the surrounding page is displayed. The joiners U+200C and
+# U+200D are not removed, because Persian, Hindi and emoji need them.
+_INVISIBLE = (
+    "\xad\u034f\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f"
+    "\u061c\u200e\u200f\u202a-\u202c\u2066-\u2069"  # direction marks
+)
+_CONTROL = re.compile(f"[{_CONTROLS}]")
+_COPIED_MARKS = re.compile(f"[{_INVISIBLE}]")
+_UNWANTED = re.compile(f"[{_CONTROLS}{_INVISIBLE}]")
 JOINERS = "\u200c\u200d"  # required within words of Persian and Hindi, and within emoji
 HYPHENS = "-\u2010\u2011–−\uff0d"  # hyphens, and signs that authors use for them; the first is ASCII
 MAX_MARKS = 30  # combining marks on one letter, as in Unicode's stream-safe format
@@ -48,6 +55,16 @@ def normalize(text: str) -> str:
 def remove_invisible(text: str) -> str:
     """Return the text without control, invisible and direction-changing characters."""
     return _UNWANTED.sub("", text)
+
+
+def remove_copied_marks(text: str) -> str:
+    """Return a typed text without invisible characters and direction marks, but with control characters."""
+    return _COPIED_MARKS.sub("", text)
+
+
+def has_controls(text: str) -> bool:
+    """Return True if a text contains control characters, which nobody types, or reverses its letters."""
+    return _CONTROL.search(text) is not None
 
 
 def unescape_html(markup: str) -> str:

@@ -181,6 +181,22 @@ def test_invalid_interests_have_a_reason(text: str, word: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "normalized"),
+    [
+        ("شبکه\u200cهای عصبی", "شبکه\u200cهای عصبی"),
+        ("क्\u200dष भाषा", "क्\u200dष भाषा"),
+        ("👩\u200d🔬 science \U0001fae8", "👩\u200d🔬 science \U0001fae8"),
+        ("\u200fמודלי שפה\u200e", "מודלי שפה"),
+        ("\u202alanguage\u202c \u2068agents\u2069", "language agents"),
+        ("author:علی\u200cرضا", "author:علی\u200cرضا"),
+    ],
+)
+def test_invisible_characters_of_scripts(text: str, normalized: str) -> None:
+    """Joiners and new emoji are kept. Direction marks, which are copied with a text, are removed."""
+    assert query_language.parse_typed(text).text == normalized
+
+
+@pytest.mark.parametrize(
     "text", ["x" * 101, f'"a {"x" * 101}"', f"agents -{'x' * 101}", f"author:{'x' * 101}"]
 )
 def test_overlong_word_is_refused_when_typed(text: str) -> None:
