@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page
@@ -9,7 +10,7 @@ from playwright.sync_api import Page
 from app import main
 from app.mail.render import Renderer
 from app.settings import Settings
-from app.types import MailKind, MailRequest, Section
+from app.types import MailKind, MailRequest, Marks, Section
 from tests.browser import axe
 from tests.support import sample_digest
 
@@ -38,8 +39,9 @@ def mails(settings: Settings, now: datetime) -> dict[str, str]:
     signer = main.build_signer(settings)
     renderer, usual = Renderer(settings, signer), sample_digest.digest()
     hard = sample_digest.pick(9, LATEX, authors="y" * 90, reason="z" * 90)
+    marked = sample_digest.pick(1, "Dense retrieval", marks=Marks(((0, 5),)))
     popular = replace(hard, votes=6050, stars=123_456, code_url="https://github.com/example/code")
-    digest = replace(usual, sections=(*usual.sections, Section("x" * 90, (hard, popular))))
+    digest = replace(usual, sections=(*usual.sections, Section("x" * 90, (hard, popular, marked))))
     letter = MailRequest(42, MailKind.DIGEST, "2026-11-20", 7, LONG_ADDRESS, 0, now, digest)
     return {kind: renderer.render(letter._replace(kind=kind)).html for kind in MailKind}
 
@@ -65,3 +67,19 @@ def test_mails_are_accessible(page: Page, mails: dict[str, str], scheme: str, wi
         page.set_content(html.replace(BREAKS, ""))  # Yahoo does not support it
         assert page.evaluate("document.documentElement.scrollWidth") <= width, kind
     assert requested == []
+
+
+@pytest.mark.parametrize("media", [{"forced_colors": "active"}, {"media": "print"}])
+def test_marked_words_without_background_colors(
+    page: Page, mails: dict[str, str], media: dict[str, Any]
+) -> None:
+    """Marked words are the reason for a paper, also with a contrast theme and on paper."""
+    page.emulate_media(**media)
+    page.set_content(mails[MailKind.DIGEST])
+    word, others = (
+        page.locator(place).first.evaluate(
+            "e => { const s = getComputedStyle(e); return [s.backgroundColor, s.textDecorationLine] }"
+        )
+        for place in (".m", ".bg")
+    )
+    assert word[1] == "underline" if "media" in media else word[0] != others[0]

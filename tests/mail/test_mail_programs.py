@@ -24,6 +24,7 @@ ROW = re.compile(
 # Features that every program supports (color, font-family, a, br …), that only one program reads (-ms-…,
 # mso-…, xmlns), or that are for machines (meta, class, type).
 UNTOLD = {
+    "css at-media-forced-colors", "css forced-color-adjust",
     "css -ms-interpolation-mode", "css -ms-text-size-adjust", "css -webkit-text-size-adjust", "css color",
     "css font-family", "css font-style",
     "css mso-padding-alt", "css mso-table-lspace", "css mso-table-rspace",
