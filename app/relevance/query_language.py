@@ -62,7 +62,7 @@ _FILLERS = GENERAL_STEMS.union(stem_all("best better good great interesting late
 _FILLERS -= frozenset(stem_all("few one two"))
 # Used by other search engines, where a value follows at once. In titles, the words before a colon are
 # usually capitalized, or a space follows: "One Size Fits All: …", "Ti:sapphire".
-_UNSUPPORTED_FILTER = re.compile(r"(title|ti|abstract|abs|au|affiliation|organi[sz]ation|all|tag):(?=\S)")
+_UNSUPPORTED_FILTER = re.compile(r"(title|ti|abstract|abs|au|affiliation|organi[sz]ation|all|tag)[:：](?=\S)")
 _EMPTY_FILTER = re.compile(FILTER_PATTERN, re.IGNORECASE)
 _HYPHENATED = re.compile(r"[^\W_][^\W_.]*(?:\.[^\W_]+)*(?:-[^\W_.]+(?:\.[^\W_]+)*)+")
 _NAME_MARK = re.compile(r"[^\W\d_][A-Z]|\d")
@@ -77,6 +77,7 @@ _REQUEST_BEFORE = re.compile(
 )
 _REQUEST_AFTER = re.compile(r"(?<=\S)\s+(?:papers?|methods?|techniques?|approaches)$", re.IGNORECASE)
 _PART = re.compile(rf'(-)?(?:{FILTER_PATTERN}\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
+_WIDE_COLON = re.compile(rf"(?<!\w)({_FIELDS})：", re.IGNORECASE)  # U+FF1A, from an East Asian keyboard
 _TEX_QUOTES = re.compile("``|''")
 _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»\uff02", '"') | dict.fromkeys(characters.HYPHENS, "-"))
 
@@ -225,7 +226,7 @@ class _QueryBuilder:
 def normalize(text: str) -> str:
     """Return the text of an interest as it is stored, with uniform spaces, quotes and hyphens."""
     cleaned = characters.normalize(characters.remove_copied_marks(text)).translate(_QUOTES)
-    cleaned = _TEX_QUOTES.sub('"', cleaned)
+    cleaned = _WIDE_COLON.sub(r"\1:", _TEX_QUOTES.sub('"', cleaned))
     return " ".join(cleaned.split())
 
 

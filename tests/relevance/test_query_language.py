@@ -211,6 +211,7 @@ def test_overlong_word_is_refused_when_typed(text: str) -> None:
     ("text", "same"),
     [
         ("author:garcia, agents", "author:garcia agents"),
+        ("author：Bengio -cat：cs.CL", "author:Bengio -cat:cs.CL"),  # full-width colons
         ("cat:cs.CL, cat:[cs.LG]", "cat:cs.CL cat:cs.LG"),
         ("agents -author:x;", "agents -author:x"),
         ("cat:cs.*", "cat:cs"),
