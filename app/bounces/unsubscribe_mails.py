@@ -9,13 +9,16 @@ from dataclasses import dataclass
 
 from app.bounces import mime_parser
 from app.links import TOKEN_CHARS
-from app.text import sanitize
+from app.subscribers.address import ascii_domain
+from app.text import characters, sanitize
 
 _TO = ("to", "cc", "delivered-to", "x-original-to", "envelope-to", "x-envelope-to", "x-delivered-to")
 _ADDRESS = re.compile(r"(?<![\w.+-])unsubscribe(?:\+([\w-]{1,60}))?@", re.IGNORECASE | re.ASCII)
 _REQUEST = re.compile(
     rf"(?:re:[ \t]?)?unsubscribe(?:[ \t]+([\w-]{{{TOKEN_CHARS}}}))?[ \t.!]{{0,9}}", re.IGNORECASE | re.ASCII
 )
+_LETTER = r"[A-Za-z0-9\u0080-\U0010ffff-]"  # of a domain in any script
+_SENDER = re.compile(rf"{sanitize.LOCAL_PART}@(?:{_LETTER}{{1,63}}\.){{1,9}}{_LETTER}{{1,63}}")
 _AUTOMATIC = ("auto-submitted", "x-autoreply", "x-autorespond", "list-id", "x-failed-recipients")
 
 
@@ -34,11 +37,15 @@ def parse(raw: bytes) -> UnsubscribeMail | None:
     text = next((part.text for part in mail.walk() if part.kind in ("text/plain", "text/html")), "")
     first_line = next((line.strip() for line in text[:2000].split("\n") if line.strip()), "")
     addresses = _ADDRESS.findall(recipients)
-    lines = [_REQUEST.fullmatch(line.strip()) for line in (mail.header("subject"), first_line)]
+    # Mail programs in Hebrew or Arabic insert direction marks.
+    lines = [
+        _REQUEST.fullmatch(characters.remove_copied_marks(line).strip())
+        for line in (mail.header("subject"), first_line)
+    ]
     requests = [line for line in lines if line]
     tokens = dict.fromkeys(token for token in (*addresses, *(line[1] for line in requests)) if token)
     automatic = mail.header("auto-submitted").lower() != "no" and any(map(mail.header, _AUTOMATIC))
-    senders = {match[0] for match in sanitize.EMAIL_ADDRESS.finditer(mail.header("from"))}
+    senders = {ascii_domain(match[0]) for match in _SENDER.finditer(mail.header("from"))}
     is_clear = (addresses or requests) and not automatic and len(senders) == 1
     sender = senders.pop() if is_clear else ""
     return UnsubscribeMail(tuple(tokens), sender) if tokens or sender else None

@@ -48,6 +48,24 @@ def test_plain_request(raw: bytes) -> None:
     assert unsubscribe_mails.parse(raw) == UnsubscribeMail((), ALICE)
 
 
+def test_sender_with_an_international_domain() -> None:
+    """Some programs write the domain in Unicode, but addresses are stored with their domain in ASCII."""
+    raw = mail(subject="unsubscribe").replace(ALICE.encode(), "用户@例え.भारत".encode())
+    assert unsubscribe_mails.parse(raw) == UnsubscribeMail((), "用户@xn--r8jz45g.xn--h2brj9c")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        mail(subject=f"\u200funsubscribe {TOKEN}\u200f"),
+        mail(subject="Hello", text=f"\u202bunsubscribe {TOKEN}\u202c"),
+    ],
+)
+def test_direction_marks(raw: bytes) -> None:
+    """Mail programs in Hebrew or Arabic write them into a subject or a first line."""
+    assert unsubscribe_mails.parse(raw) == UnsubscribeMail((TOKEN,), ALICE)
+
+
 def test_sender_with_an_apostrophe() -> None:
     """The rest of the address, brien@example.org, is another person's."""
     raw = mail(subject="unsubscribe").replace(ALICE.encode(), b"o'brien@example.org")
