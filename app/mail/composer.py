@@ -26,6 +26,7 @@ from app.mail.subject_and_preview import PREVIEW_TITLES
 from app.mail.text_limits import LIMIT_STEPS, MAX_HTML_BYTES
 from app.relevance import query_language, query_rewriting
 from app.settings import Settings
+from app.text.domains import readable_address
 from app.types import Digest, MailKind, MailRequest, OperatorReport
 
 # The tokens in a digest: one shared by the links in all cards, and one for each link in the footer. All but
@@ -221,12 +222,12 @@ class Composer:
         )
         trending = sum([len(section.cards) for section in layout if section.is_beyond_interests])
         intro = self._fragments.intro(len(cards), digest.considered, trending)
-        if _PLAIN_ADDRESS.fullmatch(request.email):
-            address = request.email.encode() + SOFT_BREAK
+        if _PLAIN_ADDRESS.fullmatch(email := readable_address(request.email)):
+            address = email.encode() + SOFT_BREAK
             reader = Line(address, address)
         else:
-            escaped = message.quoted_printable_lines(str(escape(request.email)))
-            reader = Line(escaped, message.quoted_printable_lines(request.email))
+            escaped = message.quoted_printable_lines(str(escape(email)))
+            reader = Line(escaped, message.quoted_printable_lines(email))
         links = (*_SUBSCRIBER_LINKS, (Purpose.VIEW, request.delivery_id))
         values = self._signer.tokens(request.subscriber_id, request.issued_at, request.link_epoch, links)
         tokens = dict(zip(_TOKENS, values, strict=True))

@@ -44,6 +44,7 @@ from app.relevance.query_rewriting import describe
 from app.settings import Settings
 from app.text.characters import safe_line
 from app.text.direction import is_rtl
+from app.text.domains import readable_address
 from app.text.in_words import count_of, count_of_recent, short_count
 from app.text.wrapping import wrap
 from app.types import Digest, DigestItem, MailKind, MailRequest, OperatorReport, PaperUpdate, RenderedMail
@@ -110,7 +111,7 @@ class Renderer:
                     break
             return mail
         values = {
-            "site": self._site, "reader": request.email, "links": self._links(request),
+            "site": self._site, "reader": readable_address(request.email), "links": self._links(request),
             "works_for": self._lifetimes,
         }  # fmt: skip
         subject = safe_line(self._render(f"{request.kind}/subject.txt", values))
@@ -171,7 +172,7 @@ class Renderer:
             sections=Fragment(
                 Markup().join(part.html for part in sections), "".join(part.text for part in sections)
             ),
-            reader=request.email,
+            reader=readable_address(request.email),
             links=links,
             has_marks=has_marks,
             is_odd=sum(part.link_count for part in sections) % 2 == 1,

@@ -1,4 +1,4 @@
-"""PURE. Write international domains in ASCII, also those of addresses."""
+"""PURE. Write international domains in ASCII or in Unicode, also those of addresses."""
 
 import re
 
@@ -29,3 +29,14 @@ def encode_address(address: str, requirement: str) -> str:
         return f"{local}@{to_ascii(domain)}"
     except UnicodeError:
         raise ValueError("has an invalid domain") from None
+
+
+def readable_address(address: str) -> str:
+    """Return an address with its domain in Unicode, as its owner knows it, or unchanged if it is invalid."""
+    if "xn--" not in address:
+        return address
+    local, at, domain = address.rpartition("@")
+    try:
+        return f"{local}{at}{idna.decode(domain)}"
+    except UnicodeError:
+        return address

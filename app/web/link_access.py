@@ -14,6 +14,7 @@ from app.errors import LinkForged, LinkOfTest, LinkReplaced
 from app.links import Grant, Purpose
 from app.storage.database import Database
 from app.storage.models import Subscriber, SubscriberState
+from app.text.domains import readable_address
 from app.web import templating
 from app.web.site_state import application, db
 
@@ -125,4 +126,4 @@ def masked_address(subscriber: Subscriber) -> str:
     if subscriber.state is SubscriberState.ERASED:
         return ""
     name, _, domain = subscriber.email.rpartition("@")
-    return f"{name[:1] if len(name) > 2 else ''}…@{domain}"
+    return readable_address(f"{name[:1] if len(name) > 2 else ''}…@{domain}")

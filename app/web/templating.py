@@ -26,6 +26,7 @@ from app.papers import bibliography
 from app.relevance import query_language, query_rewriting
 from app.settings import Settings
 from app.subscribers import event_labels
+from app.text.domains import readable_address
 from app.text.in_words import count_of, count_of_recent, format_counts, sentence, short_count
 from app.types import DigestItem, MailKind
 
@@ -70,6 +71,7 @@ def environment(settings: Settings) -> Environment:
         local_time=local_time,
         local_day=local_day,
         name_mail=name_mail,
+        readable_address=readable_address,
         unicode_domain=subscribers.unicode_domain,
         name_event=event_labels.name_event,
         name_detail=event_labels.name_detail,

@@ -455,6 +455,17 @@ def test_service_mails(composer: Composer, renderer: Renderer, now: datetime, ki
     check(composer, renderer, request)
 
 
+@pytest.mark.parametrize("kind", MailKind)
+def test_international_domain_of_the_reader(
+    composer: Composer, renderer: Renderer, now: datetime, kind: MailKind
+) -> None:
+    """Emails name the address as its owner knows it. Its domain is in ASCII in the envelope."""
+    request = request_of(now, email="alice@xn--r8jz45g.jp")._replace(kind=kind)
+    check(composer, renderer, request)
+    assert compose(composer, request).recipient == "alice@xn--r8jz45g.jp"
+    assert "xn--r8jz45g.jp" not in renderer.render(request).html
+
+
 def test_envelope(composer: Composer, signer: LinkSigner, now: datetime) -> None:
     """The return path contains the delivery, and the Message-ID is that of the delivery or the given one."""
     mail = compose(composer, request_of(now))

@@ -972,6 +972,18 @@ def test_pending_address_is_shown_until_it_is_confirmed(
     assert pending not in client.get(path).text
 
 
+def test_international_domain_of_an_address(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """Pages show it in Unicode, as its owner knows it."""
+    with app.db.write() as session:
+        session.get_one(Subscriber, alice).email = "alice@xn--r8jz45g.jp"
+    for purpose, address in ((Purpose.PREFERENCES, "alice@例え.jp"), (Purpose.UNSUBSCRIBE, "a…@例え.jp")):
+        page = client.get(link(purpose, alice)).text
+        assert address in page
+        assert "xn--" not in page
+
+
 def test_alias_of_a_time_zone_is_kept(app: Application, client: TestClient, alice: int, link: Link) -> None:
     """Each zone is offered under one name, but an alias that is stored from before stays selected."""
     with app.db.write() as session:
