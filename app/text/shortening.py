@@ -1,6 +1,9 @@
 """PURE. Shorten texts to a number of characters, and titles to the name that comes before a colon."""
 
 import re
+import unicodedata
+
+from app.text.characters import JOINERS
 
 # English words that need a word after them. A text that is cut after one of them looks like a mistake.
 _FUNCTION_WORDS = """
@@ -36,7 +39,18 @@ def shorten(text: str, chars: int) -> str:
     if len(text) <= chars:
         return text
     at = text.rfind(" ", 0, chars)
-    return (end_with_content(text[:at]) if at > chars * 0.6 else text[: chars - 1].rstrip(_MARKS)) + "…"
+    if at > chars * 0.6:
+        return end_with_content(text[:at]) + "…"
+    end = chars - 1
+    while end and _is_within_letter(text, end):
+        end -= 1
+    return text[:end].rstrip(_MARKS) + "…"
+
+
+def _is_within_letter(text: str, end: int) -> bool:
+    """Return True between a letter and its marks, and at a joiner, as within an emoji."""
+    is_before_mark = unicodedata.category(text[end]).startswith("M")
+    return is_before_mark or text[end] in JOINERS or text[end - 1] in JOINERS
 
 
 def shorten_at_clause(text: str, chars: int) -> str:

@@ -14,6 +14,10 @@ from app.text import shortening
         ("of the and to go", 12, "of…"),
         ("日本語の論文" * 5, 10, "日本語の論文日本語…"),
         ("x" * 30, 10, "x" * 9 + "…"),
+        ("भाषाभाषाभाषा", 6, "भाषा…"),  # not before a vowel sign
+        ("เครื่องเครื่อง", 5, "เค…"),
+        ("abcdefg👨‍👩‍👧", 10, "abcdefg…"),  # not within an emoji
+        ("a" + "\u0301" * 9, 5, "…"),
         ("a reader (of pages) and more", 13, "a reader…"),
     ],
 )
