@@ -339,7 +339,7 @@ def template_environment(folders: tuple[Path, ...]) -> SandboxedEnvironment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    templates.filters.update(wrapped=wrap, short_count=short_count)
+    templates.filters.update(wrapped=wrap, in_capitals=section_headings.in_capitals, short_count=short_count)
     templates.tests.update(rtl=is_rtl)
     return templates
 
