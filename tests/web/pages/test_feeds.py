@@ -610,13 +610,21 @@ def test_preferences_link_the_private_feed(
     assert f'href="{private_path(app, alice)}.json"' in page
 
 
+def test_direction_of_a_feed_entry(app: Application, client: TestClient, alice: int) -> None:
+    """The text of a summary sets its direction, also in feed readers."""
+    arabic = sample_digest.pick(4711, "نماذج", summary="تبلغ الدقة 95%.")
+    add_digest(app, alice, clock.utcnow(), [arabic])
+    (item,) = parse_json_feed(client.get(private_path(app, alice) + ".json"))["items"]
+    assert '<p dir="auto">تبلغ الدقة 95%.' in item["content_html"]
+
+
 def test_feed_entry_without_authors_and_links(app: Application, client: TestClient, alice: int) -> None:
     """It has no empty paragraphs."""
     bare = sample_digest.pick(4711, "Gone", authors="", organization="", url="", pdf_url="")
     add_digest(app, alice, clock.utcnow(), [bare])
     (item,) = parse_json_feed(client.get(private_path(app, alice) + ".json"))["items"]
-    assert not re.search(r"<p>\s*</p>", item["content_html"])
-    assert item["content_html"].count("<p>") == item["content_html"].count("</p>") == 2
+    assert not re.search(r"<p[^>]*>\s*</p>", item["content_html"])
+    assert len(re.findall("<p[ >]", item["content_html"])) == item["content_html"].count("</p>") == 2
 
 
 def test_private_feed_keeps_papers_removed_from_the_archive(
