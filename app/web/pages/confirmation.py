@@ -79,10 +79,15 @@ def _confirmed_page(link: SignedLink, session: Session, subscriber: Subscriber) 
 
 @router.get("/decline/{token}")
 def ask_decline(link: Decline) -> Response:
-    """Ask whether to decline the sign-up. If it has already been declined, offer to allow sign-ups again."""
+    """Ask whether to decline the sign-up. If it has already been declined, offer to allow sign-ups again.
+
+    If it has been confirmed, say that it is too late.
+    """
     with link.db.read() as session:
         declined = subscribers.is_declined(session, link.grant.argument)
-    return _decline_page(link, "before" if declined else "")
+        state = subscribers.get(session, link.subscriber_id).state
+    confirmed = "subscribed" if state in (SubscriberState.ACTIVE, SubscriberState.PAUSED) else ""
+    return _decline_page(link, "before" if declined else confirmed)
 
 
 @router.post("/decline/{token}")

@@ -275,6 +275,13 @@ def test_confirming_a_suppressed_address(
     assert state_of(app, pending) is SubscriberState.PENDING
 
 
+def test_confirmed_sign_up_cannot_be_declined(client: TestClient, alice: int, link: Link) -> None:
+    """The page says so before a button is pressed."""
+    path = link(Purpose.DECLINE, alice)
+    for page in (client.get(path).text, client.post(path).text):
+        assert "This sign-up has already been confirmed" in page
+
+
 def test_declining_deletes_the_sign_up(
     app: Application, client: TestClient, pending: int, link: Link
 ) -> None:
