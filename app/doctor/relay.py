@@ -117,7 +117,7 @@ async def _connect(settings: Settings) -> RelayConnection:
 
 
 def check_connection(connection: RelayConnection, settings: Settings, now: datetime) -> Iterator[Finding]:
-    """Check that the relay accepts our return path. Check its TLS, size limit and PIPELINING."""
+    """Check that the relay accepts our return path. Check its TLS, size limit, PIPELINING and SMTPUTF8."""
     if connection.sender_rejection:
         yield error(
             "relay sender",
@@ -141,6 +141,12 @@ def check_connection(connection: RelayConnection, settings: Settings, now: datet
             "relay speed",
             "it does not announce PIPELINING: each email takes four round trips instead of one",
             "use a relay with PIPELINING, such as Postfix, without a firewall that filters SMTP commands",
+        )
+    if "SMTPUTF8" not in connection.extensions:
+        yield ok(
+            "relay addresses",
+            "it does not announce SMTPUTF8: addresses with letters outside ASCII before the @ get no email",
+            "if your readers have such addresses, use a relay with SMTPUTF8",
         )
 
 

@@ -67,6 +67,13 @@ def test_relay_without_pipelining(settings: Settings, mail_server: MailServer) -
     assert (finding.level, "PIPELINING" in finding.message) == (Level.WARNING, True)
 
 
+def test_relay_without_smtputf8(settings: Settings, mail_server: MailServer) -> None:
+    """It cannot send to some addresses, which few readers have."""
+    mail_server.offers_smtputf8 = False
+    finding = run_check(settings)["relay addresses"]
+    assert (finding.level, "SMTPUTF8" in finding.message) == (Level.OK, True)
+
+
 @pytest.mark.parametrize(("size", "level"), [("1000", Level.ERROR), ("0", Level.OK), ("", Level.OK)])
 def test_relay_with_a_small_size_limit(size: str, level: Level, settings: Settings) -> None:
     """It would refuse a full digest. A SIZE of 0 or without a value is no limit."""
@@ -200,7 +207,7 @@ def test_missing_starttls(settings: Settings, changed: dict[str, object], why: s
 
 def test_unencrypted_password(settings: Settings) -> None:
     """It is safe only on the same machine."""
-    elsewhere = RelayConnection(peer="192.0.2.25", extensions={"PIPELINING": ""})
+    elsewhere = RelayConnection(peer="192.0.2.25", extensions={"PIPELINING": "", "SMTPUTF8": ""})
     new_settings = settings.model_copy(update={"smtp_username": "me", "smtp_password": "secret"})
 
     def levels(connection: RelayConnection) -> dict[str, Level]:

@@ -85,7 +85,7 @@ def envelope_commands(mail: OutgoingMail, capabilities: ServerCapabilities) -> t
     if capabilities.size and size > capabilities.size:
         raise Unsendable(f"the email has {size} bytes, but the relay accepts at most {capabilities.size}")
     if mail.needs_smtputf8 and not capabilities.smtputf8:
-        raise Unsendable("the relay does not accept addresses outside ASCII")
+        raise Unsendable("the relay does not accept addresses outside ASCII before the @ (SMTPUTF8)")
     if not _ADDRESS.fullmatch(mail.recipient):
         raise Unsendable("the address is not valid in SMTP")
     options = f" SIZE={size}" if capabilities.size is not None else ""
