@@ -32,7 +32,9 @@ def ingest(
         typer.Option(
             "--as",
             metavar="FORMAT",
-            help=f"The format of the files: {', '.join(FileKind)}. Default: detected.",
+            help=f"The format of the files: {', '.join(FileKind)}. page: Hugging Face's search results, "
+            "copied as text. jsonl: your own papers. huggingface: responses of its API, or rows from an "
+            "archive of its lists. Default: detected.",
         ),
     ] = None,
     day: Annotated[

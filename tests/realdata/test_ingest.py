@@ -48,7 +48,8 @@ def make_app(url: str, folder: Path) -> Application:
 
 def read_files(app: Application, paths: list[Path], now: datetime) -> FileImportResult:
     """Ingest files without training models on them, which other tests do."""
-    return polling.read_files(app.poll_context, paths, now, None, None)
+    kind = SourceKind.HUGGINGFACE if paths[0].parent.name == "hf_daily_next_morning" else None
+    return polling.read_files(app.poll_context, paths, now, kind, None)
 
 
 def all_rows(app: Application) -> dict[str, list[dict[str, Any]]]:
@@ -149,7 +150,8 @@ def test_result_does_not_depend_on_the_order_of_files(
     for seed in range(2):
         app = make_app(new_database_url(), tmp_path)
         shuffled = random.Random(seed).sample(part, len(part))  # noqa: S311
-        read_files(app, shuffled, NOW)
+        for path in shuffled:
+            read_files(app, [path], NOW)
         results.append(final_papers(app))
         app.db.dispose()
     assert results[0] == results[1]

@@ -19,13 +19,8 @@ MAX_LINE = 10_000_000  # bytes
 ROWS_PER_PART = 1_000
 BOM = b"\xef\xbb\xbf"
 _LINE = re.compile(r"\S.*")
-_NAME = re.compile(r'"(\w+)"\s*:')
-_HUGGING_FACE = re.compile(r"""["']paper["']\s*:\s*\{|"(?:publishedAt|submittedOnDailyAt)"\s*:""")
-# The fields of papers from a file that archives of Hugging Face's figures lack.
-_MORE_THAN_FIGURES = {
-    "abstract", "summary", "authors", "categories", "keywords", "organization", "doi", "url", "pdf_url",
-    "code_url", "project_url", "published_on", "stars",
-}  # fmt: skip
+# The names that only Hugging Face's API uses. Rows of an operator's own papers may have votes, too.
+_HUGGING_FACE = re.compile(r"""["']paper["']\s*:\s*\{|"(?:submittedOnDailyAt|discussionId)"\s*:""")
 _ROOT = re.compile(r"<(?:\w+:)?(?:feed|rss|rdf)\b", re.IGNORECASE)
 
 
@@ -58,7 +53,7 @@ def parse_file(
     if kind is SourceKind.PAGE:
         return ParsedFile(kind, huggingface_pages.parse(text, day, today=today))
     parsed = source_types.parse(kind, text, day or dates.day_in(name))
-    return ParsedFile(_kind_of_rows(parsed) if kind is SourceKind.JSONL else kind, parsed)
+    return ParsedFile(kind, parsed)
 
 
 def read_file(
@@ -75,12 +70,11 @@ def read_file(
             yield parse_file(path.name, start + file.read(), today, kind=kind, day=day)
             return
         file.seek(0)
-        kind, first = None, 1
+        first = 1
         lines = filter(None, map(bytes.strip, _lines(file)))
         while part := list(islice(lines, ROWS_PER_PART)):
             parsed = jsonl.parse_rows(*json_rows.parse_lines(part, first), day or dates.day_in(path.name))
-            kind = kind or _kind_of_rows(parsed)
-            yield ParsedFile(kind, parsed)
+            yield ParsedFile(SourceKind.JSONL, parsed)
             first += len(part)
 
 
@@ -114,12 +108,6 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
             pass
 
 
-def _kind_of_rows(parsed: ParseResult) -> SourceKind:
-    """Return HUGGINGFACE if a row has upvotes, so that these do not count twice, and JSONL otherwise."""
-    has_votes = any(record.upvotes is not None for record in parsed.records)
-    return SourceKind.HUGGINGFACE if has_votes else SourceKind.JSONL
-
-
 def _unwrap_recording(text: str) -> str:
     """Return the body of a recorded response `{url, status_code, body}`. Return any other text unchanged.
 
@@ -151,7 +139,7 @@ def _detect(text: str) -> SourceKind | None:
             return SourceKind.PAGE
         start = _first_row(text)[:5_000]
     if start.startswith(("{", "[")):
-        return SourceKind.HUGGINGFACE if _is_from_hugging_face(start) else SourceKind.JSONL
+        return SourceKind.HUGGINGFACE if _HUGGING_FACE.search(start) else SourceKind.JSONL
     if not start:
         return None
     json_rows.refuse_markup(start, "a feed")
@@ -163,11 +151,3 @@ def _detect(text: str) -> SourceKind | None:
         return SourceKind.FEED
     is_announcement = "announce_type" in start or "rss.arxiv.org" in start or "Feed error" in start
     return SourceKind.ARXIV_FEED if is_announcement else SourceKind.ARXIV
-
-
-def _is_from_hugging_face(start: str) -> bool:
-    """Return whether JSON has names that only Hugging Face uses, or only the figures of its papers."""
-    if _HUGGING_FACE.search(start):
-        return True
-    names = set(_NAME.findall(start))
-    return names >= {"arxiv_id", "upvotes"} and names.isdisjoint(_MORE_THAN_FIGURES)

@@ -1,7 +1,7 @@
 """Hugging Face Daily Papers: parse responses from its API, and fetch them day by day.
 
-A row is `{paper: {…}, numComments, submittedBy, …}`, the inner object alone (search results), or only
-figures `{date, arxiv_id, title, upvotes, comments}` (third-party archives). Each optional field may be
+A row is `{paper: {…}, numComments, submittedBy, …}`, the inner object alone (search results), or that of a
+third-party archive, `{date, arxiv_id, title, abstract, upvotes, comments}`. Each optional field may be
 missing or have the wrong type. The outer `publishedAt` is New York time marked as Z and is never used.
 """
 
@@ -67,7 +67,8 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
         title=title,
         arxiv_id=arxiv_id,
         version=version,
-        abstract=sanitize.clean_text(paper.get("summary")) or sanitize.clean_text(row.get("summary")),
+        abstract=sanitize.clean_text(paper.get("summary"))
+        or sanitize.clean_text(row.get("summary") or row.get("abstract")),
         authors=visible[: sanitize.AUTHORS_KEPT],
         author_count=len(authors),
         organization_names=sanitize.organization_names(paper.get("organization"))
@@ -76,7 +77,9 @@ def _record(number: int, row: Any, day: date | None) -> PaperRecord | Rejection:
         tldr=sanitize.clean_text(paper.get("ai_summary"), sanitize.TITLE_CHARS * 2),
         published_on=dates.day(paper.get("publishedAt")),
         withdrawn=bool(dates.day(paper.get("withdrawnAt"))),
-        listed_on=dates.day(paper.get("submittedOnDailyAt")) or dates.day(row.get("date")) or day,
+        listed_on=dates.day(paper.get("submittedOnDailyAt"))
+        or dates.day(row.get("date") or row.get("listed_on"))
+        or day,
         submitted_by=submitter,
         upvotes=sanitize.non_negative_int(paper.get("upvotes")),
         comments=sanitize.non_negative_int(row.get("comments")) if comments is None else comments,

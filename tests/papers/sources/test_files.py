@@ -22,7 +22,9 @@ TODAY = date(2026, 11, 20)
     [
         (responses.hf(responses.hf_row()), SourceKind.HUGGINGFACE),
         (json.dumps([repr(responses.hf_row())]), SourceKind.HUGGINGFACE),
-        ('{"arxiv_id": "2611.00001", "title": "A", "upvotes": 3}\n', SourceKind.HUGGINGFACE),
+        (json.dumps(responses.hf_row()["paper"]), SourceKind.HUGGINGFACE),
+        ('{"arxiv_id": "2611.00001", "title": "A", "upvotes": 3}\n', SourceKind.JSONL),
+        ('{"arxiv_id": "2611.00001", "title": "A", "publishedAt": "2026-11-18"}', SourceKind.JSONL),
         ('{"id": "2611.00001", "title": "A"}\n{"title": "B"}', SourceKind.JSONL),
         (responses.api(responses.api_entry()), SourceKind.ARXIV),
         (responses.feed(responses.feed_entry()), SourceKind.ARXIV_FEED),
@@ -40,7 +42,7 @@ def test_kind_from_content(text: str, kind: SourceKind) -> None:
 @pytest.mark.parametrize("layout", ["[%s]", "%s", "%s\n%s"])
 @pytest.mark.parametrize("ids", [{}, {"doi": "10.1000/birds"}, {"arxiv_id": "2611.00001"}])
 def test_own_papers_may_have_votes(tmp_path: Path, layout: str, ids: dict[str, str]) -> None:
-    """They are read like those without votes: all fields count, and the arXiv id may be missing."""
+    """They are read like those without votes, and are not attributed to Hugging Face."""
     own = ids | {
         "title": "Pigeons", "date": "2026-11-18", "abstract": "They home.", "categories": ["q-bio.NC"],
         "url": "https://lab.test/p", "code_url": "https://lab.test/code", "published_on": "2026-11-01",
@@ -51,6 +53,7 @@ def test_own_papers_may_have_votes(tmp_path: Path, layout: str, ids: dict[str, s
     for votes in ({}, {"upvotes": 3}):
         file.write_text(layout.replace("%s", json.dumps(own | votes)))
         [read] = files.read_file(file, TODAY)
+        assert read.kind is SourceKind.JSONL
         records.append([replace(record, upvotes=None) for record in read.parsed.records])
     assert {record.upvotes for record in read.parsed.records} == {3}
     assert records[0] == records[1]
@@ -76,10 +79,14 @@ def test_given_kind() -> None:
     assert files.parse_file("a.xml", feed, TODAY, kind=SourceKind.FEED).kind is SourceKind.FEED
 
 
-def test_files_with_votes_belong_to_hugging_face() -> None:
-    """With two sources they would count twice."""
-    data = b'{"id": "2611.00001", "title": "A", "upvotes": 3}'
-    assert files.parse_file("a.jsonl", data, TODAY, kind=SourceKind.JSONL).kind is SourceKind.HUGGINGFACE
+@pytest.mark.parametrize("kind", [SourceKind.JSONL, SourceKind.HUGGINGFACE])
+def test_given_kind_of_rows(kind: SourceKind) -> None:
+    """Operators say whether rows with votes are their own or from an archive of Hugging Face's lists."""
+    row = {"id": "2611.00001", "title": "A", "abstract": "B", "listed_on": "2026-11-18", "upvotes": 3}
+    read = files.parse_file("a.jsonl", json.dumps(row).encode(), TODAY, kind=kind)
+    [record] = read.parsed.records
+    assert read.kind is kind
+    assert (record.abstract, record.listed_on, record.upvotes) == ("B", date(2026, 11, 18), 3)
 
 
 def test_json_lines_in_utf16(tmp_path: Path) -> None:
