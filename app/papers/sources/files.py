@@ -21,6 +21,8 @@ BOM = b"\xef\xbb\xbf"
 _LINE = re.compile(r"\S.*")
 # The names that only Hugging Face's API uses. Rows of an operator's own papers may have votes, too.
 _HUGGING_FACE = re.compile(r"""["']paper["']\s*:\s*\{|"(?:submittedOnDailyAt|discussionId)"\s*:""")
+# The id of arXiv's feeds. Entries of other feeds may also link to arXiv.
+_ARXIV_FEED_ID = re.compile(r"<id>\s*https?://(?:[\w-]+\.)*arxiv\.org/")
 _ROOT = re.compile(r"<(?:\w+:)?(?:feed|rss|rdf)\b", re.IGNORECASE)
 
 
@@ -147,7 +149,7 @@ def _detect(text: str) -> SourceKind | None:
         return SourceKind.ARXIV_OAI
     if not _ROOT.search(start):
         return None
-    if "<feed" not in start or "arxiv.org" not in start:
+    if "<feed" not in start or not _ARXIV_FEED_ID.search(start.partition("<entry")[0]):
         return SourceKind.FEED
     is_announcement = "announce_type" in start or "rss.arxiv.org" in start or "Feed error" in start
     return SourceKind.ARXIV_FEED if is_announcement else SourceKind.ARXIV

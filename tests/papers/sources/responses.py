@@ -107,6 +107,13 @@ def feed(*entries: str, title: str = "cs.AI updates on arXiv.org") -> str:
     )
 
 
+LAB_FEED = """<?xml version="1.0"?>
+<feed xmlns="http://www.w3.org/2005/Atom"><id>https://lab.test/feed</id><title>Our Lab</title>
+<entry><id>http://arxiv.org/abs/2611.00001</id><title>Pigeons That Plan</title>
+<link href="https://arxiv.org/abs/2611.00001"/><summary>Also in https://rss.arxiv.org.</summary></entry>
+</feed>
+"""
+
 RSS = """<?xml version="1.0"?>
 <rss version="2.0" xmlns:dc="http://purl.org/dc/elements/1.1/"><channel><title>Journal of Birds</title>
 <item><title>Pigeons That Plan</title><link>https://doi.org/10.1234/Pigeons.1</link>

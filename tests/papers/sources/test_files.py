@@ -29,6 +29,7 @@ TODAY = date(2026, 11, 20)
         (responses.api(responses.api_entry()), SourceKind.ARXIV),
         (responses.feed(responses.feed_entry()), SourceKind.ARXIV_FEED),
         (responses.RSS, SourceKind.FEED),
+        (responses.LAB_FEED, SourceKind.FEED),
         (responses.PAGE, SourceKind.PAGE),
         ("\ufeff" + responses.PAGE, SourceKind.PAGE),
         ("[]", SourceKind.JSONL),
