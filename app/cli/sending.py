@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from sqlmodel import Session
@@ -17,16 +17,29 @@ from app.errors import InvalidInput, NotFound
 from app.storage import audit_log
 from app.storage.models import SendingPause
 from app.subscribers import event_labels
+from app.text import dates
 from app.text.in_words import count_of, sentence
 from app.types import MailKind
 
 sending = output.command_group("Show the state of all emails. Pause, resume or cancel sending.")
 
-Edition = Annotated[
-    str, typer.Option("--edition", help="An edition, such as 2026-11-20. Default: all.", show_default=False)
+
+def _parse_edition(text: str) -> str:
+    """Parse the value of an option or argument that is an edition of digests: a day."""
+    if len(text) == len("2026-11-20") and dates.day(text):
+        return text
+    raise typer.BadParameter(f"“{text}” is not an edition: enter a date, such as 2026-11-20")
+
+
+_EDITION: Any = {"parser": _parse_edition, "metavar": "EDITION"}
+Edition = Annotated[str, typer.Argument(**_EDITION, help="The edition, such as 2026-11-20.")]
+OneEdition = Annotated[
+    str | None, typer.Option("--edition", **_EDITION, help="An edition, such as 2026-11-20. Default: all.")
 ]
 OneDelivery = Annotated[int | None, typer.Argument(help="The delivery's number.")]
-AllUncertain = Annotated[str, typer.Option("--edition", help="All uncertain digests of this edition.")]
+AllUncertain = Annotated[
+    str | None, typer.Option("--edition", **_EDITION, help="All uncertain digests of this edition.")
+]
 Reason = Annotated[str, typer.Option("--reason", help="The reason, shown to other operators.")]
 
 _KIND_NAMES = {
@@ -40,7 +53,7 @@ _KIND_NAMES = {
 
 
 @sending.command()
-def status(edition: Edition = "", as_json: output.AsJson = False) -> None:
+def status(edition: OneEdition = None, as_json: output.AsJson = False) -> None:
     """Show the due digests by state, other waiting emails, and all pauses with their reasons.
 
     If no edition is given, show the digests of yesterday, today and tomorrow, and the totals of all emails.
@@ -122,7 +135,9 @@ def show_notices(
 
 @sending.command("sample")
 def show_sample(
-    edition: Annotated[str | None, typer.Argument(help="The edition, such as 2026-11-20.")] = None,
+    edition: Annotated[
+        str | None, typer.Argument(**_EDITION, help="The edition, such as 2026-11-20.")
+    ] = None,
     first_digests: Annotated[
         bool, typer.Option("--first-digests", help="The held first digests of imported subscribers.")
     ] = False,
@@ -178,22 +193,23 @@ def _reason_for_no_sample(session: Session, edition: str | None, retention_days:
 
 
 @sending.command()
-def pause(reason: Reason, edition: Edition = ledger.ALL_EDITIONS) -> None:
+def pause(reason: Reason, edition: OneEdition = None) -> None:
     """Stop sending within about a second. Digests that become due are still composed, but not sent."""
     if not 3 <= len(reason.strip()) <= 500:
         raise InvalidInput("enter a reason of 3 to 500 characters", "reason")
     with output.change() as change:
-        if edition == ledger.ALL_EDITIONS:
-            ledger.pause(change.session, reason, change.now)
-        else:
+        if edition:
             ledger.pause_edition(change.session, edition, reason, change.now)
-        change.record(audit_log.SENDING_PAUSED, edition, reason=reason)
-    others = " Confirmations and requested links also wait." if edition == ledger.ALL_EDITIONS else ""
-    output.out().print(f"{_named(edition)} is paused.{others}")
+        else:
+            ledger.pause(change.session, reason, change.now)
+        scope = edition or ledger.ALL_EDITIONS
+        change.record(audit_log.SENDING_PAUSED, scope, reason=reason)
+    others = "" if edition else " Confirmations and requested links also wait."
+    output.out().print(f"{_named(scope)} is paused.{others}")
 
 
 @sending.command()
-def hold(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
+def hold(edition: Edition) -> None:
     """Hold an upcoming edition until an operator approves it with `paperboy sending resume --edition`."""
     with output.change() as change:
         ledger.hold(change.session, edition, change.now)
@@ -203,33 +219,33 @@ def hold(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-
 
 @sending.command()
 def resume(
-    edition: Edition = ledger.ALL_EDITIONS,
+    edition: OneEdition = None,
     first_digests: Annotated[
         bool, typer.Option("--first-digests", help="Send the held first digests of imported subscribers.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Resume even if the database was moved.")] = False,
 ) -> None:
     """Resume sending, or approve an edition. An edition that was paused separately remains paused."""
-    if first_digests and edition != ledger.ALL_EDITIONS:
+    if first_digests and edition:
         raise InvalidInput("give either --edition or --first-digests, not both")
     with output.change() as change:
-        edition = ledger.FIRST_DIGESTS if first_digests else edition
-        reason = ledger.lock_pause(change.session, edition)
-        if not ledger.resume(change.session, change.now, edition, force=force):
-            raise NotFound(f"{_named(edition).lower()} is not paused")
+        scope = ledger.FIRST_DIGESTS if first_digests else edition or ledger.ALL_EDITIONS
+        reason = ledger.lock_pause(change.session, scope)
+        if not ledger.resume(change.session, change.now, scope, force=force):
+            raise NotFound(f"{_named(scope).lower()} is not paused")
         still_paused = ledger.is_paused(change.session)
-        change.record(audit_log.SENDING_RESUMED, edition)
+        change.record(audit_log.SENDING_RESUMED, scope)
     times = (
         "A running service sends emails within a minute after they are due, and deferred ones at their next "
         "attempt"
     )
     times = "Its emails wait until all sending is resumed, too" if still_paused else times
-    output.out().print(f"{_named(edition)} is resumed. {times}.", soft_wrap=True)
+    output.out().print(f"{_named(scope)} is resumed. {times}.", soft_wrap=True)
     output.out().print(f"The reason for the pause was: {output.escaped(reason)}.", soft_wrap=True)
 
 
 @sending.command()
-def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
+def cancel(edition: Edition) -> None:
     """Cancel all unsent emails of an edition. Emails that are being sent right now may still arrive."""
     with output.change() as change:
         if not any(ledger.digest_totals_by_edition(change.session, [edition])[edition].values()):
@@ -241,41 +257,42 @@ def cancel(edition: Annotated[str, typer.Argument(help="The edition, such as 202
     output.out().print(f"{count_of(ended, 'email')} of the edition {output.escaped(edition)} cancelled.")
 
 
-def _check_one_given(delivery: int | None, edition: str) -> None:
-    if (delivery is None) == (not edition):
+def _check_one_given(delivery: int | None, edition: str | None) -> None:
+    if (delivery is None) == (edition is None):
         raise InvalidInput("give either the number of a delivery or --edition")
 
 
 @sending.command()
-def resend(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
+def resend(delivery: OneDelivery = None, edition: AllUncertain = None) -> None:
     """Resend an uncertain email, or all uncertain emails of an edition.
 
     They have the same Message-ID and content as before.
     """
     _check_one_given(delivery, edition)
     with output.change() as change:
-        if delivery is None:
+        if edition is not None:
             resent = ledger.resend_uncertain(change.session, edition, change.now)
             change.record("edition.resend_uncertain", edition, resent=resent)
-            output.out().print(f"Emails that the next run will send again: {resent}.")
-            return
-        ledger.resend(change.session, delivery, change.now)
-        change.record("delivery.resend", delivery)
-    output.out().print(f"The next run will send delivery {delivery} again.")
+            message = f"Emails that the next run will send again: {resent}."
+        elif delivery is not None:
+            ledger.resend(change.session, delivery, change.now)
+            change.record("delivery.resend", delivery)
+            message = f"The next run will send delivery {delivery} again."
+    output.out().print(message)
 
 
 @sending.command()
-def arrived(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
+def arrived(delivery: OneDelivery = None, edition: AllUncertain = None) -> None:
     """Record an uncertain email, or all uncertain emails of an edition, as sent, because they have arrived.
 
     The recorded emails are not sent again.
     """
     _check_one_given(delivery, edition)
     with output.change() as change:
-        if delivery is None:
+        if edition is not None:
             count = ledger.confirm_uncertain(change.session, edition, change.now)
             change.record("edition.confirm_uncertain", edition, confirmed=count)
-        else:
+        elif delivery is not None:
             ledger.confirm_arrival(change.session, delivery, change.now)
             change.record("delivery.confirm_arrival", delivery)
             count = 1
@@ -283,7 +300,7 @@ def arrived(delivery: OneDelivery = None, edition: AllUncertain = "") -> None:
 
 
 @sending.command()
-def retry(edition: Annotated[str, typer.Argument(help="The edition, such as 2026-11-20.")]) -> None:
+def retry(edition: Edition) -> None:
     """Send the failed digests of an edition again, except to subscribers who have a later digest."""
     with output.change() as change:
         retried = ledger.retry_failed(change.session, edition, change.now)

@@ -734,9 +734,6 @@ def test_empty_sample_says_why(run: Run, app: Application, alice_is_due: None) -
     assert absent in sample_error(run, "1999-01-01")
     past = str(today - timedelta(days=3))
     assert f"No digest was planned for the edition {past}." in sample_error(run, past)
-    for edition in ("2026", "2026-11-20x", "20.11.2026"):
-        message = f"There is no edition “{edition}”: an edition is a day, such as 2026-11-20."
-        assert message in sample_error(run, edition)
     assert "No first digest is held." in sample_error(run, "--first-digests")
     run("send")
     edition = parse_output(run("deliveries", "--json"))[0]["edition"]
@@ -800,7 +797,6 @@ def test_cancel_an_edition(run: Run, app: Application, mail_server: MailServer) 
     status = parse_output(run("sending", "status", "--edition", edition, "--json"))
     assert status["reconciliation"]["skipped"] == 1
     assert "were deleted after 400 days" in run("sending", "cancel", "1999-01-01", code=1).stderr
-    assert "There is no edition “20.11.2026”" in run("sending", "cancel", "20.11.2026", code=1).stderr
     tomorrow = str(clock.utcnow().date() + timedelta(days=1))
     coming = run("sending", "cancel", tomorrow, code=1).stderr
     assert f"No digest of the edition {tomorrow} has been planned yet." in coming
@@ -1208,6 +1204,23 @@ def test_coming_edition_is_held(run: Run) -> None:
     assert "is resumed. Its emails wait until all sending is resumed, too." in resumed
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("edition", ["2026-11-2", "2026", "2026-11-20x", "20.11.2026", "2026-13-01"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "arrived --edition", "cancel", "hold", "pause --reason test --edition", "resend --edition",
+        "resume --edition", "retry", "sample", "status --edition",
+    ],
+)  # fmt: skip
+def test_mistyped_edition_is_refused(run: Run, command: str, edition: str) -> None:
+    """Otherwise, operators would believe that the intended edition is paused, released or empty."""
+    error = run("sending", *command.split(), edition, code=2).stderr
+    assert f"“{edition}” is not an edition: enter a date, such as 2026-11-20" in " ".join(
+        re.sub("[│]", " ", error).split()
+    )
+
+
 def test_only_planned_and_upcoming_editions_can_be_paused(run: Run, app: Application) -> None:
     """A mistyped edition is reported, because the intended one would be sent. A reason is required."""
     now = clock.utcnow()
@@ -1218,7 +1231,6 @@ def test_only_planned_and_upcoming_editions_can_be_paused(run: Run, app: Applica
     def pause(edition: str, code: int = 0) -> Result:
         return run("sending", "pause", "--reason", "a wrong paper", "--edition", edition, code=code)
 
-    assert "“2026-11-2” is not an edition" in pause("2026-11-2", code=1).stderr
     assert "2026-11-01 is over" in pause("2026-11-01", code=1).stderr
     assert "check the year" in pause("2199-11-02", code=1).stderr
     assert "The edition 2026-11-02 is paused." in pause("2026-11-02").stdout
