@@ -306,6 +306,12 @@ def retry(edition: Edition) -> None:
         retried = ledger.retry_failed(change.session, edition, change.now)
         change.record("edition.retry_failed", edition, retried=retried)
     output.out().print(f"Emails that the next run will send again: {retried}.")
+    if not retried:
+        output.out().print(
+            "A failed digest cannot be sent again if it may have arrived, if its content is no longer "
+            "stored, or if its subscriber gets no more digests or has a later one.",
+            soft_wrap=True,
+        )
 
 
 def describe_waiting(waiting: Sequence[ledger.WaitingMails], now: datetime, is_paused: bool = False) -> str:

@@ -1194,6 +1194,12 @@ def test_resend_needs_a_delivery_or_an_edition(run: Run) -> None:
     assert "again: 0" in run("sending", "resend", "--edition", "2026-11-20").stdout
 
 
+def test_failed_digests_that_cannot_be_sent_again(run: Run) -> None:
+    """The command says why."""
+    output = run("sending", "retry", "2026-11-20").stdout
+    assert "again: 0.\nA failed digest cannot be sent again if it may have arrived" in output
+
+
 def test_coming_edition_is_held(run: Run) -> None:
     assert "is over: choose a later one" in run("sending", "hold", "2020-01-01", code=1).stderr
     assert "check the year" in run("sending", "hold", "2199-01-01", code=1).stderr

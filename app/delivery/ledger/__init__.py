@@ -50,6 +50,7 @@ from app.delivery.ledger.controls import (
     count_cancellable,
     count_held_uncertain,
     count_retryable,
+    has_retryable,
     resend,
     resend_uncertain,
     retry_failed,

@@ -155,9 +155,14 @@ def retry_failed(session: Session, edition: str, now: datetime) -> int:
 
 def count_retryable(session: Session, since: datetime, now: datetime) -> dict[str, int]:
     """Count the digests created at or after `since` that `retry_failed` would send again, by edition."""
-    is_waiting = _not_due(now).where(col(Subscriber.id) == Delivery.subscriber_id).exists()
-    retryable = _retryable(col(Delivery.edition)).where(col(Delivery.created_at) >= since, is_waiting)
+    retryable = _retryable(col(Delivery.edition)).where(col(Delivery.created_at) >= since, _is_waiting(now))
     return _count_by_edition(session, retryable)
+
+
+def has_retryable(session: Session, edition: str, now: datetime) -> bool:
+    """Return whether `retry_failed` would send a digest of this edition again."""
+    retryable = _retryable(col(Delivery.id)).where(col(Delivery.edition) == edition, _is_waiting(now))
+    return session.execute(retryable.limit(1)).first() is not None
 
 
 def _count_by_edition(session: Session, mails: Select[Any]) -> dict[str, int]:
@@ -169,6 +174,11 @@ def _not_due(now: datetime) -> SelectOfScalar[int | None]:
     """Select the active subscribers whose next digest is not due yet."""
     is_active = Subscriber.state == SubscriberState.ACTIVE
     return select(col(Subscriber.id)).where(is_active, col(Subscriber.next_due_at) > now)
+
+
+def _is_waiting(now: datetime) -> ColumnElement[bool]:
+    """Return the condition that a delivery's subscriber is active and not due yet."""
+    return _not_due(now).where(col(Subscriber.id) == Delivery.subscriber_id).exists()
 
 
 def _failed_digests() -> ColumnElement[bool]:

@@ -40,7 +40,7 @@ MESSAGES = {
         "Emails that will be sent again {timing.mails}: {count}. Emails whose content was lost in a restore "
         "stay uncertain."
     ),
-    "retried": remedies.RETRIED,
+    "retried": "Failed digests that will be sent again {timing.mails}: {count}.",
     "confirmed": "The email is recorded as sent.",
     "all_confirmed": "Emails that were recorded as sent: {count}.",
     "resent": "The email will be sent again {timing.mails}.",
@@ -115,10 +115,11 @@ def _edition_page(
         ids = [*(mail.subscriber_id for mail in mails), *(digest.subscriber_id for digest in sample)]
         addresses = subscribers.addresses_of(session, ids)
         held = ledger.count_held(session, edition)
+        can_retry = current.reconciliation.failed and ledger.has_retryable(session, edition, operator.now)
         pauses = [pause for pause in ledger.pauses(session) if pause.edition == ledger.ALL_EDITIONS]
     return operator.page(
         "admin/edition.html", edition=current, mails=mails, sample=sample, addresses=addresses, held=held,
-        meanings=reconciliation.MEANINGS, pauses_of_all=pauses, version_of=version_of,
+        can_retry=can_retry, meanings=reconciliation.MEANINGS, pauses_of_all=pauses, version_of=version_of,
         awaits_approval=current.paused is not None and ledger.awaits_approval(current.paused.reason),
         reload_after=RELOAD_AFTER if is_sending and reloads else 0, **outcome,
     )  # fmt: skip
@@ -233,8 +234,8 @@ def _settle_uncertain(
 
 @router.post("/admin/editions/{edition}/retry-failed")
 def retry_failed(operator: Sender, edition: editions.Name) -> Response:
-    editions.retry_failed(operator, edition)
-    return back_to(f"/admin/editions/{edition}", "retried")
+    count = editions.retry_failed(operator, edition).retried
+    return back_to(f"/admin/editions/{edition}", "retried", count=count)
 
 
 @router.get("/admin/editions/{edition}/cancel")

@@ -62,10 +62,6 @@ def end_pause(caller: Caller, scope: str, version: str) -> None:
         editions.end_pause(session, caller, scope)
 
 
-RETRIED = (
-    "Failed digests will be sent again {timing.mails}, except those that may have arrived and those whose "
-    "subscribers have a later digest or get no more digests."
-)
 FIRST_RELEASED = (
     "First digests are no longer held. Those that are due will be sent {timing.mails}, and the others "
     "when they are due, except to subscribers whose next digest is composed before that: they get only that "
@@ -122,7 +118,8 @@ BUTTONS = {
     RemedyAction.RETRY_FAILED: Button(
         "Send them again",
         Scope.SEND,
-        RETRIED,
+        "Failed digests will be sent again {timing.mails}, except those that may have arrived and those "
+        "whose subscribers have a later digest or get no more digests.",
         lambda on: editions.retry_failed(on.operator, on.subject),
         "Look at the reasons on the edition’s page first.",
     ),

@@ -497,6 +497,7 @@ def test_digest_is_retried_only_if_a_later_one_can_never_arrive(
             session.flush()
         assert list(ledger.count_retryable(session, now, now + NEXT_DAY)) == retryable
         for edition in ("2026-11-20", "2026-11-21"):
+            assert ledger.has_retryable(session, edition, now + NEXT_DAY) == (edition in retryable)
             assert ledger.retry_failed(session, edition, now + NEXT_DAY) == (edition in retryable)
 
 

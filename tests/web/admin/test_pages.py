@@ -769,11 +769,28 @@ def test_all_failed_mails_of_an_edition_are_retried(
         session.get_one(Subscriber, people[0]).next_due_at = now + timedelta(days=1)
     desk = sign_in()
     assert "Retry all failed emails" in desk.get("/admin/editions/2026-11-19").text
-    desk.post("/admin/editions/2026-11-19/retry-failed")
+    done = desk.post("/admin/editions/2026-11-19/retry-failed")
+    assert "will be sent again within a minute: 1." in desk.get(done.headers["location"]).text
     with app.db.read() as session:
         assert session.get_one(Delivery, 7).state is DeliveryState.PENDING
         (entry,) = session.exec(select(AuditEntry).where(AuditEntry.action == "edition.retry_failed"))
         assert entry.subject == "2026-11-19"
+
+
+def test_failed_mails_that_cannot_be_sent_again_have_no_button(
+    app: Application, sign_in: Callable[..., Desk], people: list[int]
+) -> None:
+    """The page says why. If the button was pressed on an older page, the message has the number."""
+    now = clock.utcnow()
+    with app.db.write() as session:
+        add_digest(session, 7, people[0], DeliveryState.FAILED, now)
+        session.get_one(Subscriber, people[0]).state = SubscriberState.BOUNCING
+    desk = sign_in()
+    page = desk.get("/admin/editions/2026-11-19").text
+    assert "Retry all failed emails" not in page
+    assert "No failed digest of this edition can be sent again." in page
+    done = desk.post("/admin/editions/2026-11-19/retry-failed")
+    assert "will be sent again within a minute: 0." in desk.get(done.headers["location"]).text
 
 
 def test_edition_that_awaits_approval(
