@@ -6,7 +6,7 @@ from base64 import b64decode
 from contextlib import suppress
 from datetime import date
 from enum import StrEnum
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from os.path import realpath
 from pathlib import Path
 from typing import Annotated, Self, cast
@@ -261,6 +261,19 @@ class Settings(BaseSettings):
         if "<" in value and info.field_name == "from_address":
             requirement += "; the sender's name is PAPERBOY_SITE_NAME"
         return domains.encode_address(value, requirement)
+
+    @field_validator("smtp_host")
+    @classmethod
+    def _host(cls, value: str) -> str:
+        if not re.fullmatch(r"[\w.-]+", value):
+            try:
+                ip_address(value)  # an IPv6 address
+            except ValueError:
+                raise ValueError(
+                    "must be only a host name or an IP address, such as mail.example.org: set the port with "
+                    "PAPERBOY_SMTP_PORT, and TLS with PAPERBOY_SMTP_SECURITY"
+                ) from None
+        return value
 
     @field_validator("database_url")
     @classmethod

@@ -292,6 +292,20 @@ def test_private_sources_are_hosts_and_networks(wrong: str) -> None:
         settings.load(secret_keys=(GOOD,), allow_private_sources=f"10.0.0.0/8,{wrong}")
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    ["mail.lab:587", "10.0.0.1:25", "[::1]", "[::1]:25", "smtp://mail.lab", "mail.lab/", "mail lab", ""],
+)
+def test_relay_is_a_host(wrong: str) -> None:
+    """A port or a scheme would be looked up as a part of the name."""
+    for good in ("mail.lab", "mail_1", "müller.example", "10.0.0.1", "::1", "fe80::1%eth0"):
+        assert settings.load(secret_keys=(GOOD,), smtp_host=good).smtp_host == good
+    with pytest.raises(
+        InvalidSettings, match=r"PAPERBOY_SMTP_HOST: must be only a host name .* PAPERBOY_SMTP_PORT"
+    ):
+        settings.load(secret_keys=(GOOD,), smtp_host=wrong)
+
+
 def test_repr_contains_no_secrets() -> None:
     text = repr(
         Settings(_env_file=None, secret_keys=(GOOD,), smtp_password="hunter2hunter2", summary_key="hunter2")
