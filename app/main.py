@@ -44,7 +44,7 @@ def build(settings: Settings) -> Application:
         composer=Composer(settings, signer, renderer),
         http=HttpTransport(
             response_seconds=settings.source_timeout_seconds,
-            timeout_fix="if the host is slow, raise PAPERBOY_SOURCE_TIMEOUT_SECONDS",
+            timeout_fix="if the host is slow, raise PAPERBOY_SOURCE_TIMEOUT_SECONDS and restart the service",
         ),
     )
 

@@ -70,12 +70,14 @@ def check_url(settings: Settings, url: str) -> None:
     allowed = Allowed.parse(settings.allow_private_sources)
     if not allowed.may_permit_host(host):
         raise InvalidInput(
-            f"{host} is a private address: to allow it, add it to PAPERBOY_ALLOW_PRIVATE_SOURCES", field="url"
+            f"{host} is a private address: to allow it, add it to PAPERBOY_ALLOW_PRIVATE_SOURCES and restart "
+            "the service",
+            field="url",
         )
     if parts.scheme == "http" and not allowed.includes(host):
         raise InvalidInput(
             "the URL must begin with https://; to allow http:// for one of your own hosts, add the host to "
-            "PAPERBOY_ALLOW_PRIVATE_SOURCES",
+            "PAPERBOY_ALLOW_PRIVATE_SOURCES and restart the service",
             field="url",
         )
 

@@ -211,6 +211,6 @@ def _warn_if_private(settings: Settings, url: str | None) -> None:
     if host and not Allowed.parse(settings.allow_private_sources).may_permit_host(host):
         output.err().print(
             f"Warning: {output.escaped(host)} is a private address, so polling this source will fail. "
-            "To allow it, add it to PAPERBOY_ALLOW_PRIVATE_SOURCES.",
+            "To allow it, add it to PAPERBOY_ALLOW_PRIVATE_SOURCES and restart the service.",
             soft_wrap=True,
         )

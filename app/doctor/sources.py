@@ -37,6 +37,8 @@ def check(session: Session, now: datetime) -> Iterator[Finding]:
             times = "once" if source.failures == 1 else f"{source.failures} times in a row"
             message = f"it failed {times}: {source.last_error or 'the reason is unknown'}"
             fix = "Paperboy will try again; if it keeps failing, check its address and the network"
+            if "PAPERBOY_ALLOW_PRIVATE_SOURCES" in (source.last_error or ""):
+                fix = "restart the service after you change the setting: it reads settings only at its start"
             is_failing = source.failures >= poll_schedule.FAILING_AFTER
             yield (error if is_failing else warning)(name, message, fix, remedy=poll)
         elif polled_at and polled_at - now > CLOCK_TOLERANCE:

@@ -304,7 +304,10 @@ def test_failed_source_is_one_finding(app: Application, now: datetime) -> None:
     result = pipeline.refresh(app, now)
     assert list(result.failed) == ["The lab"]
     findings = service_state.check(app.db, model_store.ModelStore(), now)
-    assert [each.check for each in findings if each.level is not Level.OK] == ["source The lab"]
+    (finding,) = [each for each in findings if each.level is not Level.OK]
+    assert finding.check == "source The lab"
+    assert finding.message.endswith("add the host to PAPERBOY_ALLOW_PRIVATE_SOURCES and restart the service.")
+    assert finding.fix.startswith("restart the service after you change the setting")
     with job_runs.record(app.db, "refresh", now) as run:
         run.fail("The lab", "it answered 503")
         run.fail("the database", "it is full")

@@ -277,7 +277,8 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         addresses = await self._resolve(host, url.port or (443 if url.scheme == "https" else 80))
         if not all(map(self._allowed.permits, addresses)):
             raise SourceError(
-                f"{host} has a private address: to allow it, add the host to PAPERBOY_ALLOW_PRIVATE_SOURCES."
+                f"{host} has a private address: to allow it, add the host to PAPERBOY_ALLOW_PRIVATE_SOURCES "
+                "and restart the service."
             )
         if not addresses:
             raise _TransientError(host, "the host name has no address")
