@@ -105,21 +105,14 @@ def add(session: Session, name: str, kind: SourceKind, config: Mapping[str, Any]
 
     A removed source with this name and kind, or any removed Hugging Face source, is restored with its papers
     and read from the beginning. Raise InvalidInput if the name or the configuration is invalid, and Conflict
-    if the name is taken or there is another Hugging Face source.
+    if the name is taken or another source reads the same.
     """
     advisory_lock(session, _LOCK)
-    if kind is SourceKind.HUGGINGFACE:  # with two sources, votes would count twice
-        same = select(Source).where(Source.kind == kind, col(Source.removed_at).is_(None))
-        existing = session.exec(same).first()
-        if existing is not None:
-            raise Conflict(
-                f"this source already exists as “{existing.name}”: you can pause, resume or rename it",
-                field="kind",
-            )
-    checked = check_config(kind, config)
+    name, checked = _check_name(name), check_config(kind, config)
+    _refuse_duplicate(session, kind, checked)
     again = select(Source).where(Source.kind == kind, col(Source.removed_at).is_not(None))
     if kind is not SourceKind.HUGGINGFACE:
-        again = again.where(Source.name == name.strip())
+        again = again.where(Source.name == name)
     source = session.exec(again).first() or Source(name="", kind=kind, created_at=now)
     source.config, source.next_poll_at, source.paused, source.removed_at = checked, now, False, None
     source.polled_at = None
@@ -139,14 +132,15 @@ def change(
     """Rename or reconfigure a source.
 
     A reconfigured source is due at once, and its next poll goes as far back as that of a new source. Raise
-    InvalidInput if the name or the configuration is invalid, and Conflict if the name is taken or the source
-    is read from files.
+    InvalidInput if the name or the configuration is invalid, and Conflict if the name is taken, if another
+    source reads the same, or if the source is read from files.
     """
     if is_read_from_files(source):  # `source_for_files` finds such sources by name
         raise Conflict(f"“{source.name}” is read from files, so it cannot be changed")
     if name is not None:
-        _rename(session, source, name)
+        _rename(session, source, _check_name(name))
     if config is not None and (checked := check_config(source.kind, config)) != source.config:
+        _refuse_duplicate(session, source.kind, checked, source.id)
         source.config, source.next_poll_at = checked, source.next_poll_at and now
         _forget_progress(source)
     session.add(source)
@@ -217,11 +211,16 @@ def source_for_files(session: Session, kind: SourceKind, now: datetime) -> Sourc
     return source
 
 
-def _rename(session: Session, source: Source, name: str) -> None:
-    """Store a source under this name. Raise InvalidInput if it is invalid, and Conflict if it is taken."""
+def _check_name(name: str) -> str:
+    """Return the name of a source without surrounding spaces. Raise InvalidInput if it is invalid."""
     name = name.strip()
     if not 0 < len(name) <= MAX_NAME or not name.isprintable():
         raise InvalidInput(f"a source needs a name of 1 to {MAX_NAME} printable characters", field="name")
+    return name
+
+
+def _rename(session: Session, source: Source, name: str) -> None:
+    """Store a source under this name. Raise Conflict if it is taken."""
     taken = Conflict(f"a source named “{name}” already exists: choose another name", field="name")
     other = session.exec(select(Source).where(Source.name == name)).one_or_none()
     if other is not None and other is not source:
@@ -267,6 +266,34 @@ def check_config(kind: SourceKind, config: Mapping[str, Any]) -> dict[str, Any]:
     if ignored := sorted(set(filter(config.get, config)) - set(checked)):
         raise InvalidInput(f"“{ignored[0]}” cannot be combined with “{next(iter(checked))}”", field="config")
     return checked
+
+
+def _refuse_duplicate(
+    session: Session, kind: SourceKind, config: Mapping[str, Any], source_id: int | None = None
+) -> None:
+    """Raise Conflict if a source other than `source_id` reads the same. Its papers would be listed twice."""
+    is_hugging_face = kind is SourceKind.HUGGINGFACE  # its files belong to the same source as its polls
+    for other in session.exec(select(Source).where(Source.kind == kind, col(Source.removed_at).is_(None))):
+        is_same = other.id != source_id and _comparable(other.config) == _comparable(config)
+        if is_same and (is_hugging_face or not is_read_from_files(other)):
+            raise Conflict(
+                f"this source already exists as “{other.name}”: you can pause, resume or rename it",
+                field="kind" if is_hugging_face else "config",
+            )
+
+
+def _comparable(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration whose categories are sorted and whose URL is without insignificant parts.
+
+    These are the scheme (servers redirect http:// to https://), its port, letter case of the host, a slash at
+    the end, and the fragment.
+    """
+    comparable = {**config, "categories": sorted(config.get("categories", ()))}
+    if url := config.get("url"):
+        parts = urlsplit(url)
+        host = re.sub(r":(80|443)$", "", parts.netloc.lower())
+        comparable["url"] = f"{host}{parts.path.rstrip('/')}?{parts.query}"
+    return comparable
 
 
 def _web_address(value: object) -> str:

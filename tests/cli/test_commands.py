@@ -1612,9 +1612,8 @@ def test_source_commands(run: Run, app: Application) -> None:
 @pytest.mark.parametrize("name", ["The Lab", "the lab", " THE LAB ", "2"])
 def test_source_is_found_by_any_spelling(name: str, run: Run) -> None:
     """By its name in any letter case, or its number. Otherwise, those that exist are named."""
-    url = ("--kind", "feed", "--url", "https://lab.example/feed.xml")
-    for each in ("The other", "The Lab", "Twice", "twice", "1"):
-        run("sources", "add", each, *url)
+    for number, each in enumerate(("The other", "The Lab", "Twice", "twice", "1")):
+        run("sources", "add", each, "--kind", "feed", "--url", f"https://lab.example/{number}.xml")
     assert "The source “The Lab” is paused." in run("sources", "pause", name).stdout
     (entry,) = parse_output(run("changes", "--action", "source.pause", "--json"))
     assert entry["subject"] == "The Lab"

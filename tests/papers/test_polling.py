@@ -439,6 +439,41 @@ def test_polls_do_not_wait_while_a_source_is_added(app: Application, now: dateti
             source_registry.seed(other, (), now)
 
 
+@pytest.mark.parametrize(
+    ("kind", "config", "same", "other"),
+    [
+        (
+            SourceKind.FEED,
+            {"url": "https://lab.example/feed.xml"},
+            {"url": "http://LAB.example:80/feed.xml/#top"},
+            {"url": "https://lab.example/feed.xml?page=2"},
+        ),
+        (
+            SourceKind.ARXIV_FEED,
+            {"categories": ["cs.AI", "cs.CL"]},
+            {"categories": ["cs.CL", "cs.AI"]},
+            {"categories": ["cs.AI"]},
+        ),
+        (SourceKind.ARXIV, {"query": "all:owl"}, {"query": "all:owl"}, {"query": "all:owls"}),
+        (SourceKind.ARXIV_OAI, {}, {}, {"set": "cs"}),
+    ],
+)
+def test_source_cannot_be_added_twice(
+    app: Application, now: datetime, kind: SourceKind, config: Any, same: Any, other: Any
+) -> None:
+    """Its papers would be listed by two sources. A removed source does not count, nor do sources of files."""
+    with app.db.write() as session:
+        source_registry.source_for_files(session, kind, now)
+        source_registry.remove(session, source_registry.add(session, "Old", kind, config, now), now)
+        first = source_registry.add(session, "First", kind, config, now)
+        with pytest.raises(Conflict, match="already exists as “First”"):
+            source_registry.add(session, "Again", kind, same, now)
+        second = source_registry.add(session, "Second", kind, other, now)
+        with pytest.raises(Conflict, match="already exists as “First”"):
+            source_registry.change(session, second, now, name="Again", config=same)
+        source_registry.change(session, first, now, name="Renamed", config=same)
+
+
 @pytest.mark.postgres
 def test_name_is_taken_while_a_source_is_renamed(app: Application, now: datetime) -> None:
     def add_another() -> None:

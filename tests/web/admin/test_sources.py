@@ -52,3 +52,12 @@ def test_second_source_of_hugging_face(app: Application, sign_in: Callable[..., 
         source_registry.add(session, "daily", SourceKind.HUGGINGFACE, {}, clock.utcnow())
     page = sign_in().post("/admin/sources", name="other", kind="huggingface")
     assert '<p class="problem" id="problem-kind" role="alert">This source already exists as' in page.text
+
+
+def test_second_source_of_a_feed(app: Application, sign_in: Callable[..., Desk]) -> None:
+    """The error is at the address, and names the source that reads it."""
+    with app.db.write() as session:
+        source_registry.add(session, "lab", SourceKind.FEED, {"url": "https://a.test/rss"}, clock.utcnow())
+    page = sign_in().post("/admin/sources", name="other", kind="feed", address="http://A.test/rss/")
+    problem = '<p class="problem" id="problem-address" role="alert">This source already exists as “lab”'
+    assert problem in page.text
