@@ -90,6 +90,10 @@ def _weekday(cell: str) -> int:
     return number
 
 
+def _hour(cell: str) -> int:
+    return int(re.sub(r"(?<=\d)(:00){1,2}$", "", cell))  # 8, 08:00 or 08:00:00
+
+
 def _zone(cell: str) -> str:
     if (name := dates.find_zone(cell)) is None:
         raise ValueError(cell)
@@ -104,14 +108,16 @@ def _printable(cell: str) -> str:
 
 # The optional columns with preferences, and the function that parses each cell.
 _PREFERENCES: dict[str, Callable[[str], Any]] = {
-    "cadence": Cadence, "weekday": _weekday, "hour": int, "zone": _zone, "min_papers": int, "max_papers": int,
-    "when_empty": EmptyDigestPolicy, "max_trending": int, "paper_updates": _yes_or_no, "muted": split_list,
+    "cadence": Cadence, "weekday": _weekday, "hour": _hour, "zone": _zone, "min_papers": int,
+    "max_papers": int, "when_empty": EmptyDigestPolicy, "max_trending": int, "paper_updates": _yes_or_no,
+    "muted": split_list,
 }  # fmt: skip
 _OTHERS: dict[str, Callable[[str], Any]] = {
     "weights": _weights, "quotas": _quotas, "state": SubscriberState,
     "paused_until": _moment, "consent_at": _moment, "consent_version": _printable,
 }  # fmt: skip
 _EXPECTED = {
+    "hour": "a full hour, such as 8 or 08:00",
     "zone": "a time zone, such as Europe/Berlin",
     "weekday": "a day such as Monday, or a number from 0 (Monday) to 6",
     "weights": "numbers, separated by “;”",
@@ -186,7 +192,7 @@ def survey(file: BinaryIO, name: str = "the file") -> Contents:
 
 
 def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, dict[str, Any]]]:
-    """Yield the number and the cells of each row in a CSV file. Blank lines are skipped but counted.
+    """Yield the number and the cells of each row in a CSV file. Empty rows are skipped but counted.
 
     The separator may be a comma, a semicolon or a tab. Raise InvalidInput like `survey`, but only when the
     faulty row is reached.
@@ -203,7 +209,7 @@ def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, di
         lines.begin_row()
         for number, cells in enumerate(reader, start=2):
             lines.begin_row()
-            if cells:
+            if any(map(str.strip, cells)):  # spreadsheet programs write rows of empty cells
                 yield number, _name_cells(columns, cells)
     except UnicodeDecodeError:
         raise InvalidInput(f"{name} is not text in UTF-8: export it as CSV in UTF-8") from None
@@ -215,8 +221,9 @@ def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, di
 
 
 def _column_name(cell: str) -> str:
-    """Return the name of a column. Ignore the case of names that we know, and spaces around them."""
-    name = cell.strip().lower()
+    """Return the name of a column. Ignore the case and the punctuation of names that we know."""
+    name = csv_opt_outs.normalize_heading(cell)
+    name = "email" if name == "email_address" else name
     return name if name in EXPORTED else csv_opt_outs.column_name(cell) or cell
 
 
@@ -232,7 +239,11 @@ def _check_columns(columns: Sequence[str], name: str) -> None:
         )
     for required in ("email", "interests"):
         if required not in columns:
-            raise InvalidInput(f"{name} has no column “{required}”: its first line must name the columns")
+            headings = ", ".join(f"“{' '.join(column.split())[:40]}”" for column in columns[:10] if column)
+            raise InvalidInput(
+                f"{name} has no column “{required}”: rename or add it. The columns in its first line are "
+                f"{headings}"
+            )
     for column in columns:
         if column in _READ_COLUMNS and columns.count(column) > 1:
             raise InvalidInput(

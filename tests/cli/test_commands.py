@@ -977,7 +977,8 @@ def test_import_reports_and_skips_bad_rows(run: Run, app: Application, tmp_path:
         ("dave@example.org", 8, "daily", 3, []),
     ]
     assert (
-        "hour must be a whole number, not “seven”" in run("subscribers", "import", str(file), code=1).stdout
+        "hour must be a full hour, such as 8 or 08:00, not “seven”"
+        in run("subscribers", "import", str(file), code=1).stdout
     )
     file.write_text("email,interests,cadence\nerin@example.org,robots,hourly\n")
     assert (

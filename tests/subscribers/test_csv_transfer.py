@@ -400,6 +400,47 @@ def test_repeated_columns_are_refused(header: str, app: Application) -> None:
     assert csv_transfer.import_file(app.db, file, DEFAULTS, NOW).added == 1
 
 
+@pytest.mark.parametrize(
+    ("cell", "hour"),
+    [("8", 8), ("08:00", 8), ("8:00", 8), ("08:00:00", 8), ("00:00", 0), ("08:30", None), (":00", None)],
+)
+def test_hour_as_on_the_pages(cell: str, hour: int | None, app: Application) -> None:
+    """Spreadsheet programs and the pages write 08:00. Digests are sent only at full hours."""
+    file = csv_file(f"alice@example.org,robotics,{cell}", header="email,interests,hour")
+    report = csv_transfer.preview_file(app.db, file, DEFAULTS, NOW)
+    assert [new.preferences.hour for new in report.first] == ([] if hour is None else [hour])
+    reasons = [item.reason for item in report.rejections]
+    assert reasons == (
+        [f"hour must be a full hour, such as 8 or 08:00, not “{cell}”"] if hour is None else []
+    )
+
+
+@pytest.mark.once
+def test_rows_of_empty_cells_are_skipped(app: Application) -> None:
+    """Spreadsheet programs write them for cleared rows. They count as lines, but not as people."""
+    file = csv_file("alice@example.org;robotics", ";", " ; ;", "bob@example.org;?!", header="email;interests")
+    report = csv_transfer.import_file(app.db, file, DEFAULTS, NOW)
+    assert (report.total, report.added) == (2, 1)
+    assert [item.row for item in report.rejections] == [5]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("email", ["E-Mail", " e_mail ", "EMAIL", "Email address", "E-Mail Address"])
+def test_headings_as_people_write_them(email: str, app: Application) -> None:
+    file = csv_file("alice@example.org,robotics,weekly,5", header=f"{email},Interests,Cadence,Max papers")
+    report = csv_transfer.preview_file(app.db, file, DEFAULTS, NOW)
+    assert [(new.email, new.preferences.max_papers) for new in report.first] == [("alice@example.org", 5)]
+
+
+@pytest.mark.once
+def test_missing_column(app: Application) -> None:
+    """The error names the columns of the file, one of which may have to be renamed."""
+    file = csv_file("alice@example.org,robotics", header='"Ihre\nAdresse",Interests')
+    missing = "the file has no column “email”: rename or add it.* are “Ihre Adresse”, “interests”"
+    with pytest.raises(InvalidInput, match=missing):
+        csv_transfer.import_file(app.db, file, DEFAULTS, NOW)
+
+
 @pytest.mark.parametrize("email", ["ivan@example.org", "pending@example.org"])
 def test_consent_version_without_its_time_is_stored(email: str, app: Application) -> None:
     """It was previewed but dropped. The time of the consent is then that of the import."""

@@ -60,7 +60,8 @@ class SkippedRowOut(Representation):
     row: int = Field(examples=[3], description="The spreadsheet row: the first subscriber is in row 2.")
     email: str = Field(description="The address, as typed if it is invalid.", examples=["bob@example.org"])
     reason: str = Field(
-        description="All problems of the row.", examples=["hour must be a whole number, not “seven”"]
+        description="All problems of the row.",
+        examples=["hour must be a full hour, such as 8 or 08:00, not “seven”"],
     )
 
 

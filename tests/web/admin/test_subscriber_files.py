@@ -60,7 +60,7 @@ def test_file_is_imported_after_a_preview(app: Application, sign_in: Callable[..
     assert "07:00" in preview
     assert "Unknown columns are ignored: colour." in preview
     assert (
-        '<td data-label="Address">bob@example.org</td><td data-label="Reason">hour must be a whole' in preview
+        '<td data-label="Address">bob@example.org</td><td data-label="Reason">hour must be a full' in preview
     )
     assert "<dt>invalid or repeated</dt><dd>3</dd>" in preview
     assert "this row has the same address as row 2" in preview
@@ -77,7 +77,7 @@ def test_file_is_imported_after_a_preview(app: Application, sign_in: Callable[..
     )
     report = desk.get(confirmed.headers["location"]).text
     assert "Subscribers added: 2. All sending is paused" in report
-    assert "hour must be a whole number, not “seven”" in report
+    assert "hour must be a full hour, such as 8 or 08:00, not “seven”" in report
     assert 'http-equiv="refresh"' not in report
     with app.db.read() as session:
         assert ledger.is_paused(session)

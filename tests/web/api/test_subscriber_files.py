@@ -58,7 +58,7 @@ def test_import_reports_each_skipped_row(
         (3, "bob@example.org"), (4, "nobody"), (5, "carol@example.org"), (6, "alice@example.org"),
     ]  # fmt: skip
     assert report["rejections"][0]["reason"] == "this row has the same address as row 2"
-    assert "hour must be a whole number" in report["rejections"][2]["reason"]
+    assert "hour must be a full hour" in report["rejections"][2]["reason"]
     assert "already registered" in report["rejections"][3]["reason"]
     assert (report["ignored_columns"], report["held"], report["first_rows"]) == (["colour"], True, [])
     assert audit_log() == [
