@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from importlib.metadata import version
 from urllib.parse import urljoin, urlsplit
 
 import httpx
@@ -27,7 +28,6 @@ from app.papers.sources.allowed_addresses import Allowed
 from app.papers.sources.host_rate_limits import ARXIV, TOO_MANY, Pacing, Sleep, retry_after, service_of
 from app.text import characters
 
-PRODUCT = "Paperboy/0.1"
 TIMEOUT = httpx.Timeout(None, connect=10)  # seconds; `asyncio.timeout` limits the whole response
 RESPONSE_SECONDS = 60.0  # for a whole response, including connection, headers and body
 CONCURRENT_REQUESTS = 10  # each may use up to MAX_RESPONSE_BYTES of memory
@@ -308,7 +308,8 @@ async def open_client(
 ) -> AsyncIterator[Client]:
     """Open the client for one run. The User-Agent header gives operators of sources the `contact` address."""
     allowed = allowed or Allowed()
-    headers = {"User-Agent": f"{PRODUCT} ({contact})", "Accept-Encoding": content_decoding.ACCEPTED}
+    product = f"Paperboy/{version('paperboy')}"
+    headers = {"User-Agent": f"{product} ({contact})", "Accept-Encoding": content_decoding.ACCEPTED}
     context = True if transport.transport else httpx.create_ssl_context()
     no_keepalive = httpx.Limits(max_connections=None, max_keepalive_connections=0)
     inner = transport.transport or httpx.AsyncHTTPTransport(verify=context, limits=no_keepalive)

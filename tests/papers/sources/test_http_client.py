@@ -5,6 +5,7 @@ import gzip
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
+from importlib.metadata import version
 
 import httpx
 import pytest
@@ -90,7 +91,7 @@ def test_name_is_not_resolved(
 def test_user_agent_has_a_contact_address(now: datetime) -> None:
     upstream = Upstream(httpx.Response(200, content=b"[]"))
     assert upstream.get(now, params={"p": 1}).body == b"[]"
-    assert upstream.requests[0].headers["user-agent"] == "Paperboy/0.1 (ops@paperboy.test)"
+    assert upstream.requests[0].headers["user-agent"] == f"Paperboy/{version('paperboy')} (ops@paperboy.test)"
     assert upstream.requests[0].url.params["p"] == "1"
 
 
