@@ -161,6 +161,23 @@ def test_edition_takes_three_lines_on_a_phone(live_server: Live, page: Page, key
 @pytest.mark.once
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("width", [360, 1280])
+def test_sign_out_is_beside_the_name(live_server: Live, page: Page, key: str, width: int) -> None:
+    """The menu is below both, however long the name is."""
+    sign_in_by_keyboard(page, live_server, key)
+    page.set_viewport_size({"width": width, "height": 800})
+    name = page.locator(".masthead .name").bounding_box()
+    button = page.get_by_role("button", name="Sign out").bounding_box()
+    menu = page.get_by_role("navigation", name="Admin").bounding_box()
+    assert name
+    assert button
+    assert menu
+    assert name["y"] <= button["y"] + button["height"] / 2 <= name["y"] + name["height"]
+    assert button["y"] + button["height"] <= menu["y"]
+
+
+@pytest.mark.once
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("width", [360, 1280])
 def test_kind_of_a_source_is_not_cut(live_server: Live, page: Page, key: str, width: int) -> None:
     """The list is wide enough for the kind that is selected at first."""
     sign_in_by_keyboard(page, live_server, key)
