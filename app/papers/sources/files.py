@@ -50,7 +50,8 @@ def parse_file(
         kind = detected  # users call both kinds "arxiv"
     if kind is None:
         raise UnreadableResponse(
-            "Paperboy can't read this kind of file. It reads saved responses, feeds, search pages and JSON."
+            "Paperboy can't read this kind of file. It reads JSON, feeds, and Hugging Face's search results "
+            "copied as text."
         )
     if kind is SourceKind.PAGE:
         return ParsedFile(kind, huggingface_pages.parse(text, day, today=today))
@@ -144,7 +145,7 @@ def _detect(text: str) -> SourceKind | None:
         return SourceKind.HUGGINGFACE if _HUGGING_FACE.search(start) else SourceKind.JSONL
     if not start:
         return None
-    json_rows.refuse_markup(start, "a feed")
+    json_rows.refuse_markup(start, "JSON, a feed, or a page of search results copied as text")
     if "<OAI-PMH" in start:
         return SourceKind.ARXIV_OAI
     if not _ROOT.search(start):

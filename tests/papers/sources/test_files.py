@@ -127,6 +127,12 @@ def test_unknown_kind(data: bytes) -> None:
         files.parse_file("file", data, TODAY)
 
 
+def test_page_saved_as_html() -> None:
+    """Only its text can be read."""
+    with pytest.raises(UnreadableResponse, match=r"is a web page .* search results copied as text"):
+        files.parse_file("page.html", b"<!DOCTYPE html><html><body>Daily Papers</body></html>", TODAY)
+
+
 @given(
     st.sampled_from(
         [
