@@ -48,8 +48,7 @@ def make_app(url: str, folder: Path) -> Application:
 
 def read_files(app: Application, paths: list[Path], now: datetime) -> FileImportResult:
     """Ingest files without training models on them, which other tests do."""
-    kind = SourceKind.HUGGINGFACE if paths[0].parent.name == "hf_daily_next_morning" else None
-    return polling.read_files(app.poll_context, paths, now, kind, None)
+    return polling.read_files(app.poll_context, paths, now, None, None)
 
 
 def all_rows(app: Application) -> dict[str, list[dict[str, Any]]]:
@@ -150,8 +149,7 @@ def test_result_does_not_depend_on_the_order_of_files(
     for seed in range(2):
         app = make_app(new_database_url(), tmp_path)
         shuffled = random.Random(seed).sample(part, len(part))  # noqa: S311
-        for path in shuffled:
-            read_files(app, [path], NOW)
+        read_files(app, shuffled, NOW)
         results.append(final_papers(app))
         app.db.dispose()
     assert results[0] == results[1]

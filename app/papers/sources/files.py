@@ -19,8 +19,14 @@ MAX_LINE = 10_000_000  # bytes
 ROWS_PER_PART = 1_000
 BOM = b"\xef\xbb\xbf"
 _LINE = re.compile(r"\S.*")
-# The names that only Hugging Face's API uses. Rows of an operator's own papers may have votes, too.
+_NAME = re.compile(r'"(\w+)"\s*:')
+# The names that only Hugging Face's API uses.
 _HUGGING_FACE = re.compile(r"""["']paper["']\s*:\s*\{|"(?:submittedOnDailyAt|discussionId)"\s*:""")
+# The fields of an operator's own papers that archives of Hugging Face's figures lack.
+_MORE_THAN_FIGURES = {
+    "abstract", "summary", "authors", "categories", "keywords", "organization", "doi", "url", "pdf_url",
+    "code_url", "project_url", "published_on", "stars",
+}  # fmt: skip
 # The id of arXiv's feeds. Entries of other feeds may also link to arXiv.
 _ARXIV_FEED_ID = re.compile(r"<id>\s*https?://(?:[\w-]+\.)*arxiv\.org/")
 _ROOT = re.compile(r"<(?:\w+:)?(?:feed|rss|rdf)\b", re.IGNORECASE)
@@ -142,7 +148,7 @@ def _detect(text: str) -> SourceKind | None:
             return SourceKind.PAGE
         start = _first_row(text)[:5_000]
     if start.startswith(("{", "[")):
-        return SourceKind.HUGGINGFACE if _HUGGING_FACE.search(start) else SourceKind.JSONL
+        return SourceKind.HUGGINGFACE if _is_from_hugging_face(start) else SourceKind.JSONL
     if not start:
         return None
     json_rows.refuse_markup(start, "JSON, a feed, or a page of search results copied as text")
@@ -154,3 +160,14 @@ def _detect(text: str) -> SourceKind | None:
         return SourceKind.FEED
     is_announcement = "announce_type" in start or "rss.arxiv.org" in start or "Feed error" in start
     return SourceKind.ARXIV_FEED if is_announcement else SourceKind.ARXIV
+
+
+def _is_from_hugging_face(start: str) -> bool:
+    """Return whether JSON has names that only Hugging Face uses, or only the figures of its papers.
+
+    Rows of an operator's own papers may have votes, too, but they say more than the figures.
+    """
+    if _HUGGING_FACE.search(start):
+        return True
+    names = set(_NAME.findall(start))
+    return names >= {"arxiv_id", "upvotes"} and names.isdisjoint(_MORE_THAN_FIGURES)
