@@ -226,7 +226,7 @@ class Settings(BaseSettings):
             names_server = bool(parts.hostname) and parts.port != 0
         except ValueError:  # a port above 65535, or an incomplete IPv6 address
             names_server = False
-        if not names_server or re.search("[?#]", value):
+        if not names_server or (info.field_name == "base_url" and re.search("[?#]", value)):
             raise ValueError(
                 "must consist of a host, and a port from 1 to 65535 if needed, such as https://papers.example.org"
             )
