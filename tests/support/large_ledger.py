@@ -26,12 +26,13 @@ _STATEMENTS = (
     FROM {readers}""",
     """INSERT INTO delivery (id, subscriber_id, kind, edition, state, reason, subject, message_id, attempts,
         next_attempt_at, give_up_at, possibly_delivered, lease_owner, lease_until, smtp_text, due_at,
-        created_at)
+        created_at, sent_at)
     SELECT day * :readers + n, n, 'digest', edition, state, '', '', '', 1,
         CASE WHEN state IN ('pending', 'claimed', 'deferred', 'uncertain') THEN at END,
         give_up, {false}, CASE state WHEN 'claimed' THEN 'sender' ELSE '' END,
-        CASE state WHEN 'claimed' THEN {lease} END, '', at, at
-    FROM (SELECT n, day, edition, at, give_up, {state} AS state FROM {days} CROSS JOIN {readers}) AS mails""",
+        CASE state WHEN 'claimed' THEN {lease} END, '', at, at, CASE state WHEN 'sent' THEN at END
+    FROM (SELECT n, day, edition, at, give_up, {state} AS state FROM {days} CROSS JOIN {readers}) AS mails
+    {order}""",
     """INSERT INTO digest_content (delivery_id, digest, signature, signature_fingerprint)
     SELECT day * :readers + n, CAST('{{}}' AS {bytes}), '', CASE n % 100 WHEN 0 THEN '' ELSE '-' END
     FROM {days} CROSS JOIN {readers}""",
@@ -121,7 +122,8 @@ def _postgres_fragments() -> dict[str, str]:
         {at} + interval '1 day' AS give_up FROM generate_series(0, :days - 1) AS s(day) OFFSET 0) AS d"""  # noqa: S608 - our own words
     readers = "generate_series(1, :readers) AS r(n)"
     return moments | {
-        "readers": readers, "days": days, "false": "false", "bytes": "bytea", "state": _STATE
+        "readers": readers, "days": days, "false": "false", "bytes": "bytea", "state": _STATE,
+        "order": "ORDER BY day, n",  # as the service inserts them
     }  # fmt: skip
 
 
@@ -133,4 +135,11 @@ def _sqlite_fragments() -> dict[str, str]:
             {at.format("day")} AS at, {at.format("(day + 1)")} AS give_up FROM s) SELECT * FROM d)"""  # noqa: S608 - our own words
     readers = """(WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < :readers)
         SELECT n FROM r)"""
-    return moments | {"readers": readers, "days": days, "false": "0", "bytes": "BLOB", "state": _STATE}
+    return moments | {
+        "readers": readers,
+        "days": days,
+        "false": "0",
+        "bytes": "BLOB",
+        "state": _STATE,
+        "order": "",
+    }
