@@ -121,7 +121,7 @@ def _paths(client: Any) -> Iterator[str]:
     paths = [f"/api{path}" for path, methods in api.openapi()["paths"].items() if "get" in methods]
     pages = {route.path for route in _routes(client.app) if "GET" in route.methods}
     for path in (*sorted(pages), *paths, "/metrics", "/readyz", "/healthz"):
-        filled = re.sub(r"\{(\w+)(:\w+)?\}", lambda found: PARAMETERS.get(found[1], "?"), path)
+        filled = re.sub(r"\{(\w+)(:\w+)?\}", lambda match: PARAMETERS.get(match[1], "?"), path)
         if "?" not in filled and not NO_FIGURES.search(filled):
             yield filled
 

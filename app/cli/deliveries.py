@@ -36,7 +36,9 @@ def deliveries(
         query = select(Delivery)
         if subscriber:
             query = query.where(Delivery.subscriber_id == subscribers.find(session, subscriber).id)
-        equal = {"state": state, "kind": kind, "edition": edition}
+        if kind:
+            query = query.where(ledger.of_kind(kind))
+        equal = {"state": state, "edition": edition}
         query = query.filter_by(**{name: value for name, value in equal.items() if value})
         rows = session.exec(query.order_by(col(Delivery.id).desc()).limit(limit)).all()
         reasons = ledger.reasons_by_delivery(session, rows)

@@ -306,6 +306,7 @@ class Subscriber(Row, table=True):
     __table_args__ = (
         Index("ix_subscriber_due", "state", "next_due_at", "newest_interest", "id"),  # the order of planning
         _partial_index("ix_subscriber_paused_until", "paused_until IS NOT NULL", "paused_until"),
+        _partial_index("ix_subscriber_plan_after", "plan_after IS NOT NULL", "plan_after"),
     )
 
     id: int | None = Field(default=None, primary_key=True)
@@ -419,7 +420,8 @@ class Delivery(Row, table=True):
 
     __table_args__ = (
         UniqueConstraint("subscriber_id", "edition"),
-        Index("ix_delivery_due", "state", "next_attempt_at"),
+        # With the edition, so that the emails of an edition are counted by state without reading their rows.
+        Index("ix_delivery_due", "state", "next_attempt_at", "edition"),
         Index("ix_delivery_edition", "edition"),  # without the state, which every attempt changes twice
         Index("ix_delivery_created_at", "created_at"),
         _partial_index("ix_delivery_receiver", "receiver IS NOT NULL", "receiver", "sent_at"),

@@ -201,6 +201,11 @@ SORTING: dict[str, Callable[[Session], object]] = {
     "waiting": lambda s: ledger.waiting_mails(s),
     "an edition by state": lambda s: ledger.digest_totals_by_edition(s, ["2026-11-15"]),
     "totals of editions": lambda s: ledger.EditionTotals().count(s, ["2026-11-15"], NOW),
+    "totals of all emails": lambda s: ledger.EditionTotals().count_all(s, NOW),
+    "failed digests to retry": lambda s: ledger.count_retryable(s, NOW - timedelta(days=7), NOW),
+    "emails other than digests": lambda s: s.exec(
+        select(Delivery).where(ledger.of_kind(MailKind.CONFIRM)).order_by(col(Delivery.id).desc()).limit(51)
+    ).all(),
     "digests of late": lambda s: ledger.digest_totals_since(s, NOW - timedelta(hours=1)),
     "uncertain digests": lambda s: ledger.count_held_uncertain(s, NOW - timedelta(days=7)),
     "held first digests": lambda s: ledger.draw_held(s, 5),

@@ -88,6 +88,7 @@ from app.delivery.ledger.queries import (
     draw_held,
     draw_waiting,
     editions,
+    of_kind,
     restored_digests,
     stored_digests,
     totals,

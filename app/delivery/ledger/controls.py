@@ -10,7 +10,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from app.delivery.ledger.entries import CANCELLED
+from app.delivery.ledger.entries import CANCELLED, editions_from
 from app.delivery.ledger.sending_pauses import UNSENT
 from app.errors import Conflict, NotFound
 from app.storage.column_types import UtcDateTime
@@ -121,6 +121,7 @@ def _record_arrival(session: Session, mails: ColumnElement[bool], now: datetime)
 def count_held_uncertain(session: Session, since: datetime) -> dict[str, int]:
     """Count the digests created at or after `since` that an operator must resend or confirm, by edition."""
     held = sql_select(col(Delivery.edition)).where(
+        *editions_from(since),
         col(Delivery.created_at) >= since,
         col(Delivery.kind) == MailKind.DIGEST,
         col(Delivery.state) == State.UNCERTAIN,
@@ -155,7 +156,9 @@ def retry_failed(session: Session, edition: str, now: datetime) -> int:
 
 def count_retryable(session: Session, since: datetime, now: datetime) -> dict[str, int]:
     """Count the digests created at or after `since` that `retry_failed` would send again, by edition."""
-    retryable = _retryable(col(Delivery.edition)).where(col(Delivery.created_at) >= since, _is_waiting(now))
+    retryable = _retryable(col(Delivery.edition)).where(
+        *editions_from(since), col(Delivery.created_at) >= since, _is_waiting(now)
+    )
     return _count_by_edition(session, retryable)
 
 
@@ -182,7 +185,8 @@ def _is_waiting(now: datetime) -> ColumnElement[bool]:
 
 
 def _failed_digests() -> ColumnElement[bool]:
-    return (col(Delivery.kind) == MailKind.DIGEST) & (col(Delivery.state) == State.FAILED)
+    has_ended = col(Delivery.next_attempt_at).is_(None)  # true, and for the index
+    return and_(col(Delivery.kind) == MailKind.DIGEST, col(Delivery.state) == State.FAILED, has_ended)
 
 
 def _retryable(*columns: Any) -> Select[Any]:
@@ -197,14 +201,20 @@ def _retryable(*columns: Any) -> Select[Any]:
         col(later.state).in_((State.SUPPRESSED, State.SKIPPED)),
         (col(later.state) == State.FAILED) & ~_has_content(later),
     )
-    has_later = exists().where(
+    later_digest = exists().where(
         col(later.subscriber_id) == Delivery.subscriber_id,
         col(later.kind) == MailKind.DIGEST,
         col(later.created_at) > Delivery.created_at,
         or_(~is_unsendable, col(later.possibly_delivered)),
     )
+    # The next edition almost always decides, so ask for it first. After a change of time zone, a later
+    # digest may have an earlier edition.
+    is_last = [
+        ~later_digest.where(edition)
+        for edition in (col(later.edition) > Delivery.edition, col(later.edition) <= Delivery.edition)
+    ]
     is_undelivered = ~col(Delivery.possibly_delivered)
-    return sql_select(*columns).where(_failed_digests(), is_undelivered, _has_content(Delivery), ~has_later)
+    return sql_select(*columns).where(_failed_digests(), is_undelivered, _has_content(Delivery), *is_last)
 
 
 def _has_content(delivery: type[Delivery]) -> ColumnElement[bool]:

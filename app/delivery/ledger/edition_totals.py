@@ -1,12 +1,13 @@
 """Cache the totals of past editions. Counting an edition reads all of its emails."""
 
+from collections import Counter
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, select
 
 from app.delivery.ledger.claims import LEASED_STATES, WAITING_STATES
-from app.delivery.ledger.queries import digest_totals_by_edition
+from app.delivery.ledger.queries import digest_totals_by_edition, editions, totals_of_other_mails
 from app.storage.models import Delivery
 from app.storage.models import DeliveryState as State
 
@@ -46,3 +47,10 @@ class EditionTotals:
                 self._past[name] = now, totals
         totals_by_name = counted | cached
         return {name: totals_by_name[name] for name in names}
+
+    def count_all(self, session: Session, now: datetime) -> dict[State, int]:
+        """Count all emails in the ledger by state, with the same digests of each edition as `count`."""
+        counts = Counter(totals_of_other_mails(session))
+        for totals in self.count(session, editions(session), now).values():
+            counts.update(totals)
+        return {state: counts[state] for state in State}

@@ -289,7 +289,7 @@ def _due_from(since: datetime) -> tuple[ColumnElement[bool], ...]:
     )
 
 
-def _editions_from(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def editions_from(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     """Return conditions for a range of editions that contains all digests created since `since`.
 
     After an outage, a digest may be created up to a week after the day of its edition.
@@ -326,7 +326,7 @@ def promising_digests(
     return digests.where(
         in_array(session, col(Delivery.subscriber_id), subscriber_ids),
         Delivery.kind == MailKind.DIGEST,
-        *_editions_from(since),
+        *editions_from(since),
         Delivery.created_at >= since,
         or_(col(Delivery.state).not_in(UNDELIVERED), col(Delivery.possibly_delivered)),
     )

@@ -2,11 +2,12 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import func
+from sqlalchemy import ColumnElement, func
+from sqlalchemy import select as sql_select
 from sqlmodel import Session, col, select
 
 from app.delivery.ledger.claims import WAITING_STATES
@@ -19,6 +20,7 @@ from app.text import dates
 from app.types import Digest, MailKind
 
 DAY = timedelta(days=1)
+EDITION_BEGINS = timedelta(hours=14)  # before 00:00 UTC, in the first time zone
 EDITION_ENDS = timedelta(hours=36)  # from 00:00 UTC until the edition's day has ended in every time zone
 # The numbers and the quoted words in a reason.
 _VARYING = re.compile(r"\d+|“[^”]*”(?:, “[^”]*”)*")
@@ -31,31 +33,48 @@ def totals(session: Session) -> dict[State, int]:
     return dict.fromkeys(State, 0) | {State(name): count for name, count in rows}
 
 
-def editions(session: Session, limit: int, before: str | None = None) -> list[str]:
+def editions(session: Session, limit: int | None = None, before: str | None = None) -> list[str]:
     """Return the `limit` newest editions, or the newest ones before `before`, in descending order.
 
     Each name takes one lookup in the index. DISTINCT would read every row of the ledger.
     """
-    names: list[str] = []
-    name = before if before is not None else AFTER_DAYS
-    while len(names) < limit:
-        earlier = select(func.max(Delivery.edition)).where(Delivery.edition < min(name, AFTER_DAYS))
-        newest = session.exec(earlier).one()
-        if newest is None:
-            break
-        names.append(name := newest)
-    return names
+    edition, newest = col(Delivery.edition), func.max(Delivery.edition)
+    first = min(before, AFTER_DAYS) if before is not None else AFTER_DAYS
+    names = sql_select(newest.label("name")).where(edition < first).cte(recursive=True)
+    following = sql_select(newest).where(edition < names.c.name).scalar_subquery()
+    names = names.union_all(sql_select(following).where(names.c.name.is_not(None)))
+    listed = sql_select(names.c.name).where(names.c.name.is_not(None)).limit(limit)
+    return list(session.scalars(listed))
 
 
 def digest_totals_by_edition(session: Session, names: Collection[str]) -> dict[str, dict[State, int]]:
-    edition, state = col(Delivery.edition), col(Delivery.state)
-    digests = select(edition, state, func.count()).where(
-        in_array(session, edition, names), Delivery.kind == MailKind.DIGEST
-    )
+    """Count the digests of editions by state. The query reads only an index."""
     totals_by_edition = {name: dict.fromkeys(State, 0) for name in names}
-    for name, state_name, count in session.exec(digests.group_by(edition, state)):
-        totals_by_edition[name][State(state_name)] = count
+    for name, state, count in _count_by_edition(session, in_array(session, col(Delivery.edition), names)):
+        totals_by_edition[name][state] = count
     return totals_by_edition
+
+
+def totals_of_other_mails(session: Session) -> dict[State, int]:
+    """Count the emails that are not digests by state. The query reads only an index."""
+    counts = Counter[State]()
+    for _, state, count in _count_by_edition(session, col(Delivery.edition) >= AFTER_DAYS):
+        counts[state] += count
+    return counts
+
+
+def _count_by_edition(session: Session, editions: ColumnElement[bool]) -> Iterator[tuple[str, State, int]]:
+    """Yield edition, state and number of emails.
+
+    In the index, the emails of a state without a next attempt, which are almost all, are sorted by edition.
+    """
+    name, state, next_attempt_at = col(Delivery.edition), col(Delivery.state), col(Delivery.next_attempt_at)
+    counted = select(name, state, func.count()).where(editions, state.in_(State)).group_by(name, state)
+    counts = Counter[tuple[str, State]]()
+    for has_next_attempt in (next_attempt_at.is_(None), next_attempt_at.is_not(None)):
+        for edition, state_name, number in session.exec(counted.where(has_next_attempt)):
+            counts[edition, State(state_name)] += number
+    return ((edition, in_state, number) for (edition, in_state), number in counts.items())
 
 
 def describe_lack_of_digests(edition: str, retention_days: int, now: datetime) -> str:
@@ -71,17 +90,20 @@ def describe_lack_of_digests(edition: str, retention_days: int, now: datetime) -
 
 
 def digest_totals_since(session: Session, since: datetime) -> dict[State, int]:
-    """Count the digests that were due at or after `since`, by state."""
-    state = col(Delivery.state)
-    # Editions are local days, so the range in the index begins a day early. `due_at` is exact.
+    """Count the digests that were due at or after `since`, by state.
+
+    An edition is a local day, which begins up to 14 hours before the UTC day. So the times of digests have to
+    be read only for the two or three editions around `since`.
+    """
+    first, first_whole = (since - DAY).date().isoformat(), (since + EDITION_BEGINS + DAY).date().isoformat()
+    edition, state = col(Delivery.edition), col(Delivery.state)
     digests = select(state, func.count()).where(
-        Delivery.edition >= (since - DAY).date().isoformat(),
-        Delivery.edition < AFTER_DAYS,
-        Delivery.kind == MailKind.DIGEST,
-        Delivery.due_at >= since,
+        edition >= first, edition < first_whole, Delivery.kind == MailKind.DIGEST, Delivery.due_at >= since
     )
-    rows = session.exec(digests.group_by(state))
-    return dict.fromkeys(State, 0) | {State(name): count for name, count in rows}
+    counts = Counter({State(name): count for name, count in session.exec(digests.group_by(state))})
+    for _, in_state, count in _count_by_edition(session, (edition >= first_whole) & (edition < AFTER_DAYS)):
+        counts[in_state] += count
+    return {each: counts[each] for each in State}
 
 
 class ReasonCount(NamedTuple):
@@ -108,6 +130,12 @@ def commonest_reasons(session: Session, edition: str) -> list[ReasonCount]:
         ReasonCount(name, min(texts[name, text]) if len(texts[name, text]) == 1 else text, number)
         for (name, text), number in counts.most_common(10)
     ]
+
+
+def of_kind(kind: MailKind) -> ColumnElement[bool]:
+    """Return the condition that an email is of a kind, with a range of editions for the index."""
+    is_of_kind = col(Delivery.kind) == kind
+    return is_of_kind if kind is MailKind.DIGEST else is_of_kind & (col(Delivery.edition) >= AFTER_DAYS)
 
 
 class WaitingMails(NamedTuple):

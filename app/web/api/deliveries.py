@@ -68,11 +68,17 @@ def list_deliveries(
     subscriber_id: AnyId = None,
 ) -> Page[DeliveryOut]:
     """List the emails, newest first."""
+    listed = select(Delivery) if kind is None else select(Delivery).where(ledger.of_kind(kind))
     with caller.db.read() as session:
         rows, cursor = newest_first(
-            session, select(Delivery), col(Delivery.id), window,
-            state=state, kind=kind, edition=edition, subscriber_id=subscriber_id,
-        )  # fmt: skip
+            session,
+            listed,
+            col(Delivery.id),
+            window,
+            state=state,
+            edition=edition,
+            subscriber_id=subscriber_id,
+        )
         return Page(items=_to_out(session, rows), next_cursor=cursor)
 
 

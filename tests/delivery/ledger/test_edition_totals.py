@@ -10,7 +10,7 @@ from app.delivery import ledger
 from app.delivery.ledger.edition_totals import LIFETIME, PAST_AFTER
 from app.storage.models import Delivery
 from app.storage.models import DeliveryState as State
-from app.types import Skip
+from app.types import MailKind, Skip
 from tests.support import factories
 
 OLD, RECENT = "2026-11-10", "2026-11-19"
@@ -44,6 +44,19 @@ def test_past_editions_are_counted_once_an_hour(app: Application, now: datetime)
         change(app, edition, State.SENT)
         counts += [count(app, edition, State.SKIPPED, now + wait) for wait in (timedelta(), LIFETIME)]
         assert counts == expected
+
+
+def test_all_emails_are_counted_with_the_editions(app: Application, now: datetime) -> None:
+    """The totals are those of the whole ledger, with emails that are not digests and waiting ones."""
+    with app.db.write() as session:
+        reader = factories.add_subscriber(session, "bob@example.org", [], now)
+        ledger.enqueue(
+            session, subscriber_id=reader, edition="confirm-1", kind=MailKind.CONFIRM, due_at=now, now=now
+        )
+    with app.db.read() as session:
+        counted = app.edition_totals.count_all(session, now)
+        assert counted == ledger.totals(session)
+    assert (counted[State.SKIPPED], counted[State.PENDING], sum(counted.values())) == (2, 1, 3)
 
 
 def test_editions_stay_in_the_order_of_the_names(app: Application, now: datetime) -> None:

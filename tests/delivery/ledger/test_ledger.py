@@ -490,7 +490,7 @@ def test_digest_is_retried_only_if_a_later_one_can_never_arrive(
         mail = {"kind": MailKind.DIGEST, "due_at": now + NEXT_DAY, "now": now + NEXT_DAY}
         ledger.enqueue(session, subscriber_id=1, edition="2026-11-21", digest=sample_digest.digest(), **mail)
         earlier, later = session.exec(select(Delivery).order_by(col(Delivery.id))).all()
-        earlier.state = DeliveryState.FAILED
+        earlier.state, earlier.next_attempt_at, later.next_attempt_at = DeliveryState.FAILED, None, None
         later.state, later.possibly_delivered = DeliveryState(state.split()[0]), may_have_arrived
         if "without content" in state:
             session.delete(session.get_one(DigestContent, later.id))
@@ -499,6 +499,19 @@ def test_digest_is_retried_only_if_a_later_one_can_never_arrive(
         for edition in ("2026-11-20", "2026-11-21"):
             assert ledger.has_retryable(session, edition, now + NEXT_DAY) == (edition in retryable)
             assert ledger.retry_failed(session, edition, now + NEXT_DAY) == (edition in retryable)
+
+
+def test_later_digest_may_have_an_earlier_edition(app: Application, now: datetime) -> None:
+    """The subscriber has moved from one end of the time zones to the other."""
+    enqueue_mails(app, now, "alice", next_due_at=now + 2 * NEXT_DAY)
+    with app.db.write() as session:
+        failed = session.exec(select(Delivery)).one()
+        failed.state, failed.next_attempt_at = DeliveryState.FAILED, None
+        assert ledger.count_retryable(session, now, now + NEXT_DAY) == {"2026-11-20": 1}
+        mail = {"kind": MailKind.DIGEST, "due_at": now + NEXT_DAY, "now": now + NEXT_DAY}
+        ledger.enqueue(session, subscriber_id=1, edition="2026-11-19", digest=sample_digest.digest(), **mail)
+        assert ledger.count_retryable(session, now, now + NEXT_DAY) == {}
+        assert ledger.retry_failed(session, "2026-11-20", now + NEXT_DAY) == 0
 
 
 def test_disconnect_after_the_body_resends_the_same_bytes(
