@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfoNotFoundError
 from sqlalchemy import Table, case, exists, func, inspect, select
 from sqlmodel import Session
 
+from app.storage.figure_cache import FigureReader
 from app.storage.models import Delivery, Subscriber, SubscriberState
 from app.storage.models import DeliveryState as State
 from app.subscribers import schedule
@@ -108,10 +109,28 @@ def reconcile(session: Session, now: datetime, first: str, last: str | None = No
     return Reconciliation(counts["due"], states, **faults)
 
 
-def reconcile_recent(session: Session, now: datetime) -> Reconciliation:
+def reconcile_recent(session: Session, now: datetime, figures: FigureReader | None = None) -> Reconciliation:
     """Reconcile the editions from yesterday to tomorrow (UTC), which include today's in every time zone."""
     today = now.astimezone(UTC).date()
-    return reconcile(session, now, (today - DAY).isoformat(), (today + DAY).isoformat())
+    days = [(today + DAY * number).isoformat() for number in (-1, 0, 1)]
+    parts = [reconcile_edition(session, now, day, figures) for day in days]
+    states, counts = Counter[State](), Counter[str]()
+    for part in parts:
+        states.update(part.states)
+        counts.update(due=part.due, unplanned=part.unplanned, missing=part.missing, surplus=part.surplus)
+    unknown_zone = max(part.unknown_zone for part in parts)  # the same subscribers in each edition
+    return Reconciliation(states=states, unknown_zone=unknown_zone, **counts)
+
+
+def reconcile_edition(
+    session: Session, now: datetime, edition: str, figures: FigureReader | None = None
+) -> Reconciliation:
+    """Reconcile an edition. If `figures` are given, the result may be as old as they may be."""
+
+    def count() -> Reconciliation:
+        return reconcile(session, now, edition)
+
+    return figures.get(session, f"reconciliation {edition}", now, count) if figures else count()
 
 
 _SINCE = func.coalesce(_SUBSCRIBERS.c.due_since, _SUBSCRIBERS.c.created_at)

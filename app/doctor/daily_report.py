@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
 from zoneinfo import ZoneInfo
 
 from sqlmodel import Session
@@ -17,6 +18,7 @@ from app.doctor.operator_mail import OperatorEmail
 from app.errors import InvalidInput
 from app.papers import listing_days, source_registry
 from app.storage import job_runs, locks
+from app.storage.figure_cache import FigureReader
 from app.storage.models import DeliveryState, SubscriberState
 from app.subscribers import event_labels
 from app.text.in_words import count_of
@@ -49,12 +51,15 @@ def send_daily_report(app: Application, now: datetime) -> None:
                 run.add({"mails": operator_mail.send(app, emails, now)})
 
 
-def build(app: Application, now: datetime, day: date | None = None) -> OperatorReport:
+def build(
+    app: Application, now: datetime, day: date | None = None, figures: FigureReader | None = None
+) -> OperatorReport:
     """Return the report about a day; the default is yesterday. Raise InvalidInput for a future day.
 
     Days are those of the default time zone, because an edition is named after the subscriber's local day. The
     findings and the states of subscribers and sources are as of `now`. Warnings about settings have a
     section of their own. The subject does not count them, because operators may accept some permanently.
+    If `figures` are given, what takes long to count may be as old as they may be.
     """
     zone = ZoneInfo(app.settings.default_zone)
     today = now.astimezone(zone).date()
@@ -65,10 +70,13 @@ def build(app: Application, now: datetime, day: date | None = None) -> OperatorR
     begin, end = (datetime.combine(each, time(), zone).astimezone(UTC) for each in (day, day + DAY))
     settings = _not_ok(local_checks.settings_findings(app, now))
     urgent = [finding for finding in settings if finding.urgent]
-    findings = [*_not_ok(local_checks.service_findings(app, now)), *urgent]
+    findings = [*_not_ok(local_checks.service_findings(app, now, figures)), *urgent]
     of_settings = tuple(operator_mail.lines_of([each for each in settings if not each.urgent]))
     with app.db.read() as session:
-        result = reconciliation.reconcile(session, now, day.isoformat())
+        figures = figures or FigureReader(app.db.figures)
+        result = reconciliation.reconcile_edition(session, now, day.isoformat(), figures)
+        count_rates = partial(rates.between, session, begin, end)
+        mail = figures.get(session, f"rates of {day}", now, count_rates)
         counts = result.as_dict()
         terms = " + ".join(f"{counts[name]:,} {name}" for name in _TERMS if counts[name]) or "0"
         surplus = f" + {result.surplus:,} surplus" if result.surplus else ""
@@ -81,7 +89,7 @@ def build(app: Application, now: datetime, day: date | None = None) -> OperatorR
                 f"Digests of {day}",
                 (digests, *(f"{row.digests:,} {row.state}: {row.reason}" for row in reasons)),
             ),
-            ReportSection("Mail", tuple(_rates(rates.between(session, begin, end)))),
+            ReportSection("Mail", tuple(_rates(mail))),
             ReportSection("Subscribers", tuple(_subscribers(session, begin, end))),
             ReportSection("Sources", tuple(_sources(session, day))),
         )

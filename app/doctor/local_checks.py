@@ -9,14 +9,22 @@ from app.doctor.findings import Check, Finding, run_check
 from app.relevance import model_store
 from app.settings import Settings
 from app.storage.database import Database
+from app.storage.figure_cache import FigureReader
 
 
 def service_checks(
-    settings: Settings, db: Database, models: model_store.ModelStore, now: datetime
+    settings: Settings,
+    db: Database,
+    models: model_store.ModelStore,
+    now: datetime,
+    figures: FigureReader | None = None,
 ) -> dict[str, Check]:
-    """Return the checks of the service's records in the database, and of the disk."""
+    """Return the checks of the service's records in the database, and of the disk.
+
+    If `figures` are given, those that take long to count may be as old as they may be.
+    """
     return {
-        "database": lambda: service_state.check(db, models, now),
+        "database": lambda: service_state.check(db, models, now, figures),
         "disk": lambda: disk_space.check(db, Path(settings.journal_dir)),
         "warm-up": lambda: sending.check_warm_up(db, settings, now),
     }
@@ -31,8 +39,8 @@ def settings_checks(settings: Settings, db: Database, now: datetime) -> dict[str
     }
 
 
-def service_findings(app: Application, now: datetime) -> list[Finding]:
-    checks = service_checks(app.settings, app.db, app.models, now)
+def service_findings(app: Application, now: datetime, figures: FigureReader | None = None) -> list[Finding]:
+    checks = service_checks(app.settings, app.db, app.models, now, figures)
     return [finding for name, check in checks.items() for finding in run_check(name, check)]
 
 
@@ -41,6 +49,6 @@ def settings_findings(app: Application, now: datetime) -> list[Finding]:
     return [finding for name, check in checks.items() for finding in run_check(name, check)]
 
 
-def all_findings(app: Application, now: datetime) -> list[Finding]:
+def all_findings(app: Application, now: datetime, figures: FigureReader | None = None) -> list[Finding]:
     """Run all checks that need no network. The findings of the settings come last."""
-    return [*service_findings(app, now), *settings_findings(app, now)]
+    return [*service_findings(app, now, figures), *settings_findings(app, now)]

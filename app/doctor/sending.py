@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, select
@@ -19,6 +20,7 @@ from app.papers import poll_schedule
 from app.settings import Settings
 from app.storage import job_runs, schema, worker_registry
 from app.storage.database import Database
+from app.storage.figure_cache import FigureReader
 from app.storage.models import SendingPause
 from app.text.in_words import count_of
 
@@ -77,9 +79,9 @@ def _format_span(span: timedelta) -> str:
     return f"{round(span / length)} {unit}"
 
 
-def check_ledger(session: Session, now: datetime) -> Iterator[Finding]:
+def check_ledger(session: Session, now: datetime, figures: FigureReader) -> Iterator[Finding]:
     """Compare the ledger with the digests that were due."""
-    result = reconciliation.reconcile_recent(session, now)
+    result = reconciliation.reconcile_recent(session, now, figures)
     if faults := result.describe_faults():
         fix = (
             "nothing to do if the service was not running then; otherwise, look for “planning failed for a "
@@ -126,13 +128,14 @@ def check_pauses(session: Session, _now: datetime) -> Iterator[Finding]:
         )
 
 
-def check_receivers(session: Session, now: datetime) -> Iterator[Finding]:
+def check_receivers(session: Session, now: datetime, figures: FigureReader) -> Iterator[Finding]:
     """Report receivers that asked for less mail, and the complaints of the last week."""
     for backoff in ledger.backoffs(session, now).values():
         message = f"emails wait until {backoff.until:%Y-%m-%d %H:%M} UTC: {backoff.reason}"
         fix = "find out why: the delays grow as long as the provider asks for less mail"
         yield warning(f"receiver {backoff.receiver}", message, fix)
-    for rate in rates.of_last_week(session, now):
+    week = figures.get(session, "rates of the last week", now, partial(rates.of_last_week, session, now))
+    for rate in week:
         if rate.is_excessive(rates.WARN_PERCENT):
             fix = "find out why subscribers do not want these emails; providers refuse mail from 0.3 % on"
             yield warning(f"complaints {rate.receiver}", rate.describe(), fix, urgent=True)
@@ -140,9 +143,10 @@ def check_receivers(session: Session, now: datetime) -> Iterator[Finding]:
             yield ok(f"mail to {rate.receiver}", f"{rate.counts()} since {rate.day}")
 
 
-def check_unsent(session: Session, now: datetime) -> Iterator[Finding]:
+def check_unsent(session: Session, now: datetime, figures: FigureReader) -> Iterator[Finding]:
     """Check for recent digests that can be sent again, or whose outcome is unknown."""
-    for edition, count in ledger.count_retryable(session, now - RECENT_EDITIONS, now).items():
+    count_retryable = partial(ledger.count_retryable, session, now - RECENT_EDITIONS, now)
+    for edition, count in figures.get(session, "retryable digests", now, count_retryable).items():
         digests = f"{count_of(count, 'digest')} failed and can be sent again"
         fix = (
             f"look at the reasons (`paperboy deliveries --edition {edition} --state failed`), then run "

@@ -32,6 +32,7 @@ from app.storage import (
     worker_registry,
 )
 from app.storage.database import Database, is_read_only, sqlite_file
+from app.storage.figure_cache import FigureReader
 from app.text.in_words import count_of
 
 RECENTLY = timedelta(hours=1)
@@ -41,8 +42,13 @@ GIVEN_UP_RECENTLY = timedelta(days=10)  # since the creation of an event, which 
 REGULAR_GAP = timedelta(days=8)  # longer than between weekly backups
 
 
-def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterator[Finding]:
-    """Check the database. Check its records only if the database is reachable and up to date."""
+def check(
+    db: Database, models: model_store.ModelStore, now: datetime, figures: FigureReader | None = None
+) -> Iterator[Finding]:
+    """Check the database. Check its records only if the database is reachable and up to date.
+
+    If `figures` are given, those that take long to count may be as old as they may be.
+    """
     url = hide_credentials(db.url.render_as_string(hide_password=False))
     if (file := sqlite_file(db.url)) and not file.exists():
         fix = (
@@ -63,17 +69,18 @@ def check(db: Database, models: model_store.ModelStore, now: datetime) -> Iterat
         yield error("database", f"{url}: {schema_fault.message}", schema_fault.fix)
         return
     yield ok("database", f"{url} is reachable and up to date")
+    figures = figures or FigureReader(db.figures)
     checks: dict[str, Callable[[Session, datetime], Iterable[Finding]]] = {
         "sources": sources.check,
         "jobs": _check_jobs,
         "schedule": sending.check_lateness,
         "clock": _check_clock,
         "pooler": _check_pooler,
-        "ledger": sending.check_ledger,
+        "ledger": partial(sending.check_ledger, figures=figures),
         "workers": _check_workers,
         "sending": sending.check_pauses,
-        "receivers": sending.check_receivers,
-        "editions": sending.check_unsent,
+        "receivers": partial(sending.check_receivers, figures=figures),
+        "editions": partial(sending.check_unsent, figures=figures),
         "keys": _check_keys,
         "webhooks": _check_webhooks,
         "backup": _check_backups,

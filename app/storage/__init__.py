@@ -7,6 +7,7 @@ inserts         insert rows, one or many at a time, and reserve their ids
 compressed_json  compressed JSON
 schema          migrations, and a check that the database belongs to this release
 backup_file     write the tables and journals to a file, and restore them
+figure_cache    figures of large installations, kept for minutes, with the time at which they were counted
 locks           locks with a lease, so that only one process runs a job at a time
 demo_clock      the demo's clock, which is stored in a file beside its database
 live_processes  detect which processes are alive, from locks that are released when they die

@@ -36,6 +36,7 @@ from sqlmodel import Session
 
 from app import clock
 from app.storage import compressed_json
+from app.storage.figure_cache import FigureCache
 from app.storage.live_processes import Presence
 
 BUSY_TIMEOUT_MS = 30_000
@@ -146,6 +147,7 @@ class Database:
         `read_only` is for a database that no process uses. SQLite can then open it on a read-only disk.
         """
         self.url = make_url(url)
+        self.figures = FigureCache()
         is_new = create and not read_only
         self.engine = _make_engine(self.url if is_new else existing_file(self.url, read_only=read_only))
         event.listen(self.engine, "before_cursor_execute", _with_storable_text, retval=True)

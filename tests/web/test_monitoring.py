@@ -224,7 +224,7 @@ def test_rates_are_read_once_a_minute(
 def test_missing_digests_are_counted(
     app: Application, monkeypatch: pytest.MonkeyPatch, now: datetime
 ) -> None:
-    """The whole ledger is reconciled at most every ten minutes."""
+    """The whole ledger is reconciled at most every five minutes."""
     local = app.settings.model_copy(update={"base_url": "http://localhost:8000"})
     client = TestClient(main.create_app(replace(app, settings=local)))
     monkeypatch.setattr(clock, "utcnow", lambda: now)

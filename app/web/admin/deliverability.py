@@ -86,5 +86,6 @@ def _page(
         "admin/deliverability.html", email=email, row=row, warm_up=warm_up, notices=notices.items,
         receivers_shown=RECEIVERS_SHOWN, warn_percent=rates.WARN_PERCENT, notice_days=NOTICE_DAYS,
         days=DAYS_SHOWN, rates=statistics.get_rates(operator, days=DAYS_SHOWN),
+        counted_at=operator.figures.oldest, now=operator.now,
         **outcome,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import NamedTuple, Unpack
 
 from fastapi import APIRouter, BackgroundTasks, HTTPException, Response
@@ -157,13 +158,21 @@ def _page(
     days = [(now - timedelta(days=back)).date().isoformat() for back in range(DAYS_CHARTED)]
     oldest_first = days[::-1]
     with operator.db.read() as session:
-        results = {day: reconciliation.reconcile(session, now, day) for day in days[:DAYS_RECONCILED]}
-        reasons = {day: ledger.commonest_reasons(session, day) for day in results}
+        results = {
+            day: reconciliation.reconcile_edition(session, now, day, operator.figures)
+            for day in days[:DAYS_RECONCILED]
+        }
+        reasons = {
+            day: operator.figures.get(
+                session, f"reasons {day}", now, partial(ledger.commonest_reasons, session, day)
+            )
+            for day in results
+        }
         # Before the findings: a reason that is added meanwhile is shown, but the button refuses it.
         pauses = {pause.edition: version_of(pause.reason) for pause in ledger.pauses(session)}
         digests = _digests_chart(operator.app.edition_totals.count(session, oldest_first, now))
     others = statistics.get_days(operator, DAYS_CHARTED)
-    findings = local_checks.all_findings(operator.app, now)
+    findings = local_checks.all_findings(operator.app, now, operator.figures)
     return operator.page(
         "admin/overview.html", created=created, reconciliations=results, reasons=reasons,
         charts=[digests, *_charts(others)],
@@ -171,7 +180,8 @@ def _page(
         statistics=statistics.get_statistics(operator, days=7),
         sources=sources.list_sources(operator).items,
         fleet=runs.get_workers(operator), idle=registry.start_advice(operator.db),
-        meanings=reconciliation.MEANINGS, sending_paused=ledger.ALL_EDITIONS in pauses, **outcome,
+        meanings=reconciliation.MEANINGS, sending_paused=ledger.ALL_EDITIONS in pauses,
+        counted_at=operator.figures.oldest, now=now, **outcome,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ A route that takes a caller of the type `CanRead`, `CanWrite` or `CanSend` requi
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -18,6 +18,7 @@ from app.settings import Settings
 from app.storage import api_keys, audit_log
 from app.storage.api_keys import ApiKeyIdentity, Scope
 from app.storage.database import Database
+from app.storage.figure_cache import MAX_AGE, FigureReader
 from app.web.api import idempotency
 from app.web.api.values import FROM_URL
 from app.web.capacity import Capacity
@@ -37,6 +38,10 @@ class Caller:
     capacity: Capacity
     key: ApiKeyIdentity
     now: datetime
+    figures: FigureReader = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "figures", FigureReader(self.app.db.figures, MAX_AGE))
 
     @property
     def db(self) -> Database:
@@ -52,7 +57,8 @@ class Caller:
         return self.app.settings
 
     def record(self, session: Session, action: str, subject: object, **detail: Any) -> None:
-        """Store a change that the caller makes in the audit log."""
+        """Store a change that the caller makes in the audit log. Count all figures again after it."""
+        self.db.figures.clear_after_commit(session)
         audit_log.record(session, self.key.name, action, subject, self.now, **detail)
 
 

@@ -116,10 +116,13 @@ class Pauses(Versioned):
 class Sending(Pauses):
     """The status of sending: pauses, reconciliation of recent editions, and unsent emails."""
 
-    UNVERSIONED = frozenset({"reconciliation", "deliveries", "others"})
+    UNVERSIONED = frozenset({"reconciliation", "reconciled_at", "deliveries", "others"})
 
     reconciliation: ReconciliationOut = Field(
         description="The reconciliation of the editions of yesterday, today and tomorrow (UTC)."
+    )
+    reconciled_at: datetime = Field(
+        description="When it was counted. With over 10,000 subscribers, this may be ten minutes ago."
     )
     deliveries: States = Field(description="All emails in the ledger, of every kind.")
     others: list[WaitingOut]
@@ -321,16 +324,22 @@ def get_sending(caller: CanRead) -> Sending:
     The ETag covers only the pauses.
     """
     with caller.db.read() as session:
-        return _read_sending(session, caller.now)
+        return _read_sending(caller, session)
 
 
-def _read_sending(session: Session, now: datetime) -> Sending:
+def _read_sending(caller: Caller, session: Session) -> Sending:
     pauses = dict(_read_pauses(session))
-    recent = _reconciliation_out(reconciliation.reconcile_recent(session, now))
+    recent = reconciliation.reconcile_recent(session, caller.now, caller.figures)
     waiting = ledger.waiting_mails(session)
-    mails = _states(ledger.totals(session))
+    mails = _states(caller.app.edition_totals.count_all(session, caller.now))
     others = [WaitingOut(**group._asdict()) for group in waiting if group.kind is not MailKind.DIGEST]
-    return Sending(**pauses, reconciliation=recent, deliveries=mails, others=others)
+    return Sending(
+        **pauses,
+        reconciliation=_reconciliation_out(recent),
+        reconciled_at=caller.figures.oldest or caller.now,
+        deliveries=mails,
+        others=others,
+    )
 
 
 def _read_pauses(session: Session) -> Pauses:

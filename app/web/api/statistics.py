@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -49,6 +50,9 @@ class WarmUpOut(Representation):
     receivers: list[ReceiverOut]
 
 
+_AGE = "With over 10,000 subscribers, they may have been counted ten minutes ago."
+
+
 class Statistics(BaseModel):
     """Key figures of the service."""
 
@@ -63,7 +67,9 @@ class Statistics(BaseModel):
     papers_per_day: list[DayCount] = Field(
         description="The number of papers on each of the latest days with papers."
     )
-    digests: dict[DeliveryState, int] = Field(description="Digests due in the last `days` days, by state.")
+    digests: dict[DeliveryState, int] = Field(
+        description=f"Digests due in the last `days` days, by state. {_AGE}"
+    )
     digest_lateness_seconds: float = Field(description="The waiting time of the oldest overdue digest.")
     sources: int
     sources_failing: int
@@ -86,7 +92,12 @@ def get_statistics(caller: CanRead, days: Annotated[int, Query(ge=1, le=366)] = 
             papers_per_day=[
                 DayCount(day=day, count=count) for day, count in listing_days.latest(session, limit=days)
             ],
-            digests=ledger.digest_totals_since(session, since),
+            digests=caller.figures.get(
+                session,
+                f"digests of {days} days",
+                caller.now,
+                partial(ledger.digest_totals_since, session, since),
+            ),
             digest_lateness_seconds=planning.lateness(session, caller.now).total_seconds(),
             sources=len(sources),
             sources_failing=sum(source.failures > 0 for source in sources),
@@ -109,10 +120,12 @@ class MailRate(BaseModel):
 def get_rates(caller: CanRead, days: Annotated[int, Query(ge=1, le=31)] = 7) -> list[MailRate]:
     """Count sent emails, bounces and complaints by UTC day and receiver, newest day first.
 
-    Subscribers who have been erased are not counted.
+    Subscribers who have been erased are not counted. With over 10,000 subscribers, the counts may be ten
+    minutes old.
     """
     with caller.db.read() as session:
-        receiver_rates = rates.by_day(session, caller.now, days)
+        count = partial(rates.by_day, session, caller.now, days)
+        receiver_rates = caller.figures.get(session, f"rates of {days} days", caller.now, count)
     return [MailRate(**asdict(rate), complaint_percent=rate.complaint_percent) for rate in receiver_rates]
 
 
@@ -136,10 +149,14 @@ _EVENTS = {
 
 @router.get("/days")
 def get_days(caller: CanRead, days: Annotated[int, Query(ge=1, le=366)] = 30) -> list[DayOut]:
-    """Count the subscribers who joined, left, bounced or complained, by UTC day, newest first."""
+    """Count the subscribers who joined, left, bounced or complained, by UTC day, newest first.
+
+    With over 10,000 subscribers, the counts may be ten minutes old.
+    """
     last = [caller.now.date() - timedelta(days=back) for back in range(days)]
     with caller.db.read() as session:
-        counts = subscribers.count_by_day(session, _EVENTS, datetime.combine(last[-1], time(), UTC))
+        count = partial(subscribers.count_by_day, session, _EVENTS, datetime.combine(last[-1], time(), UTC))
+        counts = caller.figures.get(session, f"days since {last[-1]}", caller.now, count)
     return [DayOut(day=day, **counts.get(day, dict.fromkeys(_EVENTS, 0))) for day in last]
 
 

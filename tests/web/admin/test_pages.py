@@ -19,7 +19,7 @@ from app.digests.explanation_text import list_scores
 from app.doctor import local_checks
 from app.papers import source_registry
 from app.settings import Settings
-from app.storage import api_keys, audit_log, job_runs, webhook_endpoints
+from app.storage import api_keys, audit_log, figure_cache, job_runs, webhook_endpoints
 from app.storage.api_keys import Scope
 from app.storage.models import (
     ApiKey,
@@ -196,6 +196,18 @@ def test_overview_tells_people_from_events(
     assert 'state=paused">paused</a></dt><dd>1</dd>' in page
     assert "Number of subscribers in each state now." in page
     assert re.search(r"Events in the last seven days .one person can have several.: .*3 paused", page)
+
+
+@pytest.mark.parametrize("path", ["/admin", "/admin/deliverability"])
+def test_page_with_figures_of_a_large_installation(
+    sign_in: Callable[..., Desk], people: list[int], monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """The page says when they were counted. After an operator's change, they are counted again."""
+    monkeypatch.setattr(figure_cache, "LARGE", 0)
+    desk, age = sign_in(), "counted again after ten minutes"
+    assert [age in desk.get(path).text for _ in range(2)] == [False, True]
+    desk.post("/admin/sending/pause", reason="a test")
+    assert [age in desk.get(path).text for _ in range(2)] == [False, True]
 
 
 def test_address_with_an_international_domain(app: Application, sign_in: Callable[..., Desk]) -> None:
