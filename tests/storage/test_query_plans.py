@@ -201,8 +201,6 @@ SORTING: dict[str, Callable[[Session], object]] = {
     "waiting": lambda s: ledger.waiting_mails(s),
     "an edition by state": lambda s: ledger.digest_totals_by_edition(s, ["2026-11-15"]),
     "totals of editions": lambda s: ledger.EditionTotals().count(s, ["2026-11-15"], NOW),
-    "totals of all emails": lambda s: ledger.EditionTotals().count_all(s, NOW),
-    "failed digests to retry": lambda s: ledger.count_retryable(s, NOW - timedelta(days=7), NOW),
     "emails other than digests": lambda s: s.exec(
         select(Delivery).where(ledger.of_kind(MailKind.CONFIRM)).order_by(col(Delivery.id).desc()).limit(51)
     ).all(),
