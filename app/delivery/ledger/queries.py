@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, func
+from sqlalchemy import ColumnElement, func, union_all
 from sqlalchemy import select as sql_select
 from sqlmodel import Session, col, select
 
@@ -71,9 +71,9 @@ def _count_by_edition(session: Session, editions: ColumnElement[bool]) -> Iterat
     name, state, next_attempt_at = col(Delivery.edition), col(Delivery.state), col(Delivery.next_attempt_at)
     counted = select(name, state, func.count()).where(editions, state.in_(State)).group_by(name, state)
     counts = Counter[tuple[str, State]]()
-    for has_next_attempt in (next_attempt_at.is_(None), next_attempt_at.is_not(None)):
-        for edition, state_name, number in session.exec(counted.where(has_next_attempt)):
-            counts[edition, State(state_name)] += number
+    parts = [counted.where(part) for part in (next_attempt_at.is_(None), next_attempt_at.is_not(None))]
+    for edition, state_name, number in session.execute(union_all(*parts)):  # one statement, one snapshot
+        counts[edition, State(state_name)] += number
     return ((edition, in_state, number) for (edition, in_state), number in counts.items())
 
 
