@@ -159,23 +159,16 @@ def earliest_undone_merge(session: Session, ids: Collection[int]) -> datetime | 
     )
 
 
-def number_of_page(url: str, base_url: str) -> int:
-    """Return the number in the URL of a paper's page on this service, or 0 for other URLs."""
-    place = re.escape(base_url.partition("://")[2])
-    match = re.fullmatch(rf"https?://{place}/paper/([0-9]{{1,9}})/?(?:[?#]\S*)?", url, re.IGNORECASE)
-    return int(match.group(1)) if match else 0
-
-
 def find_by_reference(session: Session, reference: str, base_url: str) -> int | None:
     """Return the id of the row with an arXiv id, DOI or URL. The row may have been merged into another.
 
-    The URL may also be that of its page below `base_url`. Return None if `reference` is none of these. Raise
-    NotFound if there is no such row.
+    The URL may be the paper's own, or that of its page below `base_url`. Return None if `reference` is none
+    of these. Raise NotFound if there is no such row.
     """
     reference = sanitize.one_line(reference, sanitize.URL_CHARS)
     if not _REFERENCE.fullmatch(reference):
         return None
-    number = number_of_page(reference, base_url)
+    number = identifiers.id_of_paper_page(reference, base_url)
     doi, url = identifiers.doi(reference), sanitize.url(reference)
     # The last part of a path, as in huggingface.co/papers/2603.25746.
     last_part = re.split("[?#]", reference)[0].rstrip("/").rpartition("/")[2]
@@ -184,7 +177,7 @@ def find_by_reference(session: Session, reference: str, base_url: str) -> int | 
         or identifiers.arxiv_id(last_part)[0]
         or identifiers.arxiv_id_of_doi(doi)
     )
-    if not (arxiv_id or doi or url):
+    if not (number or arxiv_id or doi or url):
         return None
     ids = select(Paper.id)
     if number:

@@ -20,6 +20,7 @@ from app.relevance.model import RelevanceModel
 from app.storage.database import in_array
 from app.storage.models import FeedbackRow, Paper, PrivatePaper, Subscriber
 from app.subscribers.repository import get_for_update, require_not_erased
+from app.text.identifiers import id_of_paper_page
 from app.text.names import normalized_name
 from app.types import Feedback, PaperRecord
 
@@ -222,7 +223,7 @@ def match_references(
 ) -> MatchedReferences:
     """Look up pasted papers in the archive by the same rules that decide which papers are merged.
 
-    A record may have only the URL of a paper's page on this service, which is below `base_url`.
+    A record may have the URL of a paper's page. If this is below `base_url`, nothing else is compared.
     Hidden papers count as not in the archive, because the titles of the others are shown to the visitor.
     A profile can use a paper that is not in the archive if it has an abstract, or a title with an id or
     authors, or a title that names a subject (see `RelevanceModel.names_subject`).
@@ -230,7 +231,7 @@ def match_references(
     ids = [record.arxiv_id for record in pasted if record.arxiv_id]
     dois = [record.doi for record in pasted if record.doi]
     titles = [title_key(record.title) for record in pasted if record.title]
-    numbers = {record.url: canonical_rows.number_of_page(record.url, base_url) for record in pasted}
+    numbers = {record.url: id_of_paper_page(record.url, base_url) for record in pasted}
     matches = or_(
         col(Paper.arxiv_id).in_(ids),
         col(Paper.doi).in_(dois),

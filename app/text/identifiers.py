@@ -1,4 +1,4 @@
-"""PURE. Find the arXiv id or the DOI in an untrusted value, such as a URL. Recognize arXiv categories."""
+"""PURE. Find the arXiv id, DOI or page of a paper in an untrusted value. Recognize arXiv categories."""
 
 import re
 from urllib.parse import unquote
@@ -29,6 +29,13 @@ _NEXT_PARAMETER = re.compile(r"&[a-z_]+=.*")  # follows a DOI that is a paramete
 _PREPRINT_VERSION = re.compile(r"(10\.(?:1101|64898)/[\d.]*\d)v\d.*")
 _WORDS = "[a-z]+(?:-[a-z]+)*"
 ARXIV_CATEGORY = re.compile(rf"{_WORDS}(?:\.(?:[A-Za-z]{{2}}|{_WORDS}))?")  # stat.ML, hep-th, physics.bio-ph
+# The public page of a paper on a Paperboy service, or that for operators. The scheme may be missing. Such
+# addresses begin only where a word begins, and the limits keep the search linear in long texts.
+_PAPER_PAGE = re.compile(
+    r"(?<![\w./-])(?:https?://)?[\w.-]{1,253}(?::\d{1,5})?(?:/[\w.~-]{1,60}){0,5}?"
+    r"/(?:paper|admin/papers)/[0-9]{1,9}(?!/?[\w-])",
+    re.IGNORECASE,
+)
 _ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.IGNORECASE)
 
 
@@ -65,3 +72,17 @@ def arxiv_id_of_doi(value: str) -> str:
     """Return the arXiv id in a DOI assigned by arXiv, or ""."""
     match = _ARXIV_DOI.fullmatch(value)
     return arxiv_id(match.group(1))[0] if match else ""
+
+
+def paper_page(text: str) -> str:
+    """Return the address of a paper's page in a text, on any Paperboy service, or "" if there is none."""
+    match = _PAPER_PAGE.search(text)
+    return match.group() if match else ""
+
+
+def id_of_paper_page(address: str, base_url: str) -> int:
+    """Return the paper's id from the address of its page below `base_url`, or 0 for other addresses."""
+    page, place = paper_page(address), base_url.partition("://")[2].casefold()
+    start, _, number = page.rpartition("/")
+    is_ours = start.casefold().rpartition("://")[2] in (f"{place}/paper", f"{place}/admin/papers")
+    return int(number) if is_ours else 0

@@ -165,6 +165,37 @@ def test_links_to_our_own_pages_are_recognized(
         assert dict(matched.archived).keys() == {papers[0]}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[Folding Proteins](https://paperboy.test/paper/{})",
+        "A talk on it (see https://paperboy.test/paper/{}).",
+        "Paperboy.test/paper/{}/",
+        "https://paperboy.test/admin/papers/{}?q=x",
+        "title,url\nA Misspelled Titel,https://paperboy.test/paper/{}\n",
+        "@misc{{fold, url = {{https://paperboy.test/paper/{}}}}}",
+        "TY  - JOUR\nUR  - https://paperboy.test/paper/{}\nER  -",
+    ],
+)
+def test_links_to_our_own_pages_are_recognized_in_any_format(
+    app: Application, papers: tuple[int, ...], text: str
+) -> None:
+    pasted = bibliography.parse(text.format(papers[2]))
+    with app.db.read() as session:
+        matched = subscribers.match_references(session, pasted.records, MODEL, BASE_URL)
+    assert (dict(matched.archived).keys(), matched.own, matched.unknown) == ({papers[2]}, (), ())
+
+
+def test_title_before_a_link_to_another_service_is_kept(app: Application, papers: tuple[int, ...]) -> None:
+    """The address looks like that of a page of ours, but the title decides."""
+    titles = ["Language Agents that Plan Ahead", "Attention Is All You Need"]
+    pasted = bibliography.parse("\n".join(f"{title} https://nips.cc/paper/{papers[2]}" for title in titles))
+    with app.db.read() as session:
+        matched = subscribers.match_references(session, pasted.records, MODEL, BASE_URL)
+    assert matched.archived == ((papers[0], titles[0]),)
+    assert [record.title for record in (*matched.own, *matched.unknown)] == titles[1:]
+
+
 def test_merged_papers_have_one_feedback(
     app: Application, alice: int, papers: tuple[int, ...], now: datetime
 ) -> None:

@@ -29,7 +29,7 @@ def to_item(
     doi: str,
     id_texts: Iterable[str],
 ) -> Item:
-    """Return the record of an entry, or a rejection if it has no title, arXiv id or DOI.
+    """Return the record of an entry, or a rejection if it has no title, arXiv id, DOI or paper's page.
 
     `id_texts` are the fields other than `doi` in which exporters put ids, most likely first. `kind`, `row`
     and `name` identify the entry in a rejection.
@@ -37,10 +37,11 @@ def to_item(
     texts = [text for text in id_texts if text]
     doi = identifiers.doi(doi.replace("\\", "")) or next(filter(None, map(identifiers.doi, texts)), "")
     of_arxiv = identifiers.arxiv_id_of_doi(doi) or next(filter(None, map(arxiv_id, texts)), "")
-    if not (title or of_arxiv or doi):
+    page = next(filter(None, map(identifiers.paper_page, texts)), "")
+    if not (title or of_arxiv or doi or page):
         reason = f"{kind} without title, DOI or arXiv ID"
         return Rejection(reason, row, sanitize.one_line(name, SHOWN_CHARS))
-    return PaperRecord(title=title, arxiv_id=of_arxiv, doi=doi, abstract=abstract, authors=authors)
+    return PaperRecord(title, arxiv_id=of_arxiv, doi=doi, abstract=abstract, authors=authors, url=page)
 
 
 def prose(value: object, limit: int) -> str:

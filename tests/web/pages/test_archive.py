@@ -570,7 +570,11 @@ def test_search_accepts_dois_and_page_urls(app: Application, client: TestClient)
 def test_search_accepts_links_to_its_own_pages(app: Application, client: TestClient) -> None:
     """Those of other services are not searched for by their numbers."""
     (number,) = add_numbered_papers(app, record(1))
-    for link in ("https://paperboy.test/paper/{}", "http://Paperboy.TEST/paper/{}/?utm=x#votes"):
+    for link in (
+        "https://paperboy.test/paper/{}",
+        "http://Paperboy.TEST/paper/{}/?utm=x#votes",
+        "paperboy.test/paper/{}",
+    ):
         answer = client.get("/search", params={"q": link.format(number)}, follow_redirects=False)
         assert answer.headers["location"] == f"/paper/{number}"
     for other in ("https://paperboy.test/paper/99", f"https://paperboy.test.example/paper/{number}"):
