@@ -34,7 +34,7 @@ def prune(app: Application, now: datetime) -> Counter[str]:
     as a deleted delivery are never sent. Rows of unconfirmed sign-ups are deleted after their emails and
     events.
 
-    The address and the consent of subscribers who unsubscribed are kept.
+    The address and the consent of former subscribers are kept, and all data of those whose mail bounces.
 
     Sign-ups, preferences, deliveries, events and the audit log are deleted in batches, so that other
     transactions do not wait long. If the service stops, return between two transactions; the next nightly run
@@ -49,8 +49,8 @@ def prune(app: Application, now: datetime) -> Counter[str]:
             subscribers.expire_changes(session, now)
         expire = subscribers.expire_pending
         _repeat(app, run, lambda session: Counter(unconfirmed=expire(session, unconfirmed, now)))
-        forget = subscribers.forget_former_subscribers
-        _repeat(app, run, lambda session: Counter(former_subscribers=forget(session, old)))
+        forget, default = subscribers.forget_former_subscribers, subscribers.default_preferences(app.settings)
+        _repeat(app, run, lambda session: Counter(former_subscribers=forget(session, old, default)))
         _repeat(app, run, lambda session: Counter(audit_entries=audit_log.prune(session, old)))
         with app.db.write() as session:
             run.counts["runs"] += job_runs.prune(session, old_run)

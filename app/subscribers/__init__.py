@@ -12,7 +12,7 @@ pausing           pause, optionally until a day, and resume
 first_digest      the first digest, sent at once on request
 address           PURE: normalize addresses, suggest corrections, find the mailbox of an address
 address_change    change the address after confirmation from the old and the new address
-privacy           unsubscribe, new links, export, erase, delete what former subscribers chose
+privacy           unsubscribe, new links, export, erase, delete former subscribers' preferences and feedback
 csv_transfer      import and export
 csv_format        columns, cells and rows of the CSV files
 csv_opt_outs      PURE: find the people in another service's export who get no mail from it
@@ -75,6 +75,7 @@ from app.subscribers.preferences import (
     check,
     deduplicate,
     default_preferences,
+    lacks_interests,
     normalize_preferences,
     problems,
 )

@@ -8,12 +8,19 @@ from zoneinfo import ZoneInfo
 from sqlmodel import Session, select
 
 from app.delivery import suppression
+from app.errors import InvalidPreference
 from app.relevance import query_language, query_rewriting
 from app.storage.models import Subscriber
 from app.storage.models import SubscriberState as State
 from app.subscribers.event_log import record_event, state_before_bounces
 from app.subscribers.pausing import resume
-from app.subscribers.preferences import ABSOLUTE_MAX_INTERESTS, Preferences, check
+from app.subscribers.preferences import (
+    ABSOLUTE_MAX_INTERESTS,
+    ADD_INTEREST,
+    Preferences,
+    check,
+    lacks_interests,
+)
 from app.subscribers.repository import (
     get_for_update,
     preferences_of,
@@ -122,13 +129,16 @@ def unmute(session: Session, subscriber_id: int, texts: Sequence[str], now: date
 def resubscribe(session: Session, subscriber_id: int, ip: str, now: datetime) -> Subscriber:
     """Reactivate a subscriber who unsubscribed, with their former preferences, and record their new consent.
 
-    Resume a subscriber who is paused, and do nothing if they are active. Raise AddressSuppressed if they
-    unsubscribed and their address is suppressed, and Conflict in any other state.
+    Resume a subscriber who is paused, and do nothing if they are active. If they unsubscribed, raise
+    AddressSuppressed if their address is suppressed, and InvalidPreference if their interests were deleted.
+    Raise Conflict in any other state.
     """
     subscriber = get_for_update(session, subscriber_id)
     if subscriber.state is not State.UNSUBSCRIBED:
         return resume(session, subscriber_id, now)
     require_not_suppressed(session, subscriber)
+    if lacks_interests(preferences_of(session, subscriber)):
+        raise InvalidPreference(ADD_INTEREST, "interests")
     activate(session, subscriber, ip, now)
     record_event(session, "came_back", subscriber, now, ip)
     return subscriber

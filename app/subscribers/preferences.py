@@ -15,6 +15,7 @@ ABSOLUTE_MAX_INTERESTS = 50
 MAX_PAPERS = 30  # with more, an email would exceed the 100 kB at which mailbox providers clip it
 MAX_WEIGHT = 3.0
 MAX_MUTED = 50
+ADD_INTEREST = "Add at least one interest, or choose to get trending papers."
 # The weights that the preferences page offers for an interest. `benchmarks.sent` measures their effect.
 AMOUNTS = {0.5: "fewer", 1.0: "normal", 1.5: "more", 2.0: "most"}
 
@@ -42,6 +43,11 @@ def default_preferences(settings: Settings) -> Preferences:
         cadence=settings.default_cadence, hour=settings.default_hour, zone=settings.default_zone,
         max_papers=settings.default_max_papers, max_trending=settings.default_max_trending,
     )  # fmt: skip
+
+
+def lacks_interests(preferences: Preferences) -> bool:
+    """Return whether digests would have nothing to contain: neither interests nor only trending papers."""
+    return not preferences.interests and preferences.when_empty is EmptyDigestPolicy.SKIP
 
 
 def problems(
@@ -75,11 +81,7 @@ def problems(
             len(preferences.interests) <= max_interests,
             f"You can have at most {limit}. Fewer, more specific interests work better.",
         ),
-        (
-            "interests",
-            preferences.interests or preferences.when_empty is not EmptyDigestPolicy.SKIP,
-            "Add at least one interest, or choose to get trending papers.",
-        ),
+        ("interests", not lacks_interests(preferences), ADD_INTEREST),
     )
     by_field = {field: problem for field, is_valid, problem in rules if not is_valid}
     for index, interest in enumerate(preferences.interests):

@@ -1,4 +1,7 @@
-"""Unsubscribe subscribers, replace their links, export their data, and erase them or what they chose."""
+"""Unsubscribe subscribers, replace their links, export and erase their data.
+
+Delete the preferences and feedback of former subscribers.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -35,6 +38,7 @@ from app.subscribers.repository import (
     enqueue_requested_mail,
     get,
     get_for_update,
+    preference_columns,
     preferences_of,
     require_not_erased,
     require_not_suppressed,
@@ -175,28 +179,30 @@ def delete_unconfirmed_sign_ups(session: Session) -> int:
     return execute_and_count(session, delete(Subscriber).where(col(Subscriber.id).in_(batch)))
 
 
-def forget_former_subscribers(session: Session, before: datetime) -> int:
-    """Delete the preferences, feedback and IP address of a batch of subscribers who left before `before`.
+def forget_former_subscribers(session: Session, before: datetime, default: Preferences) -> int:
+    """Delete the feedback and IP address of a batch of subscribers who unsubscribed before `before`.
 
-    Keep their address, so that no import adds it again and its owner can subscribe again, and the times and
-    the version of their consent. Skip rows that another transaction has locked. Return the number of
-    subscribers; call this again until it is 0.
+    Replace their preferences by the default ones. Keep their address, so that no import adds it again and its
+    owner can subscribe again, and the times and the version of their consent. Skip rows that another
+    transaction has locked. Return the number of subscribers; call this again until it is 0.
     """
     has_rows = (
         exists().where(col(table.subscriber_id) == Subscriber.id)
         for table in (InterestRow, FeedbackRow, PrivatePaper)
     )
     lists = (sql_cast(column, Text) != "[]" for column in (Subscriber.muted, Subscriber.ignored_authors))
+    values = {name: value for name, value in preference_columns(default).items() if name != "muted"}
+    differs = (getattr(Subscriber, name) != value for name, value in values.items())
     former = select(Subscriber).where(
         Subscriber.state == State.UNSUBSCRIBED,
         col(Subscriber.ended_at) < before,
-        or_(col(Subscriber.consent_ip) != "", *has_rows, *lists),
+        or_(col(Subscriber.consent_ip) != "", *has_rows, *lists, *differs),
     )
     batch = former.order_by(col(Subscriber.id)).limit(FORGETTING_BATCH).with_for_update(skip_locked=True)
     subscribers = session.exec(batch.execution_options(populate_existing=True)).all()
     for subscriber in subscribers:
         subscriber.consent_ip = ""
-        store_preferences(session, subscriber, Preferences())
+        store_preferences(session, subscriber, default)
         feedback.forget(session, subscriber.id or 0)
     return len(subscribers)
 

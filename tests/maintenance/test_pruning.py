@@ -4,6 +4,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import ColumnElement
@@ -14,11 +15,11 @@ from app.application import Application
 from app.delivery import ledger
 from app.delivery.ledger import retention
 from app.digests import planning
-from app.errors import Conflict
+from app.errors import Conflict, InvalidPreference
 from app.storage import audit_log, job_runs
 from app.storage.models import AuditEntry, Delivery, Event, JobRun, Subscriber, SubscriberState
-from app.subscribers import privacy
-from app.types import Interest, Skip
+from app.subscribers import privacy, repository
+from app.types import Cadence, EmptyDigestPolicy, Interest, Skip
 from tests.conftest import NOW
 from tests.support import factories
 
@@ -158,37 +159,74 @@ def test_event_of_a_subscriber_who_left_is_deleted(app: Application) -> None:
 
 
 @pytest.mark.parametrize("has_come_back", [False, True])
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"interests": (Interest("language agents"),)},
+        {"muted": ("knitting",)},
+        {"zone": "Asia/Tokyo"},
+        {"cadence": Cadence.WEEKLY, "weekday": 2},
+        {"max_trending": 5, "paper_updates": False},
+        {"when_empty": EmptyDigestPolicy.TRENDING},
+        {"feedback": True},
+        {"ignored_author": "Ada Byron"},
+        {"ip": "192.0.2.1"},
+    ],
+    ids=lambda data: next(iter(data)),
+)
 def test_former_subscriber_keeps_only_address_and_consent(
-    app: Application, monkeypatch: pytest.MonkeyPatch, has_come_back: bool
+    app: Application, monkeypatch: pytest.MonkeyPatch, data: dict[str, Any], has_come_back: bool
 ) -> None:
-    """No import can add them again, but they can come back. Of those who do in time, everything is kept."""
+    """Each kind of data is deleted, also alone. Of those who come back in time, everything is kept."""
     monkeypatch.setattr(privacy, "FORGETTING_BATCH", 2)
-    interests = (Interest("language agents"),)
-    preferences = subscribers.Preferences(interests=interests, muted=("knitting",), zone="Asia/Tokyo")
+    app = replace(app, settings=app.settings.model_copy(update={"default_zone": "Europe/Berlin"}))
+    reset = subscribers.default_preferences(app.settings)
+    own = {name: value for name, value in data.items() if hasattr(reset, name)}
+    preferences = replace(reset, **own)
     with app.db.write() as session:
-        readers = [subscribers.add(session, f"{n}@example.org", preferences, NOW) for n in range(3)]
+        readers = [factories.add_subscriber(session, f"{n}@example.org", ["agents"], NOW) for n in range(3)]
         for reader in readers:
-            subscribers.set_feedback(session, reader, 1, True, NOW)
-            session.get_one(Subscriber, reader).consent_ip = "192.0.2.1"
+            if "feedback" in data:
+                subscribers.set_feedback(session, reader, 1, True, NOW)
+            subscribers.ignore_author(session, reader, data.get("ignored_author", ""))
+            row = session.get_one(Subscriber, reader)
+            repository.store_preferences(session, row, preferences)
+            row.consent_at, row.consent_ip = NOW, data.get("ip", "")
             subscribers.unsubscribe(session, reader, NOW)
-        if has_come_back:
-            for reader in readers:
-                subscribers.resubscribe(session, reader, "192.0.2.1", NOW)
+            if has_come_back:
+                row.state, row.ended_at = SubscriberState.ACTIVE, None
     retention_days = timedelta(days=app.settings.retention_days)
     assert maintenance.prune(app, NOW + retention_days)["former_subscribers"] == 0, "it is too early"
     later = NOW + retention_days + timedelta(minutes=1)
     assert maintenance.prune(app, later)["former_subscribers"] == (0 if has_come_back else 3)
     assert maintenance.prune(app, later)["former_subscribers"] == 0
-    with app.db.write() as session:
+    with app.db.read() as session:
         row = subscribers.get(session, readers[0])
         stored = subscribers.preferences_of(session, row)
+        assert stored == (preferences if has_come_back else reset)
         feedback = subscribers.feedback_for_ranking(session, readers)
-        assert (stored == preferences, bool(feedback), bool(row.consent_ip)) == (has_come_back,) * 3
+        others = {"feedback": feedback, "ignored_author": row.ignored_authors, "ip": row.consent_ip}
+        assert {name for name, value in others.items() if value} == (
+            others.keys() & data.keys() if has_come_back else set()
+        )
         assert (row.email, row.consent_at) == ("0@example.org", NOW)
-        if not has_come_back:
-            with pytest.raises(Conflict, match="only its owner can subscribe again"):
-                subscribers.add(session, row.email, preferences, later)
-            assert subscribers.resubscribe(session, readers[0], "", later).state is SubscriberState.ACTIVE
+
+
+def test_former_subscriber_can_come_back_with_new_interests(app: Application) -> None:
+    """No import can add them again."""
+    preferences = subscribers.Preferences(interests=(Interest("language agents"),))
+    with app.db.write() as session:
+        reader = subscribers.add(session, "bob@example.org", preferences, NOW)
+        subscribers.unsubscribe(session, reader, NOW)
+    later = NOW + timedelta(days=app.settings.retention_days, minutes=1)
+    maintenance.prune(app, later)
+    with app.db.write() as session:
+        with pytest.raises(Conflict, match="only its owner can subscribe again"):
+            subscribers.add(session, "bob@example.org", preferences, later)
+        with pytest.raises(InvalidPreference, match="Add at least one interest"):
+            subscribers.resubscribe(session, reader, "", later)
+        subscribers.change(session, reader, preferences, later)
+        assert subscribers.resubscribe(session, reader, "", later).state is SubscriberState.ACTIVE
 
 
 def test_old_entries_of_the_audit_log_are_deleted(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -278,6 +278,7 @@ def _preferences_page(
     now = clock.utcnow()
     with app.db.read() as session:
         subscriber = subscribers.get(session, link.subscriber_id)
+        lacks_interests = subscribers.lacks_interests(subscribers.preferences_of(session, subscriber))
         form = form or _stored_form(link, session, subscriber)
         history = digest_history.latest(session, app, subscriber, now)
         is_first = subscribers.first_digest(session, subscriber, now) is None
@@ -296,6 +297,7 @@ def _preferences_page(
         feedback=overview, until=forms.pause_form(subscriber, now, *pause),
         links=subscriber_links(link.request, subscriber, now), zones=forms.zones(),
         amounts=forms.AMOUNT_OPTIONS, retention_days=app.settings.retention_days,
+        lacks_interests=lacks_interests,
         history=history, unfolded=digest_history.UNFOLDED,
         # A page with a preview must not become too large. Scripts fetch suggestions for what is typed.
         suggestions=[] if digest_preview else paper_cards.suggestions(link.request, limit=40),

@@ -600,6 +600,26 @@ def test_resubscribing_restores_the_preferences(
     assert "nothing to pause" not in client.get(link(Purpose.PAUSE, alice)).text
 
 
+def test_resubscribing_needs_an_interest(
+    app: Application, client: TestClient, alice: int, link: Link
+) -> None:
+    """If the preferences were deleted, the page asks for new ones first."""
+    client.post(link(Purpose.UNSUBSCRIBE, alice))
+    with app.db.write() as session:
+        reset = subscribers.default_preferences(app.settings)
+        subscribers.forget_former_subscribers(session, datetime(2100, 1, 1, tzinfo=UTC), reset)
+    path = link(Purpose.PREFERENCES, alice)
+    page = client.get(path).text
+    assert "Your preferences were deleted." in page
+    assert "Subscribe again" not in page
+    answer = client.post(path + "/return")
+    assert answer.status_code == 422
+    assert "Add at least one interest" in answer.text
+    assert state_of(app, alice) is SubscriberState.UNSUBSCRIBED
+    assert "Subscribe again" in client.post(path, data=PREFERENCES).text
+    assert "Welcome back" in client.post(path + "/return").text
+
+
 @pytest.mark.parametrize(
     ("state", "advice"),
     [
