@@ -35,9 +35,9 @@ from app.text.tokenizer import content_stems
 from app.types import CardReason, Interest, PaperView
 
 MAX_CACHED_MUTED = 5_000  # muted texts, shared by all subscribers who mute them; four bytes per paper
-MAX_READ_AS = 20_000  # interests whose corrections are cached
+MAX_READ_AS = 20_000  # interests whose corrections are cached, and those whose authors are counted
 MAX_FREQUENT_CATEGORIES = 4  # in a hint
-MAX_NAMESAKES = 3  # without a hint; an author may write the name in several ways
+MAX_UNHINTED_AUTHORS = 3  # that match a filter without a hint; one author may write the name in several ways
 IDF_OF_COMMON_NOUNS = math.log(4 / 3)  # of a word that three quarters of the papers contain
 MAX_MATCHED_BYTES = 20_000_000  # for matched interests, besides those of a batch
 _NO_PAPERS = np.array([], np.int32)
@@ -50,6 +50,7 @@ class InterestMatcher:
         self._papers, self._model, self._indexes = papers, model, indexes
         self.evidence = ranking.EvidenceMatrix(papers)
         self._read_as = LRUCache[str, str](MAX_READ_AS)  # an interest → its correction or translation, or ""
+        self._author_counts = LRUCache[str, int](MAX_READ_AS)  # see `_count_authors`
         # By the text of an interest: the papers that match it better as read than as typed.
         self._matched_as_read: dict[str, set[int]] = {}
         self._muted = FIFOCache[query_language.Query, ranking.Vector](MAX_CACHED_MUTED)
@@ -156,7 +157,10 @@ class InterestMatcher:
         return self._read_as[text]
 
     def hints(self, texts: Iterable[str]) -> list[InterestHint]:
-        """Return a hint about each of a subscriber's interests. Only one offers the most frequent topics."""
+        """Return a hint about each of a subscriber's interests.
+
+        Only the first hint that would offer the most frequent topics keeps them.
+        """
         hints = [self.hint(text) for text in texts]
         first = next((hint for hint in hints if hint.topics and not hint.topics_are_near), None)
         return [hint if hint is first or hint.topics_are_near else replace(hint, topics=()) for hint in hints]
@@ -171,8 +175,8 @@ class InterestMatcher:
         with_exclusion = hint.with_exclusion
         if with_exclusion and not self._is_useful_exclusion(with_exclusion):
             hint = replace(hint, with_exclusion="")
-        hint = replace(hint, namesakes=self._count_namesakes(text, query))
-        matched = len(self.papers_above_floor(text))
+        papers = self.papers_above_floor(text)
+        hint, matched = replace(hint, matching_authors=self._count_authors(query, papers)), len(papers)
         if not matched and (better := self._with_filters(text)):
             return replace(hint, with_filters=better)
         if missing_categories := filters.missing_categories(query):
@@ -212,16 +216,22 @@ class InterestMatcher:
         passing = self._index.filters.passing_mask
         return next((other for other in versions if passing(query_language.parse(other)).any()), "")
 
-    def _count_namesakes(self, text: str, query: query_language.Query) -> int:
-        """Return how many authors of matching papers have a name of one word that a query requires.
+    def _count_authors(self, query: query_language.Query, papers: Iterable[PaperView]) -> int:
+        """Return how many authors of papers match the one-word filters `author:` of a query.
 
-        Return 0 if there are at most MAX_NAMESAKES.
+        Return 0 if there are at most MAX_UNHINTED_AUTHORS.
         """
-        required = query.required.get(FilterField.AUTHOR, ())
-        names = [name for name in required if len(words_of_name(name)) == 1]
-        texts = (PaperText(paper, self._model.abbreviations) for paper in self.papers_above_floor(text))
-        authors = {normalized_name(author) for paper in texts for author in paper.matching_authors(names)}
-        return len(authors) if len(authors) > MAX_NAMESAKES else 0
+        names = map(words_of_name, query.required.get(FilterField.AUTHOR, ()))
+        typed = {words[0] for words in names if len(words) == 1}
+        if not typed:
+            return 0
+        if (cached := self._author_counts.get(query.text)) is not None:
+            return cached
+        authors = {author for paper in papers for author in paper.authors}
+        matching = {normalized_name(name) for name in authors if not typed.isdisjoint(words_of_name(name))}
+        count = len(matching) if len(matching) > MAX_UNHINTED_AUTHORS else 0
+        self._author_counts[query.text] = count
+        return count
 
     def _author_query(self, text: str, matched: int) -> str:
         """Return a query for papers by the author whom an interest names, or "" if it names none of them."""

@@ -56,7 +56,7 @@ class InterestHint:
     parts: tuple[str, ...] = ()  # the separate interests, if the text looks like several
     with_exclusion: str = ""  # the interest with its negation (NOT, a dash, "not") written as an exclusion
     by_author: str = ""  # a query with the filter `author:`, if the interest names an author
-    namesakes: int = 0  # authors whom a filter `author:` of one word matches, if they are many
+    matching_authors: int = 0  # that a one-word filter `author:` matches, if they are many
     with_filters: str = ""  # the interest with its filters corrected: unknown categories, missing quotes
     missing_words: tuple[str, ...] = ()  # words that no recent paper contains, if nothing matches
     missing_categories: tuple[str, ...] = ()  # required categories that no recent paper is in
@@ -345,10 +345,10 @@ def sentences(hint: InterestHint) -> list[str]:
         texts.append(f"To exclude words, put a hyphen right before them: “{hint.with_exclusion}”.")
     if hint.by_author:
         texts.append(f"Looking for an author? Use “{hint.by_author}”.")
-    if hint.namesakes:
+    if hint.matching_authors:
         texts.append(
-            f"{hint.namesakes} authors of recent papers match, by family or given name. For one of them, "
-            'write the full name in quotes, such as author:"Jane Doe".'
+            f"This name matches {hint.matching_authors} authors of recent papers, as a family or given name. "
+            'To match only one of them, write the full name in quotes, such as author:"Jane Doe".'
         )
     if hint.is_foreign:
         texts.append("Titles and abstracts are in English. Please write the interest in English.")

@@ -235,10 +235,10 @@ def test_name_that_many_authors_have_suggests_full_names(app: Application, now: 
     with app.db.read() as session:
         matcher = DigestBuilder(app.digest_context, session, now).interests
     hint = matcher.hint("author:Chen")
-    assert hint == InterestHint("author:Chen", namesakes=4)
-    assert suggestions.sentences(hint)[0].startswith("4 authors of recent papers match")
+    assert hint == InterestHint("author:Chen", matching_authors=4)
+    assert suggestions.sentences(hint)[0].startswith("This name matches 4 authors of recent papers")
     for text in ('author:"Wei Chen"', "author:Lovelace", "author:Chen -robot", "robot -author:Chen"):
-        assert matcher.hint(text).namesakes == 0
+        assert matcher.hint(text).matching_authors == 0
 
 
 def test_category_that_no_paper_has_is_named(app: Application, now: datetime) -> None:

@@ -48,9 +48,9 @@ class HintOut(BaseModel):
         description="An interest with the filter `author:`, if this one names an author.",
         examples=['author:"Jane Doe"'],
     )
-    namesakes: int = Field(
-        description="How many authors of recent papers a filter `author:` of one word matches, by family or "
-        "given name. 0 if they are few."
+    matching_authors: int = Field(
+        description="The number of authors of recent papers whom a one-word filter `author:` matches, as a "
+        "family or given name. 0 if there are at most three."
     )
     with_filters: str = Field(
         description="The interest with its filters corrected: unknown categories, missing quotation marks.",
