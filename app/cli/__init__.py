@@ -1,7 +1,7 @@
 """The command line.
 
-Exit codes: 0 success, 1 something failed, 2 wrong usage, 3 `serve` could not start, 130 Ctrl-C, 141 the
-reader of a pipe is gone.
+Exit codes: 0 success, 1 something failed, 2 wrong usage, 3 `serve` could not start, 130 Ctrl-C,
+141 standard output or standard error was closed (SIGPIPE).
 With --json, commands print one JSON document to standard output and nothing else. Logs go to standard error.
 
 commands      all commands in one typer application

@@ -38,10 +38,11 @@ from app.cli import (
 cli = typer.Typer(
     name="paperboy",
     help="Trending research papers in your inbox, picked for you.",
-    cls=output.Commands,
+    cls=output.RootGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    epilog="Exit codes: 0 success, 1 something failed, 2 wrong usage, 3 serve could not start.",
+    epilog="Exit codes: 0 success, 1 something failed, 2 wrong usage, 3 serve could not start, 130 Ctrl-C, "
+    "141 standard output or standard error was closed (SIGPIPE).",
 )
 for command in (
     serve.serve,

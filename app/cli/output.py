@@ -116,6 +116,7 @@ AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else to standard output.")
 ]
 PIPE_WIDTH = 10_000
+MIN_SIMILARITY = 0.75  # of a suggested command, from 0 to 1; between “list” and “split” it is .67
 MAX_PIPED_CELL = 300  # characters; --json prints everything
 ACTOR = api_keys.COMMANDS  # in the audit log
 
@@ -134,18 +135,25 @@ def _file_errors() -> Iterator[None]:
 
 
 class CommandGroup(TyperGroup):
-    """A command group that suggests a similar command with the same first letter for one that does not exist.
+    """A command group that suggests similar commands if a command does not exist.
 
-    Typer suggests other ones, too, such as “split” for “list”.
+    Typer's own suggestions are less similar, such as “split” for “list”, and depend on the case.
     """
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
         if not (ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name)):
-            similar = [each for each in get_close_matches(name, self.commands) if each[0] == name[0]]
+            similar = _similar_commands(name.lower(), self.commands)
             suggestion = f" Did you mean {' or '.join(map(repr, similar))}?" if similar else ""
             ctx.fail(f"No such command {name!r}.{suggestion}")
         return super().resolve_command(ctx, args)
+
+
+def _similar_commands(name: str, commands: Iterable[str]) -> list[str]:
+    """Return at most three commands that resemble a name, or that it abbreviates, such as “stat” or “ls”."""
+    abbreviated = re.compile(".*".join(map(re.escape, name)))
+    close = get_close_matches(name, commands, cutoff=MIN_SIMILARITY)
+    return [*dict.fromkeys([*close, *filter(abbreviated.match, commands)])][:3]
 
 
 def command_group(help_text: str) -> typer.Typer:
@@ -153,7 +161,7 @@ def command_group(help_text: str) -> typer.Typer:
     return typer.Typer(no_args_is_help=True, help=help_text, cls=CommandGroup)
 
 
-class Commands(CommandGroup):
+class RootGroup(CommandGroup):
     """The group of all commands. It prints errors as one line to standard error and exits with code 1."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

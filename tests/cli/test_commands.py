@@ -2211,6 +2211,9 @@ def test_console_script(start_process: Callable[..., subprocess.Popen[str]]) -> 
         (["sources", "ls"], "No such command 'ls'. Did you mean 'list'?"),
         (["paper", "show"], "No such command 'paper'. Did you mean 'papers'?"),
         (["sending", "stat"], "No such command 'stat'. Did you mean 'status'?"),
+        (["sub"], "No such command 'sub'. Did you mean 'subscribers'?"),
+        (["PAPERS"], "No such command 'PAPERS'. Did you mean 'papers'?"),
+        (["qapers"], "No such command 'qapers'. Did you mean 'papers'?"),
     ],
 )
 def test_unknown_command_suggests_only_similar_ones(run: Run, arguments: list[str], error: str) -> None:
