@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from app.doctor.findings import Finding, error, ok, warning
-from app.storage.database import Database
+from app.storage.database import Database, sqlite_file
 
 LOW_SPACE, NO_SPACE = 2_000_000_000, 200_000_000  # bytes
 
@@ -13,8 +13,8 @@ LOW_SPACE, NO_SPACE = 2_000_000_000, 200_000_000  # bytes
 def check(db: Database, journals: Path) -> Iterator[Finding]:
     """Check the free disk space for the journals and for an SQLite database."""
     folders = {journals}
-    if db.url.get_backend_name() == "sqlite" and db.url.database:
-        folders.add(Path(db.url.database).parent)
+    if file := sqlite_file(db.url):
+        folders.add(file.parent)
     existing = list[tuple[int, Path]]()
     for folder in sorted(folders):
         try:

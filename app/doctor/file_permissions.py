@@ -11,6 +11,7 @@ from sqlalchemy import make_url
 
 from app.doctor.findings import Finding, error, ok, warning
 from app.settings import Settings
+from app.storage.database import sqlite_file
 
 
 def check(settings: Settings) -> Iterator[Finding]:
@@ -18,9 +19,8 @@ def check(settings: Settings) -> Iterator[Finding]:
     yield _check_folder(settings, "journal_dir", "sending")
     yield _check_folder(settings, "search_dir", "searching")
     files = [("journal_dir", Path(settings.journal_dir), "700")]
-    url = make_url(settings.database_url)
-    if url.get_backend_name() == "sqlite" and url.database:
-        paths = (Path(f"{url.database}{ending}") for ending in ("", "-wal", "-shm"))
+    if file := sqlite_file(make_url(settings.database_url)):
+        paths = (Path(f"{file}{ending}") for ending in ("", "-wal", "-shm"))
         files += [("database file", path, "600") for path in paths]
     for name, path, mode in files:
         with suppress(OSError):  # it does not exist yet, or others report that it cannot be used

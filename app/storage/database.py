@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Event
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from sqlalchemy import (
     Boolean,
@@ -225,8 +226,8 @@ class Database:
 
     def fsync(self) -> None:
         """Flush committed transactions to disk. PostgreSQL flushes them at each commit."""
-        log = Path(f"{self.url.database}-wal")
-        if self.url.get_backend_name() == "sqlite" and log.exists():
+        database_file = sqlite_file(self.url)
+        if database_file and (log := Path(f"{database_file}-wal")).exists():
             file = os.open(log, os.O_RDONLY)
             try:
                 os.fsync(file)
@@ -241,7 +242,7 @@ class Database:
 def _require_writable(file: Path) -> None:
     """Raise OperationalError if an SQLite database is read-only or its disk is full.
 
-    Use a new connection: one from before the file became read-only could still write.
+    A connection that was opened before the file became read-only can still write, so open another one.
     """
     url = f"{file.absolute().as_uri()}?mode=rw"
     try:
@@ -358,9 +359,14 @@ def lift_timeouts(connection: Connection) -> None:
 
 
 def sqlite_file(url: URL) -> Path | None:
-    """Return the file of an SQLite database, or None for another database and for one in memory."""
-    in_file = url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:"
-    return Path(url.database) if in_file and url.database else None
+    """Return the file of an SQLite database, or None for another database and for one in memory.
+
+    Its name in the URL may be a URI, as in sqlite:///file:/path/paperboy.db?uri=true.
+    """
+    name = (url.get_backend_name() == "sqlite" and url.database) or ":memory:"
+    if name.startswith("file:"):
+        name = unquote(urlsplit(name).path)
+    return Path(name) if name != ":memory:" and url.query.get("mode") != "memory" else None
 
 
 def existing_file(url: URL, *, read_only: bool = False) -> URL:

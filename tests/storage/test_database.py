@@ -1,10 +1,13 @@
 """Test the parts of queries that several packages share."""
 
+from pathlib import Path
+
 import pytest
 from sqlalchemy import Integer, String, cast, func, literal, select
+from sqlalchemy.engine import make_url
 
 from app.application import Application
-from app.storage.database import Database, contains
+from app.storage.database import Database, contains, sqlite_file
 from tests.support.postgres_server import PostgresServer
 
 
@@ -63,3 +66,16 @@ def test_python_compares_only_letters_outside_ascii(app: Application, part: str)
     """SQLite would wait for other threads before and after each call."""
     statement = str(select(contains(literal("Zürich"), part)).compile(app.db.engine))
     assert ("casefold" in statement) is not part.isascii()
+
+
+@pytest.mark.once
+def test_database_may_be_named_by_a_uri(tmp_path: Path) -> None:
+    file = tmp_path / "a b.db"
+    db = Database(f"sqlite:///{file.as_uri()}?uri=true")
+    with db.write() as session:
+        session.connection().exec_driver_sql("CREATE TABLE subscriber (id INTEGER)")
+    db.require_writes()
+    db.fsync()
+    db.dispose()
+    assert sqlite_file(db.url) == file
+    assert sqlite_file(make_url("sqlite:///file::memory:?cache=shared&uri=true")) is None
