@@ -21,6 +21,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -35,7 +36,7 @@ from typer.testing import CliRunner
 
 from app import clock, doctor, pipeline, subscribers
 from app.application import Application
-from app.cli import backup, preview, serve
+from app.cli import backup, preview, serve, worker
 from app.cli.commands import cli
 from app.cli.output import graceful_shutdown, parse_time, table
 from app.delivery import ledger
@@ -45,7 +46,7 @@ from app.papers import listing_days, source_registry
 from app.papers.polling import PollResult
 from app.relevance.matching import MatchDetails
 from app.settings import Settings
-from app.storage import api_keys, schema, worker_registry
+from app.storage import api_keys, schema
 from app.storage.api_keys import Scope
 from app.storage.database import Database
 from app.storage.models import (
@@ -825,30 +826,33 @@ def test_sigterm_while_sending(run: Run, mail_server: MailServer) -> None:
 
 
 def test_worker_stops_on_a_signal_that_another_thread_receives(
-    app: Application, run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel may deliver a signal to any thread, but its handler runs in the main thread."""
     monkeypatch.setattr(schedule, "JOBS", ())
-    has_stopped, is_late = threading.Event(), threading.Event()
+    is_waiting, has_stopped, is_late = (threading.Event() for _ in range(3))
+
+    def sleep(seconds: float) -> None:
+        is_waiting.set()
+        time.sleep(seconds)
 
     def send_signal() -> None:
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            with app.db.read() as session:
-                if worker_registry.statuses(session):
-                    break
-            time.sleep(0.05)
-        time.sleep(0.5)  # until the main thread waits
-        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        waits = is_waiting.wait(60)
+        if signal.getsignal(signal.SIGTERM) == before:  # it would end the tests
+            return
+        signal.pthread_kill(threading.get_ident() if waits else main_thread, signal.SIGTERM)
         if not has_stopped.wait(30):
             is_late.set()
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+            signal.pthread_kill(main_thread, signal.SIGTERM)
 
+    before, main_thread = signal.getsignal(signal.SIGTERM), threading.get_ident()
+    monkeypatch.setattr(worker, "time", SimpleNamespace(sleep=sleep))
     sender = threading.Thread(target=send_signal)
     sender.start()
     run("worker")
     has_stopped.set()
     sender.join()
+    assert is_waiting.is_set()
     assert not is_late.is_set()
 
 

@@ -40,8 +40,11 @@ def test_dispose_releases_the_lock(app: Application) -> None:
             app.db.presence.announce()
             app.db.dispose()
             if is_postgresql:
-                held = text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
-                assert watching.scalar(held) == 0
+                held = """
+                    SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
+                        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                """
+                assert watching.scalar(text(held)) == 0
     if not is_postgresql:
         assert list(folder(app).iterdir()) == []
 
