@@ -12,7 +12,7 @@ from sqlmodel import Session, col, delete, select
 
 from app.storage import idempotency_keys
 from app.storage.database import execute_and_count
-from app.storage.models import AuditEntry
+from app.storage.models import AuditEntry, SendingPause
 
 PRUNING_BATCH = 5_000  # entries that one transaction deletes
 ERASED = "erased"
@@ -143,7 +143,12 @@ def erase_details(session: Session, subscriber_id: int, address_hash: str) -> No
 
 
 def prune(session: Session, before: datetime) -> int:
-    """Delete a batch of the entries before `before`. Return their number; call this again until it is 0."""
+    """Delete a batch of the entries before `before`, except those since the oldest current pause of sending.
+
+    The doctor reads the latter. Return the number of entries; call this again until it is 0.
+    """
+    oldest_pause = session.exec(select(func.min(SendingPause.since))).one()
+    before = min(before, oldest_pause or before)
     oldest = select(AuditEntry.id).where(AuditEntry.at < before).order_by(col(AuditEntry.at))
     batch = oldest.limit(PRUNING_BATCH)
     return execute_and_count(session, delete(AuditEntry).where(col(AuditEntry.id).in_(batch)))

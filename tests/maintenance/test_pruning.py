@@ -240,6 +240,18 @@ def test_old_entries_of_the_audit_log_are_deleted(app: Application, monkeypatch:
         assert session.exec(select(AuditEntry.at)).all() == [NOW + timedelta(days=1)]
 
 
+def test_audit_log_is_kept_since_the_oldest_pause(app: Application) -> None:
+    """The doctor finds in it whether the pause is automatic."""
+    later = NOW + timedelta(days=app.settings.retention_days, minutes=1)
+    with app.db.write() as session:
+        audit_log.record(session, "cli", "model.train", "", NOW - timedelta(days=1))
+        ledger.pause_automatically(session, "complaints", NOW)
+    assert maintenance.prune(app, later)["audit_entries"] == 1
+    with app.db.read() as session:
+        (pause,) = ledger.pauses(session)
+        assert ledger.last_automatic(session, pause) == NOW
+
+
 def test_pruning_deletes_later_bounces_of_a_delivery(app: Application) -> None:
     """A younger bounce event does not prevent the pruning of older deliveries."""
     plan(app, NOW)
