@@ -96,6 +96,7 @@ def check_ledger(session: Session, now: datetime, figures: FigureReader) -> Iter
 
 
 def check_pauses(session: Session, _now: datetime) -> Iterator[Finding]:
+    """Report each pause of sending, its reason and the emails that it holds."""
     pauses = session.exec(select(SendingPause)).all()
     unsent = ledger.unsent_editions(session, [pause.edition for pause in pauses])
     for pause in pauses:

@@ -1,7 +1,7 @@
 """Check the database, and run the checks of its records.
 
-Those of sources and of sending have their own modules. Here are jobs, workers, the clock, a connection
-pooler, keys, webhooks, backups and models.
+This module checks jobs, workers, the clock, a connection pooler, keys, webhooks, backups and models.
+`sources` and `sending` check the rest.
 """
 
 import shlex
@@ -31,12 +31,12 @@ from app.storage import (
     webhook_outbox,
     worker_registry,
 )
-from app.storage.database import Database, is_read_only, sqlite_file
+from app.storage.database import Database, is_read_only, sqlite_code, sqlite_file
 from app.storage.figure_cache import FigureReader
 from app.text.in_words import count_of
 
 RECENTLY = timedelta(hours=1)
-MAX_WAIT = timedelta(minutes=5)  # of a job for a worker
+MAX_WAIT = timedelta(minutes=5)  # how long a job may wait for a worker
 KEY_EXPIRES_SOON = timedelta(days=30)
 GIVEN_UP_RECENTLY = timedelta(days=10)  # since the creation of an event, which is given up after three days
 REGULAR_GAP = timedelta(days=8)  # longer than between weekly backups
@@ -99,12 +99,12 @@ def _in_session(
 
 
 def _database_fix(fault: SQLAlchemyError) -> str:
-    code = getattr(getattr(fault, "orig", None), "sqlite_errorcode", 0) & 0xFF  # without the details
+    code = sqlite_code(fault)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return "stop the service, and restore a backup; or correct the file name in PAPERBOY_DATABASE_URL"
     if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
         return "check the disk, and the permissions of the file and its folder"
-    if is_read_only(fault):
+    if not code and is_read_only(fault):  # PostgreSQL
         return (
             "name the primary server in PAPERBOY_DATABASE_URL, not a standby, or promote the standby; or set "
             "default_transaction_read_only of the server, database and role to off"

@@ -21,6 +21,7 @@ STALE = timedelta(days=3)  # longer than a weekend, when sources publish nothing
 
 
 def check(session: Session, now: datetime) -> Iterator[Finding]:
+    """Check that sources are polled, and on time."""
     sources = source_registry.all_sources(session)
     if not sources:
         yield warning("sources", "there are none", "run `paperboy sources add`")

@@ -99,17 +99,17 @@ def exceeds_limit(error: Exception) -> bool:
 def is_read_only(error: BaseException) -> bool:
     """Return whether the database refused a write, such as a standby of PostgreSQL or a read-only file."""
     cause = getattr(error, "orig", error)
-    return getattr(cause, "sqlstate", None) == _READ_ONLY or _sqlite_code(cause) == sqlite3.SQLITE_READONLY
+    return getattr(cause, "sqlstate", None) == _READ_ONLY or sqlite_code(error) == sqlite3.SQLITE_READONLY
 
 
 def is_full(error: BaseException) -> bool:
     """Return whether SQLite refused a write because the disk is full."""
-    return _sqlite_code(getattr(error, "orig", error)) == sqlite3.SQLITE_FULL
+    return sqlite_code(error) == sqlite3.SQLITE_FULL
 
 
-def _sqlite_code(cause: BaseException) -> int:
+def sqlite_code(error: BaseException) -> int:
     """Return the primary result code of an error of SQLite, or 0 for other errors."""
-    return getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    return getattr(getattr(error, "orig", error), "sqlite_errorcode", 0) & 0xFF
 
 
 def is_temporary(cause: BaseException) -> bool:
@@ -121,7 +121,7 @@ def is_outage(error: Exception) -> bool:
     """Return whether the database is unreachable or read-only. Otherwise, it is locked or full."""
     cause = getattr(error, "orig", None)
     if isinstance(cause, sqlite3.Error):
-        return _sqlite_code(cause) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+        return sqlite_code(cause) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
     state = getattr(cause, "sqlstate", "")
     # Without a connection, there is no SQLSTATE. Class 57P: PostgreSQL is starting or shutting down.
     return state is None or state.startswith(("08", "57P", _READ_ONLY))
@@ -253,7 +253,7 @@ def _require_writable(file: Path) -> None:
             full.sqlite_errorcode = sqlite3.SQLITE_FULL
             raise full
     except sqlite3.DatabaseError as error:
-        if _sqlite_code(error) != sqlite3.SQLITE_BUSY:
+        if sqlite_code(error) != sqlite3.SQLITE_BUSY:
             raise OperationalError("BEGIN IMMEDIATE", None, error) from error
 
 

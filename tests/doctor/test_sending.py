@@ -1,4 +1,7 @@
-"""Test the checks of late digests and pauses. Other checks of sending are tested with what they check."""
+"""Test the checks of late digests and pauses.
+
+The other checks are tested next to the features that they check.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
