@@ -113,7 +113,7 @@ Where to find limits, weights and intervals:
     how many expensive responses run at once    web/capacity.py
     when each job runs                          jobs/schedule.py
     when a process counts as lost               storage/worker_registry.py
-    when its jobs are run by another process    jobs/worker.py
+    when another process takes over its jobs    jobs/worker.py
     how long a statement waits for a lock       storage/database.py
     how long rows are kept                      settings.py, maintenance/, delivery/ledger/retention.py
 """

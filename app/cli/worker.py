@@ -18,7 +18,7 @@ def worker() -> None:
     ):
         output.log_unknown_settings()
         with main.running_jobs(app):
-            # Waiting on the event without a timeout would never end if another thread received the signal:
-            # Python runs signal handlers in the main thread, and does not wake it.
+            # Poll. Python runs signal handlers in the main thread, but does not wake it if another thread
+            # receives the signal.
             while not app.stopping.is_set():
                 time.sleep(STOP_CHECK_SECONDS)

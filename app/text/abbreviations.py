@@ -131,7 +131,7 @@ class Abbreviations:
     shorts: Table
     split_compounds: Set[str] = frozenset()  # compounds that are usually written as two words
     acronyms: Acronyms = NO_ACRONYMS  # those that are spelled like ordinary words
-    hyphenated: Set[str] = frozenset()  # from `preposition_compounds.learn`
+    hyphenated: Set[str] = frozenset()  # compounds that need their hyphen: `preposition_compounds.learn`
     # Neighbors in long forms that are usually written without a hyphen: "diffusion language model". The first
     # one may modify all that follows. "Vision-language" is a word of its own.
     separable: Set[str] = frozenset()

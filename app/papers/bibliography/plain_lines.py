@@ -18,7 +18,8 @@ _NO_TITLE = re.compile(r"[!-~]{41,}|(?:doi:\s*)?10\.\d*/\S*", re.IGNORECASE)
 def parse(lines: Iterable[str], first: int) -> Iterator[Item]:
     """Yield a record for each id, and each link to a paper's page, in a line. Read other lines as titles.
 
-    A line with one such link may also contain a title. `match_references` checks whether the page is ours.
+    A line with one such link may also contain a title. The page may be that of any Paperboy service.
+    `match_references` checks whether it is this one.
     Yield a rejection for a line that can be neither. Skip empty lines, and comments that begin with % or #.
     `first` is the number of the first line.
     """
