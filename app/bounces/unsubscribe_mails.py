@@ -45,7 +45,17 @@ def parse(raw: bytes) -> UnsubscribeMail | None:
     requests = [line for line in lines if line]
     tokens = dict.fromkeys(token for token in (*addresses, *(line[1] for line in requests)) if token)
     automatic = mail.header("auto-submitted").lower() != "no" and any(map(mail.header, _AUTOMATIC))
-    senders = {ascii_domain(match[0]) for match in _SENDER.finditer(mail.header("from"))}
+    senders = _senders(mail.header("from"))
     is_clear = (addresses or requests) and not automatic and len(senders) == 1
     sender = senders.pop() if is_clear else ""
     return UnsubscribeMail(tuple(tokens), sender) if tokens or sender else None
+
+
+def _senders(header: str) -> set[str]:
+    """Return the addresses in a From header, but not those in the name before an address in angle brackets.
+
+    Such a name is often the address again, with other characters around it.
+    """
+    mailboxes = re.split("[,;]", characters.remove_copied_marks(header))
+    addresses = (mailbox[max(mailbox.find("<"), 0) :] for mailbox in mailboxes)
+    return {ascii_domain(match[0]) for address in addresses for match in _SENDER.finditer(address)}

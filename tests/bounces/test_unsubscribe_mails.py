@@ -66,6 +66,26 @@ def test_direction_marks(raw: bytes) -> None:
     assert unsubscribe_mails.parse(raw) == UnsubscribeMail((TOKEN,), ALICE)
 
 
+@pytest.mark.parametrize(
+    "sender",
+    [
+        f'"{ALICE}，Alice" <{ALICE}>',
+        f"{ALICE}…<{ALICE}>",
+        f"{ALICE}（Alice）<{ALICE}>",
+        f"{ALICE}さん <{ALICE}>",
+        f"{ALICE}’s phone <{ALICE}>",
+        f'"{ALICE}, Alice" <{ALICE}>',
+        f"Example, Alice <{ALICE}>",
+        f'"\u202a{ALICE}\u202c" <{ALICE}>',
+        f"\u202a{ALICE}\u202c",
+    ],
+)
+def test_name_of_the_sender(sender: str) -> None:
+    """It may contain the address again. With the characters after it, it would look like another one."""
+    raw = mail(subject="unsubscribe").replace(f"Alice <{ALICE}>".encode(), sender.encode())
+    assert unsubscribe_mails.parse(raw) == UnsubscribeMail((), ALICE)
+
+
 def test_sender_with_an_apostrophe() -> None:
     """The rest of the address, brien@example.org, is another person's."""
     raw = mail(subject="unsubscribe").replace(ALICE.encode(), b"o'brien@example.org")
@@ -83,6 +103,8 @@ def test_sender_with_an_apostrophe() -> None:
         mail(subject="unsubscribe", headers="Auto-Submitted: auto-replied\r\n"),
         mail(subject="unsubscribe", headers="List-Id: <x.example.org>\r\n"),
         mail(subject="unsubscribe").replace(b"From: ", b"From: bob@example.org, "),
+        mail(subject="unsubscribe").replace(b"From: ", b"From: bob@example.org; "),
+        mail(subject="unsubscribe").replace(b"From: ", b"From: Bob <bob@example.org> "),
     ],
 )
 def test_other_mail_is_no_request(raw: bytes) -> None:
