@@ -36,7 +36,8 @@ FILTER_EXAMPLES = {
 # A regular expression with one group: the field. A field in capitals before a space and a word is an acronym,
 # as in the title "CAT: Causal Attention Tuning".
 _FIELDS = "|".join(FilterField)
-FILTER_PATTERN = rf'(?!(?-i:{_FIELDS.upper()}):(?:\s+[^\s"]|$))({_FIELDS}):'
+_ACRONYMS = f"(?-i:{_FIELDS.upper()})"
+FILTER_PATTERN = rf'(?!{_ACRONYMS}:(?:\s+[^\s"]|$))({_FIELDS}):'
 FilterValues = Mapping[FilterField, tuple[str, ...]]  # in the order of `FilterField`, without empty values
 _NO_VALUES: FilterValues = {}  # shared, because most queries have no filters, and many are cached
 
@@ -77,7 +78,9 @@ _REQUEST_BEFORE = re.compile(
 )
 _REQUEST_AFTER = re.compile(r"(?<=\S)\s+(?:papers?|methods?|techniques?|approaches)$", re.IGNORECASE)
 _PART = re.compile(rf'(-)?(?:{FILTER_PATTERN}\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
-_WIDE_COLON = re.compile(rf"(?<!\w)({_FIELDS})：", re.IGNORECASE)  # U+FF1A, from an East Asian keyboard
+# U+FF1A, from an East Asian keyboard. After a field in capitals, which may be an acronym, it stays: no space
+# follows it that would tell them apart.
+_WIDE_COLON = re.compile(rf"(?<!\w)(?!{_ACRONYMS})({_FIELDS})：", re.IGNORECASE)
 _TEX_QUOTES = re.compile("``|''")
 _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»\uff02", '"') | dict.fromkeys(characters.HYPHENS, "-"))
 
