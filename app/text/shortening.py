@@ -23,6 +23,9 @@ _CLAUSE_END = re.compile(
 )
 _PHRASE_END = re.compile(r"(?<!ed) (?=(?:and|to|that|with|for|in|into|from|across) )")
 _MARKS = " ,;:.–—-([{“‘"
+_SKIN_TONES = "".join(map(chr, range(0x1F3FB, 0x1F400)))  # of the emoji before them
+_FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))  # two of them form a flag
+_VIRAMA = 9  # the combining class of signs that join two letters, as in Hindi क्ष
 # Kinds of papers: a title such as "Position: …" begins with the kind of paper, not with a name.
 _KINDS = re.compile(
     r"(?:a )?(?:\w+ )?(?:position|perspective|viewpoint|opinion|survey|review|tutorial|report|editorial"
@@ -42,15 +45,22 @@ def shorten(text: str, chars: int) -> str:
     if at > chars * 0.6:
         return end_with_content(text[:at]) + "…"
     end = chars - 1
-    while end and _is_within_letter(text, end):
+    while end and _is_within_grapheme(text, end):
         end -= 1
     return text[:end].rstrip(_MARKS) + "…"
 
 
-def _is_within_letter(text: str, end: int) -> bool:
-    """Return True between a letter and its marks, and at a joiner, as within an emoji."""
-    is_before_mark = unicodedata.category(text[end]).startswith("M")
-    return is_before_mark or text[end] in JOINERS or text[end - 1] in JOINERS
+def _is_within_grapheme(text: str, end: int) -> bool:
+    """Return True if a cut here would separate a letter from its marks, or the parts of a joined emoji."""
+    before, after = text[:end], text[end]
+    flag_letters = end - len(before.rstrip(_FLAG_LETTERS))
+    return (
+        unicodedata.category(after).startswith("M")
+        or after in f"{JOINERS}{_SKIN_TONES}"
+        or before[-1] in JOINERS
+        or (after in _FLAG_LETTERS and flag_letters % 2 == 1)
+        or (after.isalpha() and unicodedata.combining(before[-1]) == _VIRAMA)
+    )
 
 
 def shorten_at_clause(text: str, chars: int) -> str:

@@ -17,6 +17,12 @@ from app.text import shortening
         ("भाषाभाषाभाषा", 6, "भाषा…"),  # not before a vowel sign
         ("เครื่องเครื่อง", 5, "เค…"),
         ("abcdefg👨‍👩‍👧", 10, "abcdefg…"),  # not within an emoji
+        ("abcdefgh👍🏽 and", 10, "abcdefgh…"),
+        ("abcdef🇩🇪🇫🇷 and", 9, "abcdef🇩🇪…"),
+        ("abcdef🇩🇪🇫🇷 and", 10, "abcdef🇩🇪…"),
+        ("भाषाक्षिभाषा", 7, "भाषा…"),  # not within क्षि
+        ("भाषाक्षिभाषा", 8, "भाषा…"),
+        ("வணக்கம் உலகம்உலகம்", 8, "வணக்கம்…"),  # the sign at the end of a word joins nothing
         ("a" + "\u0301" * 9, 5, "…"),
         ("a reader (of pages) and more", 13, "a reader…"),
     ],
