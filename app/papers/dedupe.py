@@ -45,15 +45,18 @@ _PERSON_WORD = re.compile(r"[^\W\d_]+")
 
 def same_title(a: Title, b: Title) -> bool:
     """Return whether two titles belong to the same paper, judging by the titles alone."""
-    return _has_same_key(a, b) or any(
+    return _has_same_letters(a, b) or any(
         _is_cut_off(part, other) or differ_harmlessly(part.expanded, other.expanded, part.names | other.names)
         for part, other in _near_parts(a, b)
     )
 
 
-def _has_same_key(a: Title, b: Title) -> bool:
-    """Return whether two titles have the same key and equally many plus signs: "X++" differs from "X"."""
-    return a.key == b.key and a.marks.count(PLUS) == b.marks.count(PLUS)
+def _has_same_letters(a: Title, b: Title) -> bool:
+    """Return whether two titles have the same letters and as many plus signs: "X++" differs from "X".
+
+    Unlike a key, the letters include vowel signs: Hindi titles that differ only in these are different.
+    """
+    return a.letters == b.letters and a.marks.count(PLUS) == b.marks.count(PLUS)
 
 
 def _is_cut_off(a: Title, b: Title) -> bool:
@@ -66,7 +69,7 @@ def _is_cut_off(a: Title, b: Title) -> bool:
 
 def _is_near_title(a: Title, b: Title) -> bool:
     """Return whether two titles are similar enough to belong to one paper if the abstracts agree."""
-    return _has_same_key(a, b) or any(True for _ in _near_parts(a, b))
+    return _has_same_letters(a, b) or any(True for _ in _near_parts(a, b))
 
 
 def _near_parts(a: Title, b: Title) -> Iterator[tuple[Title, Title]]:
@@ -137,19 +140,19 @@ def same_paper_reason(a: PaperIdentity, b: PaperIdentity) -> str:
 
 def _same_title_reason(a: PaperIdentity, b: PaperIdentity) -> str:
     title, other = Title(a.title), Title(b.title)
-    has_same_key = bool(title.key) and _has_same_key(title, other)
+    has_same_letters = bool(title.key) and _has_same_letters(title, other)
     agreements = []  # whether the authors and the abstracts agree, if both records have them
     abstract_ratio = 0.0
     if a.authors and b.authors:
         agreements.append(bool(_surnames(a.authors) & _surnames(b.authors)))
-    if has_same_key and _has_same_link(a, b) and all(agreements) and not (a.doi and b.doi):
+    if has_same_letters and _has_same_link(a, b) and all(agreements) and not (a.doi and b.doi):
         return "same title"  # even if the abstracts differ
     if a.abstract and b.abstract:
         abstract_ratio = fuzz.ratio(a.abstract[:600], b.abstract[:600])
         agreements.append(abstract_ratio >= ABSTRACT_RATIO)
     if agreements and not any(agreements):
         return ""
-    if has_same_key:
+    if has_same_letters:
         is_certain = any(agreements) or len(title.key) >= SHORT_KEY
         return "same title" if is_certain or (_has_only_title(a) and _has_only_title(b)) else ""
     if min(len(title.key), len(other.key)) < SHORT_KEY:

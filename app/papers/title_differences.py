@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence, Set
 
 from rapidfuzz.distance import OSA, Levenshtein
 
-from app.text.tokenizer import stem_all
+from app.text.characters import remove_accents
+from app.text.word_forms import stem
 
 # Many pairs of words in titles differ by one letter, such as "formal" and "format". Few such words are long.
 MIN_OMISSION = 3  # minimum length of a word that lacks one letter
@@ -57,7 +58,7 @@ def _is_variant(left: Sequence[str], right: Sequence[str], names: Set[str]) -> b
     if "".join(left) == "".join(right):
         return True
     return len(left) == len(right) and all(
-        stem_all(a) == stem_all(b) or (not {a, b} & names and _is_typing_error(a, b))
+        stem(remove_accents(a)) == stem(remove_accents(b)) or (not {a, b} & names and _is_typing_error(a, b))
         for a, b in zip(left, right, strict=True)
     )
 

@@ -6,6 +6,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
+from app.text.characters import is_accent
+
 KEY_CHARS = 1_000
 KEY_BYTES = 2_600  # a row of a PostgreSQL index has at most 2,704 bytes
 PLUS = "+"
@@ -52,12 +54,15 @@ _ABBREVIATIONS = {
 
 
 def title_key(title: str) -> str:
-    """Return the letters and digits of a title in lower case, without TeX commands and accents.
+    """Return the letters and digits of a title in lower case, without TeX commands, accents and vowel signs.
 
     A long title is cut to KEY_CHARS and KEY_BYTES.
     """
-    key = normalize(title).replace(" ", "")[:KEY_CHARS]
-    return key if key.isascii() else key.encode(errors="replace")[:KEY_BYTES].decode(errors="ignore")
+    key = normalize(title).replace(" ", "")
+    if key.isascii():
+        return key[:KEY_CHARS]
+    key = "".join(filter(str.isalnum, key))[:KEY_CHARS]
+    return key.encode(errors="replace")[:KEY_BYTES].decode(errors="ignore")
 
 
 def title_end(key: str) -> str:
@@ -71,12 +76,17 @@ def normalize(title: str) -> str:
     text = unicodedata.normalize("NFKD", _FORMATTING.sub("", title))
     if not text.isascii():
         text = "".join(map(_latex_name, text))
-        # Remove combining accents. Any other character that is not a letter or digit separates two words.
-        text = "".join(char for char in text if not unicodedata.combining(char))
+        # Remove combining accents. Other marks, such as the vowel signs of Hindi, belong to words. Any other
+        # character that is not a letter or digit separates two words.
+        text = "".join(char for char in text if not (_is_mark(char) and is_accent(char)))
     text = text.casefold()
     if not text.isascii():
-        return " ".join("".join(char if char.isalnum() else " " for char in text).split())
+        return " ".join("".join(char if char.isalnum() or _is_mark(char) else " " for char in text).split())
     return _NOT_WORD.sub(" ", text).strip()
+
+
+def _is_mark(char: str) -> bool:
+    return unicodedata.category(char).startswith("M")
 
 
 def _latex_name(char: str) -> str:
@@ -98,11 +108,12 @@ def expand_abbreviations(title: str) -> str:
 class Title:
     """A title with the normalized forms that comparisons use, each computed once."""
 
-    __slots__ = ("_expanded", "_marks", "_subtitle", "key", "normalized", "text")
+    __slots__ = ("_expanded", "_marks", "_subtitle", "key", "letters", "normalized", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.normalized = normalize(text)
+        self.letters = self.normalized.replace(" ", "")
         self.key = title_key(text)
         self._expanded = ""
         self._marks: tuple[str, ...] | None = None

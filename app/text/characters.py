@@ -82,7 +82,7 @@ def safe_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _is_accent(char: str) -> bool:
+def is_accent(char: str) -> bool:
     """Return True for a sign that a writer may leave out, or that only changes how a letter is drawn.
 
     These are joiners, variation selectors, the Arabic tatweel, and marks whose canonical combining class is
@@ -126,14 +126,14 @@ def _base(char: str) -> str:
     """
     parts = unicodedata.normalize("NFD", char)[1:]
     base = unicodedata.normalize("NFKD", char)[0]
-    return base if all(map(_is_accent, parts)) and not unicodedata.category(base).startswith("M") else char
+    return base if all(map(is_accent, parts)) and not unicodedata.category(base).startswith("M") else char
 
 
 class _FoldTable(dict[int, str]):
     """A translation table from characters to lower case without accents, filled on demand."""
 
     def __missing__(self, code: int) -> str:
-        base = ACCENT if _is_accent(chr(code)) else _base(chr(code))
+        base = ACCENT if is_accent(chr(code)) else _base(chr(code))
         lower = base.lower() if len(base.lower()) == 1 else base
         self[code] = _BASE_LETTERS.get(lower, lower)
         return self[code]

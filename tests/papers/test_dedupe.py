@@ -147,6 +147,27 @@ def test_title_key_of_non_latin_titles() -> None:
     assert title_key("?!") == ""
 
 
+@pytest.mark.parametrize(
+    ("title", "other"),
+    [
+        ("किताब की भाषा और साहित्य", "किताब का भूषा और साहित्य"),
+        ("データのガンの検出のための深層学習入門", "データのカンの検出のための深層学習入門"),
+        ("การเรียนรู้ของป่าไม้ในเมืองใหญ่", "การเรียนรู้ของป้าไม้ในเมืองใหญ่"),
+    ],
+)
+def test_vowel_signs_tell_titles_apart(title: str, other: str) -> None:
+    """So do voicing marks and tones. Keys don't include them, but candidates are found by their keys."""
+    assert title_key(title) == title_key(other)
+    assert dedupe.same_paper_reason(PaperIdentity(title), PaperIdentity(other)) == ""
+    assert dedupe.same_paper_reason(PaperIdentity(title), PaperIdentity(title)) == "same title"
+
+
+def test_accents_may_be_left_out() -> None:
+    """Not all sources keep them."""
+    a, b = PaperIdentity("الذَّكاء الاصطناعي في التعليم"), PaperIdentity("الذكاء الاصطناعي في التعليم")
+    assert dedupe.same_paper_reason(a, b) == "same title"
+
+
 def test_ids_take_precedence_over_titles() -> None:
     """Equal arXiv ids or DOIs mean one paper, different arXiv ids two. Different DOIs decide nothing."""
     a = PaperIdentity(TITLE, arxiv_id="2611.00001", doi="10.1/a")
