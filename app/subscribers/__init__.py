@@ -23,7 +23,7 @@ event_labels      PURE: name events and changed preferences in the words of the 
 schedule          PURE: when a subscriber's digests are due, in their time zone
 """
 
-from app.subscribers.address import normalize_address, suggest_correction, unicode_domain
+from app.subscribers.address import normalize_address, suggest_correction
 from app.subscribers.address_change import (
     confirm_change,
     expire_changes,

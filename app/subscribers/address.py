@@ -53,15 +53,6 @@ def ascii_domain(part: str) -> str:
     return f"{before}{at}{'.'.join(labels)}"
 
 
-def unicode_domain(email: str) -> str:
-    """Return the domain of a normalized address in Unicode, or "" if it is ASCII or has unsafe characters."""
-    try:
-        address = validate_email(email, check_deliverability=False)
-    except EmailNotValidError:
-        return ""
-    return "" if address.domain.isascii() else address.domain
-
-
 def fold_address(email: str) -> str:
     """Return the mailbox that a normalized address most likely belongs to.
 

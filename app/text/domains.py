@@ -3,6 +3,7 @@
 import re
 
 import idna
+from email_validator import EmailNotValidError, validate_email
 
 
 def to_ascii(domain: str) -> str:
@@ -32,11 +33,15 @@ def encode_address(address: str, requirement: str) -> str:
 
 
 def readable_address(address: str) -> str:
-    """Return an address with its domain in Unicode, as its owner knows it, or unchanged if it is invalid."""
+    """Return an address with its domain in Unicode, as its owner knows it.
+
+    Return it unchanged if the domain is invalid, or would contain invisible or unassigned characters.
+    """
     if "xn--" not in address:
         return address
     local, at, domain = address.rpartition("@")
     try:
-        return f"{local}{at}{idna.decode(domain)}"
-    except UnicodeError:
+        checked = validate_email(f"x@{domain}", check_deliverability=False, globally_deliverable=False)
+    except EmailNotValidError:
         return address
+    return f"{local}{at}{checked.domain}"

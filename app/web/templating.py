@@ -18,7 +18,6 @@ from jinja2.ext import Extension
 from markupsafe import Markup
 from starlette.types import Scope
 
-from app import subscribers
 from app.digests.explanation_text import format_score
 from app.mail import marked_words, section_headings, template_folders
 from app.mail.marked_words import MarkedTexts
@@ -72,7 +71,6 @@ def environment(settings: Settings) -> Environment:
         local_day=local_day,
         name_mail=name_mail,
         readable_address=readable_address,
-        unicode_domain=subscribers.unicode_domain,
         name_event=event_labels.name_event,
         name_detail=event_labels.name_detail,
         describe_query=query_rewriting.describe,

@@ -135,20 +135,6 @@ def test_longest_local_part_is_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("email", "domain"),
-    [
-        ("bob@xn--bcher-kva.example.org", "bücher.example.org"),
-        ("bob@example.org", ""),
-        ("bob@xn--a.example.org", ""),
-        ("erased-1@erased.invalid", ""),
-    ],
-)
-def test_domain_in_unicode(email: str, domain: str) -> None:
-    """A domain that cannot be decoded stays as it is."""
-    assert subscribers.unicode_domain(email) == domain
-
-
-@pytest.mark.parametrize(
     "typed",
     ["", "alice", "a@b", "alice@example.org\r\nBcc: eve@example.org", "alice@example.org\n",
      "a\x00@example.org", "Alice <alice@example.org>", "alice@example.org, bob@example.org",

@@ -13,8 +13,10 @@ from app.text import domains
         ("н…@xn--r8jz45g.jp", "н…@例え.jp"),
         ("xn--a@example.org", "xn--a@example.org"),
         ("bob@xn--a.example.org", "bob@xn--a.example.org"),
+        ("bob@xn--mgbn2ecje63gr19l.org", "bob@xn--mgbn2ecje63gr19l.org"),  # has an invisible character
+        ("erased-1@erased.invalid", "erased-1@erased.invalid"),
     ],
 )
 def test_readable_address(address: str, readable: str) -> None:
-    """A domain is in Unicode, as its owner typed it. One that cannot be decoded stays as it is."""
+    """A domain is in Unicode, as its owner typed it. One that is invalid or unsafe stays as it is."""
     assert domains.readable_address(address) == readable
