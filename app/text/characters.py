@@ -4,11 +4,11 @@ import html
 import re
 import unicodedata
 
-# Characters that are in no text on purpose.
+# Characters that no author types.
 _CONTROLS = (
     "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f"  # control characters, except for tabs and line ends
-    "\u202d\u202e"  # which reverse the order of letters
-    "\ud800-\udfff\ufffe\uffff"
+    "\u202d\u202e"  # direction overrides
+    "\ud800-\udfff\ufffe\uffff"  # lone surrogates and noncharacters
 )
 # Invisible characters and direction marks, which are often copied with a text, for example from a web page or
 # a program in Hebrew. A title must not change how the surrounding page is displayed. The joiners U+200C and
@@ -43,12 +43,12 @@ def normalize(text: str) -> str:
     """Return the text in normal form C, with at most MAX_MARKS combining marks in a row.
 
     The limit is needed because Python sorts combining marks in quadratic time. Ligatures such as “ﬁ”, which
-    are copied from PDF files, and half-width katakana are replaced, because they would prevent that a word is
-    found.
+    are copied from PDF files, and half-width katakana are replaced, because they would prevent a word from
+    being found.
     """
     if text.isascii():
         return text
-    text = _COPIED_FORMS.sub(lambda ligature: unicodedata.normalize("NFKC", ligature[0]), text)
+    text = _COPIED_FORMS.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
     return unicodedata.normalize("NFC", _MARKS.sub(r"\1", text))
 
 
@@ -63,7 +63,10 @@ def remove_copied_marks(text: str) -> str:
 
 
 def has_controls(text: str) -> bool:
-    """Return True if a text contains control characters, which nobody types, or reverses its letters."""
+    """Return True if a text contains characters that no author types.
+
+    These are control characters, direction overrides, lone surrogates and noncharacters.
+    """
     return _CONTROL.search(text) is not None
 
 
@@ -101,8 +104,8 @@ def is_accent(char: str) -> bool:
 
 
 ACCENT = "\u0300"  # in a folded text, in place of each accent that is a character of its own
-# Thai and Lao, Burmese, Khmer, Lanna: without spaces between words, a sentence would be one word. Splitting
-# it at its marks finds parts of words at least.
+# Thai, Lao, Burmese, Khmer and Lanna have no spaces between words, so a sentence would be one word. If it is
+# split at its marks, at least parts of words are found.
 _WITHOUT_SPACES = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaa7f]"
 )
