@@ -40,13 +40,23 @@ def back_up(app: Application, target: Path, now: datetime) -> Manifest:
         if not is_unavailable(error):
             raise
         manifest = write()
-        reason = str(getattr(error, "orig", None) or error)
-        log.warning("the backup was made, but the database refused to record the run", error=reason)
+        _warn_unrecorded(error)
         return manifest
-    with job_runs.record(app.db, job_runs.BACKUP_JOB, now, run_id) as run:
-        manifest = write()
-        run.add({"rows": manifest.rows})
-    return manifest
+    completed = None
+    try:
+        with job_runs.record(app.db, job_runs.BACKUP_JOB, now, run_id) as run:
+            completed = write()
+            run.add({"rows": completed.rows})
+    except SQLAlchemyError as error:
+        if completed is None or not is_unavailable(error):
+            raise
+        _warn_unrecorded(error)
+    return completed
+
+
+def _warn_unrecorded(error: SQLAlchemyError) -> None:
+    reason = str(getattr(error, "orig", None) or error)
+    log.warning("the backup was made, but the database refused to record the run", error=reason)
 
 
 def restore(

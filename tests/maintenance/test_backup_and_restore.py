@@ -785,6 +785,28 @@ def test_backup_of_a_database_that_refuses_writes(
     service.db.engine.dispose()
 
 
+def test_backup_during_which_the_database_begins_to_refuse_writes(
+    service: Application, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """The file is complete, although the end of the run cannot be recorded."""
+    write = backup_file.write
+
+    def write_then_refuse(db: Database, *details: Any) -> backup_file.Manifest:
+        manifest = write(db, *details)
+        event.listen(db.engine, "connect", refuse_writes)
+        db.engine.dispose()
+        return manifest
+
+    monkeypatch.setattr(backup_file, "write", write_then_refuse)
+    file = tmp_path / "backup.zip"
+    manifest = maintenance.back_up(service, file, now)
+    assert "refused to record the run" in capsys.readouterr().out
+    assert backup_file.read_manifest(file).rows == manifest.rows
+    event.remove(service.db.engine, "connect", refuse_writes)
+    service.db.engine.dispose()
+
+
 def test_restore_refuses(
     service: Application, empty_url: str, tmp_path: Path, now: datetime, new_database_url: Callable[[], str]
 ) -> None:
