@@ -35,7 +35,11 @@ def backup(
     """
     now = clock.utcnow()
     target = file or backup_file.default_path(now)
-    with output.open_application(needs_secret=False) as app:
+    url = output.load_settings(needs_secret=False).database_url
+    with (
+        maintenance.readable_url(url, target) as readable,
+        output.open_application(needs_secret=False, database_url=readable) as app,
+    ):
         manifest = maintenance.back_up(app, target, now)
     size = target.stat().st_size
     if as_json:

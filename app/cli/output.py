@@ -274,9 +274,15 @@ def format_time(at: datetime | None) -> str:
 
 @contextmanager
 def open_application(
-    *, needs_secret: bool = True, log_level: str | None = "WARNING", migrate: bool = False
+    *,
+    needs_secret: bool = True,
+    log_level: str | None = "WARNING",
+    migrate: bool = False,
+    database_url: str | None = None,
 ) -> Iterator[Application]:
     """Build the application for one command. Create its database if there is none.
+
+    `database_url` replaces the setting.
 
     `migrate` is for commands that start the service: they also upgrade an older database, and announce that
     they use it. Other commands raise SchemaError, because an upgrade would undo a downgrade. They create a
@@ -284,6 +290,8 @@ def open_application(
     new, empty one.
     """
     settings = load_settings(needs_secret=needs_secret)
+    if database_url:
+        settings = settings.model_copy(update={"database_url": database_url})
     logs.configure(settings, level=log_level)
     if not migrate and settings.database_url == Settings.model_fields["database_url"].default:
         require_database(settings.database_url)

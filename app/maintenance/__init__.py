@@ -8,7 +8,7 @@ after_restore       hold the emails that may have been sent since the backup, an
 database_move       the database → another database, SQLite or PostgreSQL, while no other process runs
 """
 
-from app.maintenance.backup_and_restore import back_up, restore
+from app.maintenance.backup_and_restore import back_up, readable_url, restore
 from app.maintenance.database_move import move
 from app.maintenance.killed_runs import close_killed_runs
 from app.maintenance.pruning import prune

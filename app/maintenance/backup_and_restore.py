@@ -1,11 +1,17 @@
 """Back up the database and the journals to a file, check it, and restore it, with all sending paused."""
 
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import structlog
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import col, select
 
@@ -17,18 +23,64 @@ from app.maintenance import after_restore
 from app.settings import Settings
 from app.storage import backup_file, job_runs, live_processes, schema
 from app.storage.backup_file import Manifest
-from app.storage.database import Database, is_unavailable
+from app.storage.database import Database, existing_file, has_log, is_unavailable, sqlite_code, sqlite_file
 from app.storage.models import JobRun, SendingPause
 
 log = structlog.get_logger(__name__)
 
+# Primary result codes with which SQLite refuses to open a database because it cannot create files beside it.
+_CANNOT_CREATE_FILES = (
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+)
 RESTORING = "a restore of the backup of {} is running, or was interrupted: in that case, repeat it"
+
+
+@contextmanager
+def readable_url(url: str, target: Path) -> Iterator[str]:
+    """Yield the URL at which a backup to `target` can read a database.
+
+    On a full or read-only disk, SQLite cannot create its files beside the database, so it cannot open a
+    database that no process uses. Then yield a read-only URL: of the database or, if it has a log, of a
+    temporary copy beside `target`. Raise InvalidInput if `target` or the copy cannot be created.
+    """
+    location = make_url(url)
+    file = sqlite_file(location)
+    if not file or not file.exists() or _can_open(file):
+        yield url
+        return
+    backup_file.check_target(target)
+    with TemporaryDirectory(prefix=".paperboy-", dir=target.parent) as folder:
+        if has_log(file):
+            copy = Path(folder) / file.name
+            try:
+                for suffix in ("", "-wal"):
+                    shutil.copyfile(f"{file}{suffix}", f"{copy}{suffix}")
+            except OSError as error:
+                reason = f"cannot copy {file} to {target.parent}: {error.strerror}"
+                raise InvalidInput(
+                    f"{reason}: check the permissions, or name a file on another disk"
+                ) from None
+            location = location.set(database=str(copy))
+        yield str(existing_file(location, read_only=True))
+
+
+def _can_open(file: Path) -> bool:
+    """Return whether SQLite can create files beside a database. Ignore all other errors."""
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True)) as connection:
+            connection.execute("SELECT 1 FROM sqlite_master")
+    except sqlite3.DatabaseError as error:
+        return sqlite_code(error) not in _CANNOT_CREATE_FILES
+    return True
 
 
 def back_up(app: Application, target: Path, now: datetime) -> Manifest:
     """Write a backup while the service is running. Raise InvalidInput if the file cannot be created.
 
-    If the database is full or read-only, the backup is made without a record of the run.
+    If the database refuses to record the run, for example because its disk is full, only log a warning.
     """
     backup_file.check_target(target)  # before the run is recorded, because nothing else has failed
     write = partial(

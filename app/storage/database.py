@@ -145,7 +145,8 @@ class Database:
     def __init__(self, url: str, *, create: bool = True, read_only: bool = False) -> None:
         """Create the file of an SQLite database if it is missing, unless `create` is false.
 
-        `read_only` is for a database that no process uses. SQLite can then open it on a read-only disk.
+        `read_only` is for a database that no process uses. SQLite can then open it on a full or read-only
+        disk, unless it has a log (see `has_log`).
         """
         self.url = make_url(url)
         self.figures = FigureCache()
@@ -372,15 +373,21 @@ def sqlite_file(url: URL) -> Path | None:
 def existing_file(url: URL, *, read_only: bool = False) -> URL:
     """Return the URL of the same database, in a form in which SQLite does not create a missing file.
 
-    In a folder that cannot be written to, SQLite only reads a database that nobody changes in the meantime.
+    To read a database, SQLite creates files beside it, unless it is told that nobody changes the database.
     """
     file = sqlite_file(url)
     if not file:
         return url
-    is_closed = read_only and file.exists() and not Path(f"{file}-wal").exists()
-    is_immutable = is_closed and not os.access(file.parent, os.W_OK)
-    access = {"mode": "ro", "immutable": "1"} if is_immutable else {"mode": "rw"}
+    access = {"mode": "ro" if read_only else "rw"}
+    if read_only and not has_log(file):
+        access["immutable"] = "1"
     return url.set(database=file.absolute().as_uri(), query={**url.query, "uri": "true", **access})
+
+
+def has_log(file: Path) -> bool:
+    """Return whether an SQLite database has changes that are only in its -wal file."""
+    log = Path(f"{file}-wal")
+    return log.exists() and log.stat().st_size > 0
 
 
 def _make_engine(url: URL) -> Engine:

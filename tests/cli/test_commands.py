@@ -1963,6 +1963,14 @@ def test_backup_names_the_tables_of_an_operator(run: Run, database_url: str) -> 
 
 
 @pytest.mark.once
+def test_backup_of_a_database_that_sqlite_cannot_open(run: Run, database_url: str, tmp_path: Path) -> None:
+    """This is so on a full or read-only disk, if the service is stopped."""
+    Path(f"{database_url.removeprefix('sqlite:///')}-shm").symlink_to(tmp_path / "none" / "none")
+    assert "The database cannot be used" in run("runs", code=1).stderr
+    assert "Wrote saved.zip" in run("backup", "saved.zip").stdout
+
+
+@pytest.mark.once
 def test_restore_into_another_folder(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With a copy of the settings, whose paths are relative, the first folder is not touched."""
     monkeypatch.delenv("PAPERBOY_DATABASE_URL")

@@ -785,6 +785,39 @@ def test_backup_of_a_database_that_refuses_writes(
     service.db.engine.dispose()
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("has_log", [False, True])
+def test_backup_of_a_stopped_service_on_a_full_or_read_only_disk(
+    service: Application, tmp_path: Path, now: datetime, capsys: pytest.CaptureFixture[str], *, has_log: bool
+) -> None:
+    """SQLite cannot create its -shm file. The rows that are only in its -wal file are saved as well."""
+    running = Path(service.settings.database_url.removeprefix("sqlite:///"))
+    stopped = tmp_path / "a stopped service" / "paperboy.db"
+    stopped.parent.mkdir()
+    if not has_log:
+        service.db.dispose()
+    for file in running.parent.glob(f"{running.name}*"):
+        if file.suffix in {".db", ".db-wal"}:
+            shutil.copy(file, stopped.with_suffix(file.suffix))
+    stopped.with_suffix(".db-shm").symlink_to(
+        tmp_path / "none" / "none"
+    )  # has the same effect, even for root
+    files = {path: path.read_bytes() for path in stopped.parent.iterdir() if path.is_file()}
+    assert len(files) == 1 + has_log
+    target = tmp_path / "backups" / "1.zip"
+    url = f"sqlite:///{stopped}"
+    with pytest.raises(OperationalError), Database(url).read() as session:
+        session.execute(text("SELECT 1 FROM subscriber"))
+    with maintenance.readable_url(url, target) as readable:
+        app = replace(service, db=Database(readable))
+        manifest = maintenance.back_up(app, target, now)
+        app.db.dispose()
+    assert "refused to record the run" in capsys.readouterr().out
+    assert manifest.tables["subscriber"].rows == READERS
+    assert list(target.parent.iterdir()) == [target]
+    assert {path: path.read_bytes() for path in files} == files
+
+
 def test_backup_during_which_the_database_begins_to_refuse_writes(
     service: Application, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -927,13 +960,10 @@ def test_tables_of_an_operator_are_left_out(
 
 
 @pytest.mark.once
-def test_previous_database_on_a_read_only_disk(
-    service: Application, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_previous_database_on_a_read_only_disk(service: Application) -> None:
     """SQLite could not create its -wal and -shm files there, so the database seemed to be unreadable."""
     service.db.dispose()
     url = service.settings.database_url
-    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write to all folders
     previous = Database(url, read_only=True)
     with previous.read() as session:
         assert len(session.exec(select(Subscriber)).all()) == READERS
