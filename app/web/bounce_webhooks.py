@@ -21,6 +21,7 @@ from app.runtime import sandbox
 from app.storage import job_runs
 from app.storage.api_keys import Scope
 from app.types import Rejection
+from app.web import request_traces
 from app.web.api import auth, problems
 from app.web.capacity import Capacity
 
@@ -36,7 +37,7 @@ Provider = StrEnum("Provider", {name.upper(): name for name in bounces.PROVIDERS
 
 def create(app: Application, capacity: Capacity) -> FastAPI:
     """Return the webhooks as an application to mount at /hooks. Its errors are problem documents."""
-    hooks = FastAPI(openapi_url=None, redirect_slashes=False)
+    hooks = FastAPI(openapi_url=None, redirect_slashes=False, telemetry=request_traces.NO_TELEMETRY)
     hooks.state.paperboy = app
     hooks.state.clock = clock.utcnow
     hooks.state.capacity = capacity

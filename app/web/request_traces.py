@@ -14,21 +14,24 @@ RECORDED = frozenset(
     {"http.request.method", "network.protocol.version", "server.address", "server.port", "url.scheme"}
 )
 
+# Mounted applications need this as well. With FastAPI's defaults, they would send paths and queries to a
+# global provider of OpenTelemetry if the tracing of the site is off.
+NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+
 
 def telemetry(endpoint: str) -> TelemetryConfig:
-    """Return what FastAPI records: a span for each request if there is a collector, otherwise nothing.
+    """Return FastAPI's telemetry settings: a span per request if there is a collector, otherwise nothing.
 
-    Mounted applications record nothing themselves. Record no logs, because FastAPI's contain the messages of
-    exceptions.
+    Logs are off, because they would contain the messages of exceptions.
     """
     provider = tracing.configure(endpoint)
+    if provider is None:
+        return NO_TELEMETRY
     return {
-        "tracing": provider is not None,
-        "tracer_provider": provider and _Provider(provider),
+        **NO_TELEMETRY,
+        "tracing": True,
+        "tracer_provider": _Provider(provider),
         "operation_spans": False,
-        "metrics": False,
-        "logs": False,
-        "auto_configure": False,
     }
 
 

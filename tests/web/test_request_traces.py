@@ -95,6 +95,17 @@ def test_span_has_the_route_instead_of_the_url(
     assert "secret" not in repr(span.attributes).lower()
 
 
+def test_no_spans_without_a_collector(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mounted applications would send paths and queries to a global provider."""
+    provider = Provider()
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    client = TestClient(main.create_app(app))
+    client.get("/search?q=a+rare+secret")
+    client.get("/api/v1/subscribers?email=secret@example.org")
+    client.post("/hooks/bounces/postmark?key=secret")
+    assert provider.spans == []
+
+
 def test_span_of_a_failed_request_has_only_the_type_of_the_error(
     traced: TestClient, provider: Provider
 ) -> None:

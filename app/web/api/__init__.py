@@ -21,7 +21,7 @@ from fastapi import APIRouter, Depends, FastAPI
 
 from app import clock
 from app.application import Application
-from app.web import templating
+from app.web import request_traces, templating
 from app.web.api import (
     audit_log,
     deliveries,
@@ -108,6 +108,7 @@ def create(app: Application, capacity: Capacity | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry=request_traces.NO_TELEMETRY,
     )
     api.state.paperboy = app
     api.state.clock = clock.utcnow
