@@ -223,13 +223,15 @@ class Settings(BaseSettings):
             )
         try:
             parts = urlsplit(value)
-            names_server = bool(parts.hostname) and parts.port != 0
+            is_valid = bool(parts.hostname) and parts.port != 0
         except ValueError:  # a port above 65535, or an incomplete IPv6 address
-            names_server = False
-        if not names_server or (info.field_name == "base_url" and re.search("[?#]", value)):
-            raise ValueError(
-                "must consist of a host, and a port from 1 to 65535 if needed, such as https://papers.example.org"
-            )
+            is_valid = False
+        hint = "such as http://collector:4318"
+        if info.field_name == "base_url":
+            hint = "without ? or #, such as https://papers.example.org"
+            is_valid = is_valid and not re.search("[?#]", value)
+        if not is_valid:
+            raise ValueError(f"must be a URL with a host, and a port from 1 to 65535 if needed, {hint}")
         return value.rstrip("/")
 
     @field_validator("user_agent_contact", "summary_key")

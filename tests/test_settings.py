@@ -150,6 +150,12 @@ def test_error_names_the_environment_variable(name: str, value: str, monkeypatch
             "10.0.0.1 ::1",
             "comma-separated addresses or networks, such as ::1,10.0.0.0/8",
         ),
+        (
+            "base_url",
+            "https://uni.example?a=1",
+            ".* if needed, without . or #, such as https://papers.example.org",
+        ),
+        ("otel_endpoint", "http://:4318", ".* if needed, such as http://collector:4318"),
         ("contact_address", "Ada <a@uni.example>", "an email address without a name, such as papers@.*org"),
     ],
 )
