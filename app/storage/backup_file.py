@@ -279,10 +279,12 @@ def _is_included(table_name: str) -> bool:
 def _tables(connection: Connection) -> Sequence[Table]:
     """Return the tables of a backup, in the order in which foreign keys allow inserting their rows.
 
-    They have no indexes, checks and defaults, because reading those takes half the time of a reflection.
+    They have no indexes, checks or defaults, because reading those takes half the time of a reflection.
     """
     inspector, metadata = inspect(connection), MetaData()
     names = [name for name in inspector.get_table_names() if _is_included(name)]
+    if not names:
+        return []  # an empty filter would select all tables
     columns = inspector.get_multi_columns(filter_names=names)
     keys = inspector.get_multi_pk_constraint(filter_names=names)
     references = inspector.get_multi_foreign_keys(filter_names=names)

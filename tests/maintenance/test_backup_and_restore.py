@@ -960,6 +960,18 @@ def test_tables_of_an_operator_are_left_out(
 
 
 @pytest.mark.once
+def test_backup_of_a_database_with_only_excluded_tables(tmp_path: Path, now: datetime) -> None:
+    """It contains no tables."""
+    db = Database(f"sqlite:///{tmp_path}/other.db")
+    with db.write() as session:
+        session.execute(text("CREATE TABLE alembic_version (version_num TEXT)"))
+        session.execute(text("CREATE TABLE procrastinate_jobs (id INTEGER PRIMARY KEY AUTOINCREMENT)"))
+    manifest = backup_file.write(db, tmp_path / "backup.zip", tmp_path, now, "0.2.0")
+    assert (manifest.tables, manifest.tables_left_out) == ({}, ())
+    db.dispose()
+
+
+@pytest.mark.once
 def test_previous_database_on_a_read_only_disk(service: Application) -> None:
     """SQLite could not create its -wal and -shm files there, so the database seemed to be unreadable."""
     service.db.dispose()
