@@ -207,7 +207,7 @@ def _check_clock(session: Session, now: datetime) -> Iterator[Finding]:
 
 def _check_pooler(session: Session, _now: datetime) -> Iterator[Finding]:
     """Check that a connection pooler in front of PostgreSQL uses session pooling."""
-    if live_processes.are_connections_shared(session.get_bind().engine):
+    if live_processes.uses_transaction_pooling(session.get_bind().engine):
         message = (
             "the connection pooler gives each transaction another connection, so queries fail, and processes "
             "that have died count as alive"

@@ -112,11 +112,11 @@ def count_others(engine: Engine) -> int:
     return len(set(locked) - {own})
 
 
-def are_connections_shared(engine: Engine) -> bool:
-    """Return whether a connection pooler lends each of its connections to one transaction after another.
+def uses_transaction_pooling(engine: Engine) -> bool:
+    """Return whether a connection pooler in front of PostgreSQL pools transactions.
 
-    Then the lock of a dead process is held as long as the pooler keeps its connection. Such a pooler nearly
-    always gives the second transaction the connection of the first one.
+    Then the lock of a dead process is held as long as the pooler keeps its connection. Two short transactions
+    nearly always get the same server connection from it.
     """
     if engine.dialect.name != "postgresql":
         return False
