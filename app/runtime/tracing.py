@@ -13,7 +13,7 @@ from opentelemetry import trace
 from app.errors import InvalidSettings
 
 NAME = "paperboy"
-EXPORT_SECONDS = 3.0  # to send spans, including retries: a command waits for this when it ends
+EXPORT_SECONDS = 3.0  # limit for sending spans, with retries; a command that ends waits at most this long
 
 
 @cache

@@ -13,6 +13,7 @@ from itertools import islice, takewhile
 from typing import Any, cast
 
 import structlog
+from opentelemetry import trace
 from sqlalchemy import func
 from sqlmodel import Session, col, delete, select
 
@@ -188,7 +189,7 @@ def record(db: Database, job: str, now: datetime, run_id: int | None = None) -> 
             _finish(db, recorder, job, now + timedelta(seconds=time.monotonic() - began), span)
 
 
-def _finish(db: Database, recorder: JobRunRecorder, job: str, ended: datetime, span: Any) -> None:
+def _finish(db: Database, recorder: JobRunRecorder, job: str, ended: datetime, span: trace.Span) -> None:
     """Store the outcome of a run, and log it with the ids of its span."""
     with db.write() as session:
         row = session.get_one(JobRun, recorder.id)
