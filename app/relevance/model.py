@@ -4,7 +4,7 @@ import io
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -15,10 +15,11 @@ from app.errors import CorruptModel
 from app.relevance.bm25 import Document, Expansions, FieldCounts, Matrix, count_terms
 from app.relevance.vector_space import MAX_EXAMPLES, VectorSpace
 from app.relevance.vocabulary import Vocabulary
-from app.text import abbreviations, acronyms, preposition_compounds
+from app.text import abbreviations, acronyms, preposition_compounds, shorter_readings
 from app.text.abbreviations import Abbreviations
 from app.text.acronyms import Acronyms
 from app.text.shortening import FUNCTION_WORDS
+from app.text.shorter_readings import Readings
 from app.text.tokenizer import content_stems, distinct_words
 
 # Increase this when an array is added or its meaning changes, or when `text.tokenizer` stems differently.
@@ -132,9 +133,12 @@ class RelevanceModel:
         unfolded = [(content_stems(title), content_stems(abstract)) for title, abstract in papers]
         compounds, apart = abbreviations.find_compounds(unfolded)
         abstracts = (abstract for _, abstract in papers)
-        shorts, separable = abbreviations.learn(abstracts, compounds, learned_acronyms)
-        folding = Abbreviations(compounds, shorts, apart, learned_acronyms, hyphenated, separable)
+        shorts, hyphenated_pairs = abbreviations.learn(abstracts, compounds, learned_acronyms)
+        folding = Abbreviations(compounds, shorts, apart, learned_acronyms, hyphenated)
         documents = [folding.document(*paper, stems) for paper, stems in zip(papers, unfolded, strict=True)]
+        terms = (itertools.chain(*document) for document in documents)
+        readings = shorter_readings.learn(shorts, hyphenated_pairs, zip(terms, unfolded, strict=True))
+        folding = replace(folding, readings=readings)
         statistics, fields = TermStatistics.count(documents, folding.expansions, min_frequency)
         titled = [(title, document) for (title, _), document in zip(papers, documents, strict=True)]
         space = VectorSpace.fit(
@@ -187,7 +191,9 @@ class RelevanceModel:
         arrays["apart"] = _encode_lines(sorted(folding.split_compounds))
         arrays["acronyms"] = _encode_lines(sorted(folding.acronyms.words))
         arrays["hyphenated"] = _encode_lines(sorted(folding.hyphenated))
-        arrays["separable"] = _encode_lines(sorted(folding.separable))
+        arrays["readings"] = _encode_lines(
+            f"{' '.join(long)}\t{' '.join(reading)}" for long, reading in sorted(folding.readings)
+        )
         arrays |= self.space.to_arrays() if self.space else {}
         (np.savez_compressed if compressed else np.savez)(buffer, **arrays)
         return buffer.getvalue()
@@ -206,12 +212,12 @@ class RelevanceModel:
                     _table(line.split("\t") for line in _decode_lines(arrays[name]))
                     for name in ("compounds", "shorts")
                 )
-                apart, learned_acronyms, hyphenated, separable = (
+                apart, learned_acronyms, hyphenated, readings = (
                     frozenset(_decode_lines(arrays[name]) if name in arrays else ())  # 0.1 has only "apart"
-                    for name in ("apart", "acronyms", "hyphenated", "separable")
+                    for name in ("apart", "acronyms", "hyphenated", "readings")
                 )
                 folding = Abbreviations(
-                    compounds, shorts, apart, Acronyms(learned_acronyms), hyphenated, separable
+                    compounds, shorts, apart, Acronyms(learned_acronyms), hyphenated, _readings(readings)
                 )
                 space = None
                 if "projection" in arrays:
@@ -226,6 +232,11 @@ class RelevanceModel:
 
 def _table(lines: Iterable[Sequence[str]]) -> dict[tuple[str, ...], str]:
     return {tuple(run.split(" ")): short for run, short in lines}
+
+
+def _readings(lines: Iterable[str]) -> Readings:
+    pairs = (line.split("\t") for line in lines)
+    return frozenset((tuple(long.split(" ")), tuple(reading.split(" "))) for long, reading in pairs)
 
 
 def _encode_lines(lines: Iterable[str]) -> np.ndarray[Any, Any]:

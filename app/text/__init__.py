@@ -13,6 +13,7 @@ acronyms               acronyms that are spelled like ordinary words: "CLIP" and
 preposition_compounds  compounds that need their hyphen: "in-context"
 definitions            find the short forms that a text defines: "diffusion model (DM)" (Schwartz–Hearst)
 abbreviations          abbreviations and their long forms, learned from texts
+shorter_readings       words that long forms can leave out: "diffusion (language) models"
 in_words               write counts with their nouns, and validation errors in plain words
 direction              detect right-to-left texts
 wrapping               wrap lines

@@ -15,7 +15,8 @@ from functools import cached_property
 from typing import TypeVar
 
 from app.text.acronyms import NO_ACRONYMS, TERM, Acronyms, stem_of
-from app.text.definitions import PLAIN_WORD, SMALL_WORDS, find_definitions, hyphenated_pairs, letter_counts
+from app.text.definitions import HYPHENATED, PLAIN_WORD, SMALL_WORDS, find_definitions, letter_counts
+from app.text.shorter_readings import Readings
 from app.text.tokenizer import STOP_STEMS, Tokens, bigrams
 from app.text.word_forms import stem
 
@@ -39,23 +40,28 @@ Starts = Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]  # first two stems 
 def learn(
     texts: Iterable[str], compounds: Table, acronyms: Acronyms = NO_ACRONYMS
 ) -> tuple[dict[tuple[str, ...], str], frozenset[str]]:
-    """Return a table from the stems of each long form to the stem of its short form, and separable pairs.
+    """Return a table from the stems of each long form to the stem of its short form, and hyphenated pairs.
 
     Learn a definition only if it occurs in at least MIN_PAPERS texts and in the share MIN_AGREEMENT of the
     texts that define the short form. `compounds` is the table that `find_compounds` returns. The pairs are
-    the neighbors in long forms that definitions seldom join with a hyphen: see `Abbreviations.separable`.
+    the neighbors that definitions join with a hyphen at least as often as not: "vision languag". Small words
+    do not count: "text-to-image" joins "text imag".
     """
-    with_compounds, long_forms = Abbreviations(compounds, {}), list[str]()
+    with_compounds = Abbreviations(compounds, {})
+    neighbors, hyphenated = Counter[str](), Counter[str]()
     counts: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
     for text in texts:
         definitions = set()
         for short, long in find_definitions(text):
-            long_forms.append(long)
             short_stems, long_stems = acronyms.stems(short), acronyms.stems(long)
+            run = tuple(with_compounds.fold(long_stems))
+            neighbors.update(bigrams(run))
+            for words in HYPHENATED.findall(long):
+                hyphenated.update(bigrams(with_compounds.fold(acronyms.stems(words))))
             words = [word for word in PLAIN_WORD.findall(long.lower()) if word not in SMALL_WORDS]
             # A long form that contains a stop word, such as "computer use agent", is not learned.
             if len(short_stems) == 1 and len(long_stems) == len(words):
-                definitions.add((short_stems[0], tuple(with_compounds.fold(long_stems))))
+                definitions.add((short_stems[0], run))
         for short_stem, run in sorted(definitions):
             if len(run) > 1:
                 counts[short_stem][run] += 1
@@ -67,7 +73,6 @@ def learn(
         if papers >= MIN_PAPERS and papers >= MIN_AGREEMENT * longs.total():
             best[run] = max(best.get(run, (0, "")), (papers, short))
     agreed = {run: short for run, (_, short) in sorted(best.items())}
-    neighbors = {pair for run in agreed for pair in bigrams(run)}
 
     # Add each long form with its parts abbreviated: "multimodal LLM".
     nested = dict(agreed)
@@ -75,7 +80,7 @@ def learn(
         parts = {other: name for other, name in agreed.items() if len(other) < len(run)}
         nested.setdefault(tuple(Abbreviations({}, parts).fold(run)), short)
     table = {run: short for run, short in sorted(nested.items()) if len(run) > 1}
-    return table, frozenset(neighbors - hyphenated_pairs(long_forms))
+    return table, frozenset(pair for pair, papers in hyphenated.items() if 2 * papers >= neighbors[pair])
 
 
 def find_compounds(documents: Sequence[Sequence[Sequence[str]]]) -> tuple[Table, frozenset[str]]:
@@ -132,18 +137,14 @@ class Abbreviations:
     split_compounds: Set[str] = frozenset()  # compounds that are usually written as two words
     acronyms: Acronyms = NO_ACRONYMS  # those that are spelled like ordinary words
     hyphenated: Set[str] = frozenset()  # compounds that need their hyphen: `preposition_compounds.learn`
-    # Neighbors in long forms that are usually written without a hyphen: "diffusion language model". The first
-    # one may modify all that follows. "Vision-language" is a word of its own.
-    separable: Set[str] = frozenset()
+    readings: Readings = frozenset()  # of long forms, without some words: `shorter_readings.learn`
 
     @cached_property
     def expansions(self) -> Mapping[str, tuple[str, ...]]:
         """Map each folded term to the terms that it implies.
 
-        A short form implies what it contains (see `contained`). It also implies the same without words that
-        merely modify its last part: "diffusion language models" are diffusion models, because "language
-        model" is itself a term that "diffusion" modifies. "Time series models" are not "time models", and
-        "vision-language models" are not "vision models".
+        A short form implies what it contains (see `contained`). It also implies the terms of its shorter
+        readings (see `_readings`): "diffusion language models" are diffusion models.
         """
         return self._implied(self._readings)
 
@@ -159,13 +160,13 @@ class Abbreviations:
         return self._implied(lambda long: [long])
 
     def _readings(self, long: Sequence[str]) -> list[Sequence[str]]:
-        """Return a long form, and the same without the first words of each long form at its end."""
-        gaps = [at for at in range(1, len(long)) if f"{long[at - 1]} {long[at]}" in self.separable]
-        cuts = itertools.combinations(gaps, 2)
-        return [
-            long,
-            *((*long[:start], *long[past:]) for start, past in cuts if tuple(long[start:]) in self.shorts),
-        ]
+        """Return a long form and its shorter readings.
+
+        If it ends with another long form, a reading leaves out leading words of that one.
+        """
+        ends = ((at, tuple(long[at:])) for at in range(len(long) - 1))
+        shorter = [(*long[:at], *reading) for at, end in ends for own, reading in self.readings if own == end]
+        return [long, *itertools.chain.from_iterable(map(self._readings, shorter))]
 
     def _implied(
         self, readings: Callable[[Sequence[str]], Sequence[Sequence[str]]]

@@ -1,20 +1,18 @@
 """PURE. Find the short forms that a text defines: "reinforcement learning (RL)"."""
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from app.text.characters import HYPHENS, fold_accents
-from app.text.word_forms import stem
+from app.text.characters import HYPHENS
 
 _SHORT = re.compile(r"\(([A-Za-z0-9][A-Za-z0-9-]{1,11})\)")
 _CLAUSE = re.compile(r"[.;:!?,]\s|[()]")
 PLAIN_WORD = re.compile(r"[A-Za-z0-9]+")
+HYPHENATED = re.compile(rf"[A-Za-z0-9]+(?:[{HYPHENS}][A-Za-z0-9]+)+")
 SMALL_WORDS = {
     "a", "an", "and", "are", "as", "at", "by", "for", "from", "in", "into", "is", "it", "of", "on", "or",
     "the", "that", "to", "via", "with",
 }  # fmt: skip
-_NEIGHBORS = re.compile(rf"([^\W_]+)([{HYPHENS} ])(?=([^\W_]+))")
 _LOOK_BACK = 120  # characters before the bracket that are searched for the long form
 
 
@@ -64,15 +62,3 @@ def letter_counts(word: str, letters: str) -> Iterator[int]:
         if not place or (number == 1 and place > 1):
             return
         yield number
-
-
-def hyphenated_pairs(long_forms: Iterable[str]) -> frozenset[str]:
-    """Return the pairs of neighboring words that long forms join with a hyphen at least as often as not.
-
-    They are returned as stems joined by a space.
-    """
-    with_hyphen, without = Counter[str](), Counter[str]()
-    for long in long_forms:
-        for first, mark, second in _NEIGHBORS.findall(fold_accents(long)):
-            (without if mark == " " else with_hyphen)[f"{stem(first)} {stem(second)}"] += 1
-    return frozenset(pair for pair, count in with_hyphen.items() if count >= without[pair])

@@ -57,6 +57,19 @@ def test_truncated_bytes_are_refused(length: int) -> None:
         RelevanceModel.decode(WHOLE[:length])
 
 
+def test_shorter_readings_are_stored() -> None:
+    """A model that was stored before they were learned still loads, and has none."""
+    text = (
+        "Video diffusion models (VDMs) are video models. Diffusion language models (DLMs) are diffusion "
+        "models. Diffusion models (DMs) and language models (LMs) are no longer new."
+    )
+    trained = RelevanceModel.train([("", text)] * 3)
+    readings = {reading for _, reading in trained.abbreviations.readings}
+    assert readings == {("video", "model"), ("diffus", "model")}
+    assert RelevanceModel.decode(trained.encode()).abbreviations == trained.abbreviations
+    assert RelevanceModel.decode(with_arrays(readings=None)).abbreviations.readings == frozenset()
+
+
 @given(st.binary(max_size=300))
 def test_invalid_bytes_are_refused(data: bytes) -> None:
     """Reject any bytes, alone and in place of the second half of a model."""

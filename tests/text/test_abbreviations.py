@@ -10,7 +10,7 @@ from app.relevance import cut_offs, matching
 from app.relevance.highlights import PaperText
 from app.relevance.model import RelevanceModel
 from app.relevance.query_language import parse
-from app.text.abbreviations import Abbreviations
+from app.text.abbreviations import Abbreviations, learn
 from app.text.tokenizer import content_stems, tokenize
 from app.types import PaperView
 
@@ -54,17 +54,18 @@ def test_short_form_implies_its_words() -> None:
     assert {"llm", "multimod", "languag model"} < {*learned.expansions["mllm"]}
 
 
-def test_short_form_implies_its_long_form_without_modifiers() -> None:
-    """ "Diffusion" modifies "language model", a term of its own. "Time" and "vision" modify no such term."""
+def test_short_form_implies_its_shorter_readings() -> None:
+    """ "Diffusion language models" are diffusion models, and so are "masked diffusion language models"."""
     learned = abbreviations_of(
-        *["Masked diffusion language models (MDLMs) and diffusion language models (DLMs) write."] * 3,
-        *["Diffusion models (DMs) draw, language models (LMs) read."] * 3,
-        *["Vision-language models (VLMs) see, and time series models (TSMs) count."] * 3,
+        *["Masked diffusion language models (MDLMs) write."] * 3,
+        *["Diffusion language models (DLMs) are diffusion models."] * 3,
+        *["Diffusion models (DMs) draw."] * 3,
+        *["Language models (LMs) read."] * 9,
+        *["Cats purr."] * 20,
     )
     assert {"dm", "diffus model"} <= {*learned.expansions["dlm"]} - {*learned.contained["dlm"]}
-    assert {"dm", "dlm", "mask model"} <= {*learned.expansions["mdlm"]}
-    assert learned.expansions["vlm"] == learned.contained["vlm"]
-    assert learned.expansions["tsm"] == learned.contained["tsm"]
+    assert {"dm", "dlm"} <= {*learned.expansions["mdlm"]}
+    assert "mask model" not in learned.expansions["mdlm"]
 
 
 def test_kind_of_a_term_matches_but_does_not_contain_it() -> None:
@@ -135,6 +136,24 @@ def test_long_form_with_a_compound() -> None:
 def test_definition_needs_three_papers() -> None:
     """A definition in fewer than three papers may be an error."""
     assert abbreviations_of(*["We use reinforcement learning (RL)."] * 2).shorts == {}
+
+
+@pytest.mark.parametrize(
+    ("definition", "pair"),
+    [
+        ("a Vision-Language Model (VLM)", "vision languag"),
+        ("a vision\u2010language model (VLM)", "vision languag"),
+        ("text-to-image diffusion (TID)", "text imag"),
+        ("a mixture-of-experts (MoE) layer", "mixtur expert"),
+        ("low-rank fine-tuning (LRFT)", "low rank"),
+    ],
+)
+def test_pairs_that_are_usually_hyphenated(definition: str, pair: str) -> None:
+    """Small words between hyphens do not count, and compounds are one word, as in long forms."""
+    compounds = {("fine", "tune"): "finetun"}
+    without = definition.replace("-", " ").replace("\u2010", " ")
+    assert learn([definition, without], compounds)[1] == {pair}
+    assert learn([definition, without, without], compounds)[1] == frozenset()
 
 
 @pytest.mark.parametrize(

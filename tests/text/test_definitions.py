@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from app.text.definitions import find_definitions, hyphenated_pairs
+from app.text.definitions import find_definitions
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,3 @@ def test_hostile_abstract_is_fast(unit: str) -> None:
     began = time.process_time()
     assert list(find_definitions((unit * 10_000)[:20_000])) == []
     assert time.process_time() - began < 2
-
-
-def test_pairs_that_are_usually_hyphenated() -> None:
-    texts = ["Vision-Language Models", "a vision\u2010language task", "vision language", "text-to-speech"]
-    assert hyphenated_pairs(texts) == {"vision languag", "text to", "to speech"}
-    assert hyphenated_pairs(["a model-based", "model based", "model based"]) == frozenset()
