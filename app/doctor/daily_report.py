@@ -59,7 +59,7 @@ def build(
     Days are those of the default time zone, because an edition is named after the subscriber's local day. The
     findings and the states of subscribers and sources are as of `now`. Warnings about settings have a
     section of their own. The subject does not count them, because operators may accept some permanently.
-    If `figures` are given, what takes long to count may be as old as they may be.
+    `figures` limits the age of figures that are slow to count. By default, they are counted anew.
     """
     zone = ZoneInfo(app.settings.default_zone)
     today = now.astimezone(zone).date()
@@ -70,10 +70,10 @@ def build(
     begin, end = (datetime.combine(each, time(), zone).astimezone(UTC) for each in (day, day + DAY))
     settings = _not_ok(local_checks.settings_findings(app, now))
     urgent = [finding for finding in settings if finding.urgent]
+    figures = figures or FigureReader(app.db.figures)
     findings = [*_not_ok(local_checks.service_findings(app, now, figures)), *urgent]
     of_settings = tuple(operator_mail.lines_of([each for each in settings if not each.urgent]))
     with app.db.read() as session:
-        figures = figures or FigureReader(app.db.figures)
         result = reconciliation.reconcile_edition(session, now, day.isoformat(), figures)
         count_rates = partial(rates.between, session, begin, end)
         mail = figures.get(session, f"rates of {day}", now, count_rates)

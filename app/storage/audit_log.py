@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import func, update
 from sqlmodel import Session, col, delete, select
 
-from app.storage import idempotency_keys
+from app.storage import figure_cache, idempotency_keys
 from app.storage.database import execute_and_count
 from app.storage.models import AuditEntry, SendingPause
 
@@ -76,6 +76,9 @@ ACTIONS = {
     "webhook.test": "sent a test event to a webhook",
 }
 
+# Changes that affect no figure in `figure_cache`, such as signing in before an operator opens the overview.
+_WITHOUT_FIGURES = ("key.", "model.", "operator.", "source.", "webhook.")
+
 # The details that are times, in the ISO format with an offset.
 _TIMES = ("pinned_until", "previously", "hidden_since")
 
@@ -85,10 +88,13 @@ def record(session: Session, actor: str, action: str, subject: object, now: date
 
     Also mark the request that makes the change as carried out, if it has an idempotency key. Raise Conflict
     if another attempt at this request has taken over, or ValueError if ACTIONS does not describe the action.
+    After the commit, count figures again that the change may affect.
     """
     if action not in ACTIONS:
         raise ValueError(f"ACTIONS has no description of the action “{action}”: add one")
     idempotency_keys.note_change(session, str(subject))
+    if not action.startswith(_WITHOUT_FIGURES):
+        session.info[figure_cache.CHANGED] = True
     session.add(AuditEntry(at=now, actor=actor, action=action, subject=str(subject), detail=detail))
 
 

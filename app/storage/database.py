@@ -36,8 +36,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlmodel import Session
 
 from app import clock
-from app.storage import compressed_json
-from app.storage.figure_cache import FigureCache
+from app.storage import compressed_json, figure_cache
 from app.storage.live_processes import Presence
 
 BUSY_TIMEOUT_MS = 30_000
@@ -149,7 +148,7 @@ class Database:
         disk, unless it has a log (see `has_log`).
         """
         self.url = make_url(url)
-        self.figures = FigureCache()
+        self.figures = figure_cache.FigureCache()
         is_new = create and not read_only
         self.engine = _make_engine(self.url if is_new else existing_file(self.url, read_only=read_only))
         event.listen(self.engine, "before_cursor_execute", _with_storable_text, retval=True)
@@ -183,6 +182,8 @@ class Database:
         info = {"presence": self.presence}
         with Session(self._writing, expire_on_commit=False, info=info) as session, session.begin():
             yield session
+        if session.info.get(figure_cache.CHANGED):
+            self.figures.clear()
 
     def write_in_batches(self, work: Callable[[Session], int], stopping: Event) -> None:
         """Call `work` in one transaction after another, until it returns 0 or `stopping` is set.

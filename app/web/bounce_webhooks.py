@@ -20,6 +20,7 @@ from app.errors import InvalidInput, ParsingTooExpensive, SourceError
 from app.runtime import sandbox
 from app.storage import job_runs
 from app.storage.api_keys import Scope
+from app.storage.figure_cache import FigureReader
 from app.types import Rejection
 from app.web import request_traces
 from app.web.api import auth, problems
@@ -69,7 +70,7 @@ def _caller(
     if Scope.BOUNCES not in holder.scopes:
         raise HTTPException(403, "this key lacks the “bounces” scope: use a key that has it")
     auth.note_use(app, holder, now)
-    return auth.Caller(app, limits, holder, now)
+    return auth.Caller(app, limits, holder, now, FigureReader(app.db.figures))
 
 
 Reporter = Annotated[auth.Caller, Depends(_caller)]

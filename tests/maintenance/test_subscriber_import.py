@@ -6,13 +6,15 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlmodel import col, select
+from sqlmodel import col, func, select
 
 from app import main, maintenance
 from app.application import Application
 from app.delivery import ledger
 from app.errors import Conflict, InvalidInput
 from app.settings import Settings
+from app.storage import figure_cache
+from app.storage.figure_cache import MAX_AGE, FigureReader
 from app.storage.models import AuditEntry, Event, JobRun, Subscriber
 from app.subscribers import csv_transfer
 from tests.conftest import NOW
@@ -61,6 +63,28 @@ def test_import_is_recorded_without_addresses(app: Application) -> None:
         ("a key", "sending.pause", "*"),
         ("a key", "subscriber.import", "1 subscriber"),
     ]
+
+
+def test_figures_are_counted_again_after_an_import(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a large installation, they were counted between two batches."""
+    monkeypatch.setattr(figure_cache, "LARGE", 0)
+
+    def count_subscribers() -> int:
+        with app.db.read() as session:
+            reader = FigureReader(app.db.figures, MAX_AGE)
+            return reader.get(
+                session, "subscribers", NOW, session.exec(select(func.count(col(Subscriber.id)))).one
+            )
+
+    def add_another(_: object) -> None:
+        assert count_subscribers() == 1
+        with app.db.write() as session:
+            factories.add_subscriber(session, "bob@example.org", [], NOW)
+        assert count_subscribers() == 1
+
+    file = csv_file("alice@example.org,robotics,,,,,,")
+    maintenance.import_subscribers(app, file, "cli", NOW, after_batch=add_another)
+    assert count_subscribers() == 2
 
 
 def audit_entries(app: Application) -> list[tuple[str, str, str]]:

@@ -29,6 +29,7 @@ from app.papers import canonical_rows, llm_summaries, picture_fetching, updated_
 from app.settings import UncertainPolicy
 from app.storage.api_keys import ApiKeyIdentity, Scope
 from app.storage.database import Database, in_array
+from app.storage.figure_cache import FigureReader
 from app.storage.models import Delivery, DigestContent, Merge, Paper, PaperSnapshot, Subscriber
 from app.subscribers import repository
 from app.types import MailKind
@@ -361,7 +362,7 @@ def test_interests_are_counted_by_subscriber(app: Application) -> None:
     """SQLite has no statistics in production. It read all active subscribers for each interest."""
     plans, key = Plans(app.db), ApiKeyIdentity(1, "grafana", frozenset([Scope.READ]), None)
     event.listen(app.db.engine, "before_cursor_execute", plans.explain)
-    caller = Caller(app, Capacity(app.settings), key, NOW)
+    caller = Caller(app, Capacity(app.settings), key, NOW, FigureReader(app.db.figures))
     interests.list_interests(caller, window_of(50, None))
     [(_, plan)] = plans.of
     assert "SEARCH subscriber USING INTEGER PRIMARY KEY" in plan

@@ -27,6 +27,7 @@ from app.doctor import operator_mail
 from app.errors import PaperboyError, TooManyRequests
 from app.storage import admin_sessions, api_keys, audit_log, sign_in_links
 from app.storage.api_keys import ApiKeyIdentity, Scope
+from app.storage.figure_cache import MAX_AGE, FigureReader
 from app.text.in_words import sentence
 from app.types import OperatorReport, ReportSection
 from app.web import errors, templating
@@ -137,7 +138,9 @@ def _recognize(request: Request, key: ApiKeyIdentity, now: datetime) -> Operator
     """Return the operator of a request with a session, and store it for error pages."""
     secret = request.cookies[COOKIE]
     token, form_id = admin_sessions.form_token(secret), secrets.token_urlsafe(9)
-    operator = Operator(application(request), capacity(request), key, now, request, token, form_id)
+    app = application(request)
+    figures = FigureReader(app.db.figures, MAX_AGE)
+    operator = Operator(app, capacity(request), key, now, figures, request, token, form_id)
     request.state.operator = operator
     return operator
 

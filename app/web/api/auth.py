@@ -4,7 +4,7 @@ A route that takes a caller of the type `CanRead`, `CanWrite` or `CanSend` requi
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -38,10 +38,7 @@ class Caller:
     capacity: Capacity
     key: ApiKeyIdentity
     now: datetime
-    figures: FigureReader = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "figures", FigureReader(self.app.db.figures, MAX_AGE))
+    figures: FigureReader
 
     @property
     def db(self) -> Database:
@@ -57,8 +54,7 @@ class Caller:
         return self.app.settings
 
     def record(self, session: Session, action: str, subject: object, **detail: Any) -> None:
-        """Store a change that the caller makes in the audit log. Count all figures again after it."""
-        self.db.figures.clear_after_commit(session)
+        """Store a change that the caller makes in the audit log."""
         audit_log.record(session, self.key.name, action, subject, self.now, **detail)
 
 
@@ -127,7 +123,7 @@ async def _admitted(
 ) -> AsyncIterator[Caller]:
     """Yield the caller while holding an API slot. Take the slot without waiting for a pool thread."""
     with limits.api.take():
-        yield Caller(app, limits, key, now)
+        yield Caller(app, limits, key, now, FigureReader(app.db.figures, MAX_AGE))
 
 
 async def _analysis(limits: Limited) -> AsyncIterator[None]:
