@@ -85,7 +85,7 @@ def metrics(request: Request) -> Response:
     app, registry = application(request), CollectorRegistry()
     with capacity(request).api.take():
         # These values are cached, because the queries read all subscribers and the emails of eight days.
-        ledger_state = cached(request, "reconciliation", CHECKED_EVERY, partial(_reconcile, app.db.figures))
+        ledger_state = cached(request, "reconciliation", RATES_EVERY, partial(_reconcile, app.db.figures))
         today = cached(request, "rates_today", RATES_EVERY, partial(rates.by_day, days=1))
         ramp = ledger.warm_up_of(app.settings)
         warm_up = cached(request, "warm_up", RATES_EVERY, partial(_warm_up_status, ramp))
@@ -152,8 +152,11 @@ class _DatabaseCollector(Collector):
 
 
 def _reconcile(cache: FigureCache, session: Session, now: datetime) -> reconciliation.Reconciliation:
-    """Reconcile the recent editions. In a large installation, use what an alert or a page has counted."""
-    return reconciliation.reconcile_recent(session, now, FigureReader(cache, CHECKED_EVERY))
+    """Reconcile the recent editions. In a large installation, use what an alert or a page has counted.
+
+    `metrics` caches the result for another minute, so it is at most CHECKED_EVERY old.
+    """
+    return reconciliation.reconcile_recent(session, now, FigureReader(cache, CHECKED_EVERY - RATES_EVERY))
 
 
 def _ledger_metrics(state: reconciliation.Reconciliation) -> Iterator[Metric]:
