@@ -50,7 +50,7 @@ class WarmUpOut(Representation):
     receivers: list[ReceiverOut]
 
 
-_AGE = "With over 10,000 subscribers, they may have been counted ten minutes ago."
+_AGE = "With over 10,000 subscribers, they may be up to ten minutes old."
 
 
 class Statistics(BaseModel):
@@ -120,12 +120,14 @@ class MailRate(BaseModel):
 def get_rates(caller: CanRead, days: Annotated[int, Query(ge=1, le=31)] = 7) -> list[MailRate]:
     """Count sent emails, bounces and complaints by UTC day and receiver, newest day first.
 
-    Subscribers who have been erased are not counted. With over 10,000 subscribers, the counts may be ten
-    minutes old.
+    Subscribers who have been erased are not counted. With over 10,000 subscribers, the counts may be up to
+    ten minutes old.
     """
     with caller.db.read() as session:
         count = partial(rates.by_day, session, caller.now, days)
-        receiver_rates = caller.figures.get(session, f"rates of {days} days", caller.now, count)
+        receiver_rates = caller.figures.get(
+            session, f"rates of {days} days until {caller.now.date()}", caller.now, count
+        )
     return [MailRate(**asdict(rate), complaint_percent=rate.complaint_percent) for rate in receiver_rates]
 
 
@@ -151,7 +153,7 @@ _EVENTS = {
 def get_days(caller: CanRead, days: Annotated[int, Query(ge=1, le=366)] = 30) -> list[DayOut]:
     """Count the subscribers who joined, left, bounced or complained, by UTC day, newest first.
 
-    With over 10,000 subscribers, the counts may be ten minutes old.
+    With over 10,000 subscribers, the counts may be up to ten minutes old.
     """
     last = [caller.now.date() - timedelta(days=back) for back in range(days)]
     with caller.db.read() as session:

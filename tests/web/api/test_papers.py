@@ -2,21 +2,22 @@
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from fastapi import FastAPI
 from sqlmodel import select
 
 from app.application import Application
 from app.delivery import suppression
 from app.papers import source_registry
-from app.storage import job_runs
+from app.storage import figure_cache, job_runs
 from app.storage.models import Delivery, DeliveryState, Event, Merge, Source
 from app.types import PaperRecord, ParseResult, Rejection, SourceKind
 from app.web.api import sources as api_sources
 from tests.conftest import NOW
 from tests.support import factories, stored_records
-from tests.web.api.conftest import Call
+from tests.web.api.conftest import Call, admin_api
 
 AGENTS, VIDEO = "Language Agents that Plan", "Video Diffusion in Real Time"
 FEED = {"name": "A lab's blog", "kind": "feed", "config": {"url": "https://lab.example/feed.xml"}}
@@ -257,6 +258,23 @@ def test_rates(app: Application, alice: int, call: Call) -> None:
     assert call("GET", "/statistics/rates?days=2").json() == [
         {"day": "2026-11-20", "receiver": "others", **numbers}
     ]
+
+
+def test_rates_after_midnight(
+    app: Application, site: FastAPI, alice: int, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last days end today, also in a large installation whose rates were counted yesterday."""
+    monkeypatch.setattr(figure_cache, "LARGE", 0)
+    midnight = datetime(2026, 11, 21, tzinfo=UTC)
+    with app.db.write() as session:
+        for at in (midnight - timedelta(minutes=3), midnight + timedelta(minutes=1)):
+            fields = {"state": DeliveryState.SENT, "due_at": at, "created_at": at, "sent_at": at}
+            session.add(Delivery(subscriber_id=alice, edition=f"{at:%Y-%m-%d}", **fields))
+    days = []
+    for minutes in (-2, 2):
+        admin_api(site).state.clock = lambda minutes=minutes: midnight + timedelta(minutes=minutes)
+        days.append([row["day"] for row in call("GET", "/statistics/rates?days=1").json()])
+    assert days[1] == ["2026-11-21"] != days[0]
 
 
 def test_days(app: Application, alice: int, call: Call) -> None:
