@@ -22,7 +22,7 @@ from typing import Any
 
 import structlog
 from fastapi.testclient import TestClient
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
 from app import clock, main
@@ -159,8 +159,6 @@ def run(kind: str, url: str, readers: int, days: int, only: str) -> Iterator[tup
 def _server_pid(url: str) -> int:
     if make_url(url).get_backend_name() == "sqlite":
         return 0
-    from sqlalchemy import create_engine
-
     with create_engine(url).connect() as connection:
         folder = connection.scalar(text("SHOW data_directory"))
     return int((Path(str(folder)) / "postmaster.pid").read_text().split()[0])
@@ -187,7 +185,12 @@ def cli() -> None:
     parser.add_argument("--database", choices=DATABASES, action="append", help="default: both")
     parser.add_argument("--readers", type=int, default=large_ledger.READERS)
     parser.add_argument("--days", type=int, default=30)
-    parser.add_argument("--url", default="", help="a database to keep, instead of a temporary one")
+    parser.add_argument(
+        "--url",
+        default="",
+        help="a database to keep, instead of a temporary one; a PostgreSQL server must run on this machine, "
+        "and the user must be a superuser or a member of pg_read_all_settings",
+    )
     parser.add_argument("--only", default="", help="measure only what matches this regular expression")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
     arguments = parser.parse_args()
