@@ -125,7 +125,7 @@ def reconcile_recent(session: Session, now: datetime, figures: FigureReader | No
 def reconcile_edition(
     session: Session, now: datetime, edition: str, figures: FigureReader | None = None
 ) -> Reconciliation:
-    """Reconcile an edition. If `figures` are given, the result may be as old as they may be."""
+    """Reconcile an edition. `figures` limits the age of the result. By default, it is counted anew."""
 
     def count() -> Reconciliation:
         return reconcile(session, now, edition)

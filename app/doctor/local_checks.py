@@ -21,7 +21,7 @@ def service_checks(
 ) -> dict[str, Check]:
     """Return the checks of the service's records in the database, and of the disk.
 
-    If `figures` are given, those that take long to count may be as old as they may be.
+    `figures` limits the age of figures that are slow to count. By default, they are counted anew.
     """
     return {
         "database": lambda: service_state.check(db, models, now, figures),

@@ -47,7 +47,7 @@ def check(
 ) -> Iterator[Finding]:
     """Check the database. Check its records only if the database is reachable and up to date.
 
-    If `figures` are given, those that take long to count may be as old as they may be.
+    `figures` limits the age of figures that are slow to count. By default, they are counted anew.
     """
     url = hide_credentials(db.url.render_as_string(hide_password=False))
     if (file := sqlite_file(db.url)) and not file.exists():

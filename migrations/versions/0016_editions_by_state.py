@@ -1,4 +1,6 @@
-"""editions by state: indexes to count the digests of an edition, and those that could not be composed"""
+"""editions by state: indexes to count the digests of an edition, and to find subscribers whose digest could
+not be composed
+"""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def _is_waiting(now: datetime) -> ColumnElement[bool]:
 
 
 def _failed_digests() -> ColumnElement[bool]:
-    has_ended = col(Delivery.next_attempt_at).is_(None)  # true, and for the index
+    has_ended = col(Delivery.next_attempt_at).is_(None)  # always true; lets the database use ix_delivery_due
     return and_(col(Delivery.kind) == MailKind.DIGEST, col(Delivery.state) == State.FAILED, has_ended)
 
 
@@ -207,8 +207,8 @@ def _retryable(*columns: Any) -> Select[Any]:
         col(later.created_at) > Delivery.created_at,
         or_(~is_unsendable, col(later.possibly_delivered)),
     )
-    # The next edition almost always decides, so ask for it first. After a change of time zone, a later
-    # digest may have an earlier edition.
+    # Check later editions first, because a later digest almost always has one. After a change of time zone,
+    # it may have an earlier edition.
     is_last = [
         ~later_digest.where(edition)
         for edition in (col(later.edition) > Delivery.edition, col(later.edition) <= Delivery.edition)

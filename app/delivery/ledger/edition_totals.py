@@ -1,4 +1,4 @@
-"""Cache the totals of past editions. Counting an edition reads all of its emails."""
+"""Cache the totals of past editions. Counting an edition reads all of its entries in an index."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -17,7 +17,7 @@ _OPEN = (*WAITING_STATES, *LEASED_STATES)  # digests in these states may still c
 
 
 class EditionTotals:
-    """The numbers of digests by edition and state. Those of past editions may be an hour old."""
+    """The numbers of digests by edition and state. Those of past editions may be up to an hour old."""
 
     def __init__(self) -> None:
         self._past: dict[str, tuple[datetime, dict[State, int]]] = {}

@@ -136,7 +136,7 @@ def of_kind(kind: MailKind) -> ColumnElement[bool]:
     """Return the condition that an email is of a kind.
 
     Emails that are not digests are few, and found by their editions. Without the subquery, SQLite would
-    rather read all emails in the order of a list.
+    read all emails in the order of a list.
     """
     is_of_kind = col(Delivery.kind) == kind
     others = sql_select(col(Delivery.id)).where(col(Delivery.edition) >= AFTER_DAYS)

@@ -122,9 +122,13 @@ class Sending(Pauses):
         description="The reconciliation of the editions of yesterday, today and tomorrow (UTC)."
     )
     reconciled_at: datetime = Field(
-        description="When it was counted. With over 10,000 subscribers, this may be ten minutes ago."
+        description="The time of the oldest count in `reconciliation`. With over 10,000 subscribers, it may "
+        "be up to ten minutes ago."
     )
-    deliveries: States = Field(description="All emails in the ledger, of every kind.")
+    deliveries: States = Field(
+        description="All emails in the ledger, of every kind. The digests of editions that are more than "
+        "three days old may have been counted up to an hour ago."
+    )
     others: list[WaitingOut]
 
 
@@ -172,7 +176,7 @@ class PauseRequest(RequestBody):
 def list_editions(caller: CanRead, window: Paging) -> Page[EditionOut]:
     """List the editions, newest first, with the number of digests in each state.
 
-    The numbers of editions that are more than three days old may be an hour old.
+    The numbers of editions that are more than three days old may be up to an hour old.
     """
     with caller.db.read() as session:
         names = ledger.editions(session, window.limit + 1, window.after)

@@ -45,8 +45,8 @@ def list_findings(caller: CanRead, level: Annotated[list[Level] | None, Query()]
     """Check the database, sources, jobs, late digests, pauses, keys, webhooks, models, disk and settings.
 
     Repeat `level` to select several: `level=warning&level=error` selects those on the first admin page.
-    `paperboy doctor` also checks the relay, the DNS and a test digest. With over 10,000 subscribers, what
-    takes long to count, such as the digests that can be sent again, may be ten minutes old.
+    `paperboy doctor` also checks the relay, the DNS and a test digest. With over 10,000 subscribers, figures
+    that are slow to count, such as the digests that can be sent again, may be up to ten minutes old.
     """
     findings = local_checks.all_findings(caller.app, caller.now, caller.figures)
     return FindingList(

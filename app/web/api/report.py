@@ -34,6 +34,7 @@ def get_report(
     """Return the report about a day: digests, reasons for unsent digests, mail, subscribers, sources.
 
     Days are those of PAPERBOY_DEFAULT_ZONE. The findings and the states of subscribers and sources are the
-    current ones. With over 10,000 subscribers, the numbers of digests and emails may be ten minutes old.
+    current ones. With over 10,000 subscribers, the numbers of digests and emails may be up to ten
+    minutes old.
     """
     return ReportOut.model_validate(daily_report.build(caller.app, caller.now, day, caller.figures))
