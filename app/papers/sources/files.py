@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import islice
@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from app.errors import UnreadableResponse
-from app.papers.sources import arxiv, huggingface_pages, json_rows, jsonl, source_types
+from app.papers.sources import arxiv, huggingface, huggingface_pages, json_rows, jsonl, source_types
 from app.text import dates
-from app.types import ParseResult, SourceKind
+from app.types import ParseResult, Rejection, SourceKind
 
 STREAMED_START = 1_000_000  # bytes; JSON lines are not read in parts if the first line is longer
 MAX_LINE = 10_000_000  # bytes
 ROWS_PER_PART = 1_000
+_OF_JSON = (None, SourceKind.JSONL, SourceKind.HUGGINGFACE)
 BOM = b"\xef\xbb\xbf"
 _LINE = re.compile(r"\S.*")
-_NAME = re.compile(r'"(\w+)"\s*:')
-# The names that only Hugging Face's API uses.
-_HUGGING_FACE = re.compile(r"""["']paper["']\s*:\s*\{|"(?:submittedOnDailyAt|discussionId)"\s*:""")
+# The fields of a paper that only Hugging Face's API uses.
+_HUGGING_FACE = {"submittedOnDailyAt", "discussionId"}
 # The fields of an operator's own papers that archives of Hugging Face's figures lack.
 _MORE_THAN_FIGURES = {
     "abstract", "summary", "authors", "categories", "keywords", "organization", "doi", "url", "pdf_url",
@@ -46,10 +46,13 @@ def parse_file(
     """Parse a saved response. Raise UnreadableResponse if it cannot be parsed.
 
     If `kind` is None, detect it from the content. If `day` is None, use the day in the file's name. A search
-    page may omit the year of its day, which is found with the help of `today`.
+    page may omit the year of its day, which is found with the help of `today`. If `kind` is
+    HUGGINGFACE, rows in the format of an operator's own papers count as Hugging Face's.
     """
     text = _unwrap_recording(json_rows.text_of(data))
     detected = _detect(text)
+    if detected is SourceKind.JSONL and kind in _OF_JSON:
+        return _parse_rows(*json_rows.parse_rows(text), kind=kind, day=day or dates.day_in(name))
     if kind is None:
         kind = detected
     elif kind is SourceKind.ARXIV and detected is SourceKind.ARXIV_FEED:
@@ -75,7 +78,7 @@ def read_file(
     """
     with path.open("rb") as file:
         start = file.read(STREAMED_START)
-        if kind not in (None, SourceKind.JSONL) or not _has_json_lines(start):
+        if kind not in _OF_JSON or not _has_json_lines(start):
             yield parse_file(path.name, start + file.read(), today, kind=kind, day=day)
             return
         file.seek(0)
@@ -83,15 +86,31 @@ def read_file(
         lines = filter(None, map(bytes.strip, _lines(file)))
         while part := list(islice(lines, ROWS_PER_PART)):
             parsed = jsonl.parse_rows(*json_rows.parse_lines(part, first), day or dates.day_in(path.name))
-            yield ParsedFile(SourceKind.JSONL, parsed)
+            yield ParsedFile(kind or SourceKind.JSONL, parsed)
             first += len(part)
 
 
+def _parse_rows(
+    rows: Sequence[json_rows.Row],
+    rejections: Sequence[Rejection],
+    *,
+    kind: SourceKind | None,
+    day: date | None,
+) -> ParsedFile:
+    objects = (json_rows.unwrap_literal(row) for _, row in rows)
+    first = next((row for row in objects if isinstance(row, dict)), {})
+    is_response = _is_from_hugging_face(first)
+    kind = kind or (SourceKind.HUGGINGFACE if is_response else SourceKind.JSONL)
+    if kind is SourceKind.HUGGINGFACE and is_response:
+        return ParsedFile(kind, huggingface.parse_rows(rows, rejections, day))
+    return ParsedFile(kind, jsonl.parse_rows(rows, rejections, day))
+
+
 def _has_json_lines(start: bytes) -> bool:
-    """Return whether a file begins with JSON lines in UTF-8, the first of which is the row of a paper."""
+    """Return whether a file begins with JSON lines in UTF-8, the first of which is no row of Hugging Face."""
     text = start.removeprefix(BOM).decode(errors="ignore")
-    row = _first_row(text)
-    return bool(row and text.partition(row)[2].strip()) and _detect(row) is SourceKind.JSONL
+    line = _first_row(text)
+    return bool(line and text.partition(line)[2].strip()) and not _is_from_hugging_face(json.loads(line))
 
 
 def _first_row(text: str) -> str:
@@ -142,13 +161,14 @@ def _unwrap_recording(text: str) -> str:
 
 
 def _detect(text: str) -> SourceKind | None:
+    """Return the kind of a file, or None if it is unknown. For all JSON, return JSONL."""
     start = text.lstrip()[:5_000]
     if not start.startswith(("{", "[", "<")):
         if huggingface_pages.looks_like(text):
             return SourceKind.PAGE
         start = _first_row(text)[:5_000]
     if start.startswith(("{", "[")):
-        return SourceKind.HUGGINGFACE if _is_from_hugging_face(start) else SourceKind.JSONL
+        return SourceKind.JSONL
     if not start:
         return None
     json_rows.refuse_markup(start, "JSON, a feed, or a page of search results copied as text")
@@ -162,12 +182,11 @@ def _detect(text: str) -> SourceKind | None:
     return SourceKind.ARXIV_FEED if is_announcement else SourceKind.ARXIV
 
 
-def _is_from_hugging_face(start: str) -> bool:
-    """Return whether JSON has names that only Hugging Face uses, or only the figures of its papers.
+def _is_from_hugging_face(row: dict[str, Any]) -> bool:
+    """Return whether a row has fields that only Hugging Face uses, or only the figures of its papers.
 
     Rows of an operator's own papers may have votes, too, but they say more than the figures.
     """
-    if _HUGGING_FACE.search(start):
+    if isinstance(row.get("paper"), dict) or not _HUGGING_FACE.isdisjoint(row):
         return True
-    names = set(_NAME.findall(start))
-    return names >= {"arxiv_id", "upvotes"} and names.isdisjoint(_MORE_THAN_FIGURES)
+    return row.keys() >= {"arxiv_id", "upvotes"} and _MORE_THAN_FIGURES.isdisjoint(row)

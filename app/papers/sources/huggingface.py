@@ -7,7 +7,7 @@ missing or have the wrong type. The outer `publishedAt` is New York time marked 
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -33,7 +33,13 @@ NO_TITLE = "the row has no title"
 
 def parse(data: bytes | str, day: date | None = None) -> ParseResult:
     """PURE. Return the papers in a response. `day` is the requested day, used for rows without a day."""
-    rows, rejections = json_rows.parse_rows(data)
+    return parse_rows(*json_rows.parse_rows(data), day)
+
+
+def parse_rows(
+    rows: Iterable[json_rows.Row], rejections: Sequence[Rejection], day: date | None = None
+) -> ParseResult:
+    """Return the papers in decoded rows of a response, each with its rank on its day."""
     parsed = json_rows.collect(
         (_record(number, json_rows.unwrap_literal(row), day) for number, row in rows), rejections
     )

@@ -91,6 +91,33 @@ def test_given_kind_of_rows(kind: SourceKind) -> None:
     assert (record.abstract, record.listed_on, record.upvotes) == ("B", date(2026, 11, 18), 3)
 
 
+def test_archive_of_hugging_face_lists(tmp_path: Path) -> None:
+    """All fields of an operator's own rows are read, in parts, if they are said to be from Hugging Face."""
+    row = {
+        "arxiv_id": "2611.00001", "title": "A", "abstract": "B", "categories": ["cs.CL"], "keywords": ["x"],
+        "code_url": "https://lab.test/code", "project_url": "https://lab.test/a", "stars": 9, "upvotes": 3,
+        "published_on": "2026-11-01", "date": "2026-11-18",
+    }  # fmt: skip
+    file = tmp_path / "archive.jsonl"
+    file.write_text(f"{json.dumps(row)}\n" * (files.ROWS_PER_PART + 1))
+    own = list(files.read_file(file, TODAY))
+    archive = list(files.read_file(file, TODAY, kind=SourceKind.HUGGINGFACE))
+    assert [part.kind for part in archive] == [SourceKind.HUGGINGFACE] * 2
+    assert [part.parsed for part in archive] == [part.parsed for part in own]
+    whole = files.parse_file("a.json", json.dumps([row]).encode(), TODAY, kind=SourceKind.HUGGINGFACE)
+    assert whole.parsed.records == own[1].parsed.records
+    assert (whole.kind, own[1].parsed.records[0].stars) == (SourceKind.HUGGINGFACE, 9)
+
+
+def test_search_result_with_many_authors() -> None:
+    """The fields that show where it comes from may follow a long list."""
+    paper = responses.hf_row()["paper"]
+    paper = {"authors": paper["authors"] * 1_000, **{k: v for k, v in paper.items() if k != "authors"}}
+    for text in (json.dumps(paper), json.dumps([paper]), json.dumps({"papers": [paper]}), repr(paper)):
+        data = text if text.startswith(("[", '{"')) else json.dumps([text])
+        assert files.parse_file("a.json", data.encode(), TODAY).kind is SourceKind.HUGGINGFACE
+
+
 def test_json_lines_in_utf16(tmp_path: Path) -> None:
     """Redirected output of Windows PowerShell has this encoding."""
     file = tmp_path / "papers.jsonl"
