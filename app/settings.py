@@ -226,11 +226,10 @@ class Settings(BaseSettings):
             is_valid = bool(parts.hostname) and parts.port != 0
         except ValueError:  # a port above 65535, or an incomplete IPv6 address
             is_valid = False
-        hint = "such as http://collector:4318"
+        excluded, hint = "#", "without #, such as http://collector:4318"
         if info.field_name == "base_url":
-            hint = "without ? or #, such as https://papers.example.org"
-            is_valid = is_valid and not re.search("[?#]", value)
-        if not is_valid:
+            excluded, hint = "[?#]", "without ? or #, such as https://papers.example.org"
+        if not is_valid or re.search(excluded, value):
             raise ValueError(f"must be a URL with a host, and a port from 1 to 65535 if needed, {hint}")
         return value.rstrip("/")
 

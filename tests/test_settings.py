@@ -72,6 +72,7 @@ def test_placeholder_secrets_are_refused(weak: str) -> None:
     [
         ("otel_endpoint", "collector:4318"),
         ("otel_endpoint", "http://[bad"),
+        ("otel_endpoint", "http://collector:4318#traces"),
         ("base_url", "paperboy.test"),
         ("base_url", "https://bücher.example"),
         ("base_url", "https://paperboy.test/a b"),
@@ -155,7 +156,7 @@ def test_error_names_the_environment_variable(name: str, value: str, monkeypatch
             "https://uni.example?a=1",
             ".* if needed, without . or #, such as https://papers.example.org",
         ),
-        ("otel_endpoint", "http://:4318", ".* if needed, such as http://collector:4318"),
+        ("otel_endpoint", "http://:4318", ".* if needed, without #, such as http://collector:4318"),
         ("contact_address", "Ada <a@uni.example>", "an email address without a name, such as papers@.*org"),
     ],
 )

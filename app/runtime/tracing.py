@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
+from urllib.parse import urlsplit
 
 from opentelemetry import trace
 
@@ -53,7 +54,9 @@ def build_exporter(endpoint: str) -> Any:
 
 def traces_url(collector: str) -> str:
     """Return the URL for sending spans to a collector (OTLP/HTTP)."""
-    return collector.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
+    parts = urlsplit(collector)
+    path = parts.path.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
+    return parts._replace(path=path).geturl()
 
 
 @contextmanager

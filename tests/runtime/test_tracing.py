@@ -99,6 +99,7 @@ def test_endpoint_without_the_extra_raises_an_error(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("endpoint", ["http://collector:4318", "http://collector:4318/v1/traces"])
-def test_spans_are_posted_to_the_collector_path(endpoint: str) -> None:
-    """The endpoint may be given with or without the path."""
-    assert tracing.traces_url(endpoint) == "http://collector:4318/v1/traces"
+@pytest.mark.parametrize("query", ["", "?tenant=lab"])
+def test_spans_are_posted_to_the_collector_path(endpoint: str, query: str) -> None:
+    """The endpoint may be given with or without the path, and with a query."""
+    assert tracing.traces_url(endpoint + query) == f"http://collector:4318/v1/traces{query}"
