@@ -4,7 +4,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -204,7 +204,9 @@ def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, di
         first = next(lines, "")
         separator = max(",;\t", key=first.count)
         reader = csv.reader(chain([first], lines), delimiter=separator, strict=True)
-        columns = [_column_name(cell) for cell in next(reader, [])]
+        headings = next(reader, [])
+        exact_names = {heading.strip().lower() for heading in headings}
+        columns = [_column_name(heading, exact_names) for heading in headings]
         _check_columns(columns, name)
         lines.begin_row()
         for number, cells in enumerate(reader, start=2):
@@ -220,11 +222,19 @@ def read_rows(file: BinaryIO, name: str = "the file") -> Generator[tuple[int, di
             text.detach()
 
 
-def _column_name(cell: str) -> str:
-    """Return the name of a column. Ignore the case and the punctuation of names that we know."""
-    name = csv_opt_outs.normalize_heading(cell)
-    name = "email" if name == "email_address" else name
-    return name if name in EXPORTED else csv_opt_outs.column_name(cell) or cell
+def _column_name(heading: str, exact_names: Collection[str]) -> str:
+    """Return the name of the column with this heading. Ignore the letter case of known names.
+
+    Other spellings of them, such as “Max papers” or “E-Mail Address”, count if no column has the exact name.
+    """
+    name = heading.strip().lower()
+    if name in EXPORTED:
+        return name
+    spelling = re.sub(r"[\s_-]+", "_", name).replace("e_mail", "email")
+    spelling = "email" if spelling == "email_address" else spelling
+    if spelling in EXPORTED and spelling not in exact_names:
+        return spelling
+    return csv_opt_outs.column_name(heading) or heading
 
 
 def _name_cells(columns: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
@@ -239,16 +249,17 @@ def _check_columns(columns: Sequence[str], name: str) -> None:
         )
     for required in ("email", "interests"):
         if required not in columns:
+            if any("@" in column for column in columns):  # the first line is a person's
+                raise InvalidInput(f"{name} has no column “{required}”: its first line must name the columns")
             headings = ", ".join(f"“{' '.join(column.split())[:40]}”" for column in columns[:10] if column)
             raise InvalidInput(
-                f"{name} has no column “{required}”: rename or add it. The columns in its first line are "
-                f"{headings}"
+                f"{name} has no column “{required}”: add it, or rename a column to it. The columns in its "
+                f"first line are {headings}"
             )
     for column in columns:
         if column in _READ_COLUMNS and columns.count(column) > 1:
             raise InvalidInput(
-                f"{name} has several columns named “{column}” (ignoring case and punctuation): remove or "
-                "rename all but one"
+                f"{name} has several columns named “{column}” (in any spelling): remove or rename all but one"
             )
     if len(columns) > MAX_COLUMNS:
         raise InvalidInput(f"{name} has more than {MAX_COLUMNS} columns: remove those that are not imported")

@@ -67,14 +67,9 @@ _ACTIVE_VALUES = {
 COLUMNS = frozenset(_ACTIVE_VALUES)
 
 
-def normalize_heading(heading: str) -> str:
-    """Return a heading in lower case with “_” between its words, such as email_status for “E-Mail Status”."""
-    return re.sub(r"[\W_]+", "_", heading.lower()).strip("_").replace("e_mail", "email")
-
-
 def column_name(heading: str) -> str | None:
     """Return the name among COLUMNS of the column with this heading, or None if it is another column."""
-    name = normalize_heading(heading).removeprefix("is_")
+    name = re.sub(r"[\W_]+", "_", heading.lower()).strip("_").removeprefix("is_").replace("e_mail", "email")
     return name if name in COLUMNS else None
 
 

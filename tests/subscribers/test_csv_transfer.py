@@ -433,10 +433,41 @@ def test_headings_as_people_write_them(email: str, app: Application) -> None:
 
 
 @pytest.mark.once
+@pytest.mark.parametrize(
+    ("header", "ignored"),
+    [
+        ("E-Mail Address,Email,Interests,max-papers,max_papers", ("E-Mail Address", "max-papers")),
+        ("note,Email,Interests,State/,max_papers", ("note", "State/")),
+        ("note,Email,Interests,Weights (%),MAX PAPERS", ("note", "Weights (%)")),
+        ("note,E_Mail,Interests,#Hour,Max-Papers", ("note", "#Hour")),
+    ],
+)
+def test_other_headings_are_ignored(header: str, ignored: tuple[str, ...], app: Application) -> None:
+    """The exact name of a column is preferred to other spellings. Other punctuation has a meaning."""
+    file = csv_file("other@example.org,alice@example.org,robotics,9,5", header=header)
+    report = csv_transfer.preview_file(app.db, file, DEFAULTS, NOW)
+    assert [(new.email, new.preferences.max_papers) for new in report.first] == [("alice@example.org", 5)]
+    assert report.ignored_columns == ignored
+
+
+@pytest.mark.once
+def test_missing_headings(app: Application) -> None:
+    """The error does not show the address in the first line."""
+    file = csv_file("bob@example.org,ai", header="alice@example.org,robotics")
+    with pytest.raises(
+        InvalidInput, match="no column “email”: its first line must name the columns"
+    ) as error:
+        csv_transfer.import_file(app.db, file, DEFAULTS, NOW)
+    assert "alice" not in str(error.value)
+
+
+@pytest.mark.once
 def test_missing_column(app: Application) -> None:
     """The error names the columns of the file, one of which may have to be renamed."""
     file = csv_file("alice@example.org,robotics", header='"Ihre\nAdresse",Interests')
-    missing = "the file has no column “email”: rename or add it.* are “Ihre Adresse”, “interests”"
+    missing = (
+        "the file has no column “email”: add it, or rename a column to it.* are “Ihre Adresse”, “interests”"
+    )
     with pytest.raises(InvalidInput, match=missing):
         csv_transfer.import_file(app.db, file, DEFAULTS, NOW)
 
