@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 from sqlmodel import Session, col, select
 
 from app.errors import Conflict, InvalidInput, NotFound
@@ -167,9 +169,7 @@ def pause(session: Session, source: Source) -> None:
 
 def resume(session: Session, source: Source, now: datetime) -> None:
     """Resume polling a source at once, from where it stopped. Raise InvalidInput if it cannot be polled."""
-    # Configurations stored before `allow_private` became a setting may still contain it.
-    config = {name: value for name, value in source.config.items() if name != "allow_private"}
-    source.config = check_config(source.kind, config)
+    source.config = check_config(source.kind, _without_old_option(source.config))
     source.paused, source.failures, source.last_error, source.next_poll_at = False, 0, None, now
     session.add(source)
 
@@ -274,7 +274,9 @@ def _refuse_duplicate(
     """Raise Conflict if a source other than `source_id` reads the same. Its papers would be listed twice."""
     is_hugging_face = kind is SourceKind.HUGGINGFACE  # its files belong to the same source as its polls
     for other in session.exec(select(Source).where(Source.kind == kind, col(Source.removed_at).is_(None))):
-        is_same = other.id != source_id and _comparable(other.config) == _comparable(config)
+        is_same = other.id != source_id and (
+            is_hugging_face or _comparable(other.config) == _comparable(config)
+        )
         if is_same and (is_hugging_face or not is_read_from_files(other)):
             raise Conflict(
                 f"this source already exists as “{other.name}”: you can pause, resume or rename it",
@@ -285,15 +287,21 @@ def _refuse_duplicate(
 def _comparable(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration whose categories are sorted and whose URL is without insignificant parts.
 
-    These are the scheme (servers redirect http:// to https://), its port, letter case of the host, a slash at
-    the end, and the fragment.
+    These are the scheme (servers redirect http:// to https://), its port, the spelling of the host, a slash
+    at the end, and the fragment.
     """
-    comparable = {**config, "categories": sorted(config.get("categories", ()))}
-    if url := config.get("url"):
-        parts = urlsplit(url)
-        host = re.sub(r":(80|443)$", "", parts.netloc.lower())
-        comparable["url"] = f"{host}{parts.path.rstrip('/')}?{parts.query}"
+    comparable = {**_without_old_option(config), "categories": sorted(set(config.get("categories", ())))}
+    if text := config.get("url"):
+        with suppress(httpx.InvalidURL):
+            url = httpx.URL(text)
+            host, path = url.raw_host.rstrip(b"."), url.path.rstrip("/")
+            comparable["url"] = (host, url.port, path, url.query)
     return comparable
+
+
+def _without_old_option(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration that may have been stored before `allow_private` became a setting."""
+    return {name: value for name, value in config.items() if name != "allow_private"}
 
 
 def _web_address(value: object) -> str:

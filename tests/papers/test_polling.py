@@ -474,6 +474,36 @@ def test_source_cannot_be_added_twice(
         source_registry.change(session, first, now, name="Renamed", config=same)
 
 
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("kind", "stored", "same", "others"),
+    [
+        (
+            SourceKind.FEED,
+            {"url": "https://bücher.example/feed", "allow_private": True},
+            {"url": "https://xn--bcher-kva.example.:443/feed"},
+            [
+                "https://bücher.example:80/feed",
+                "http://bücher.example:443/feed",
+                "https://bücher.example/Feed",
+            ],
+        ),
+        (SourceKind.ARXIV_FEED, {"categories": ["cs.AI", "cs.AI"]}, {"categories": ["cs.AI"]}, []),
+        (SourceKind.HUGGINGFACE, {"allow_private": True}, {}, []),
+    ],
+)
+def test_source_stored_by_an_old_release_cannot_be_added_again(
+    app: Application, now: datetime, kind: SourceKind, stored: Any, same: Any, others: list[str]
+) -> None:
+    """It may have options that no longer exist, and other spellings of the same host or categories."""
+    with app.db.write() as session:
+        session.add(Source(name="Old", kind=kind, config=stored, created_at=now))
+        with pytest.raises(Conflict, match="already exists as “Old”"):
+            source_registry.add(session, "Again", kind, same, now)
+        for url in others:
+            source_registry.add(session, url, kind, {"url": url}, now)
+
+
 @pytest.mark.postgres
 def test_name_is_taken_while_a_source_is_renamed(app: Application, now: datetime) -> None:
     def add_another() -> None:
