@@ -36,11 +36,17 @@ Edition = Annotated[str, typer.Argument(**_EDITION, help="The edition, such as 2
 OneEdition = Annotated[
     str | None, typer.Option("--edition", **_EDITION, help="An edition, such as 2026-11-20. Default: all.")
 ]
+PausedEdition = Annotated[  # in a pause of 0.1.0, it may be any text
+    str | None,
+    typer.Option("--edition", metavar="EDITION", help="An edition, such as 2026-11-20. Default: all."),
+]
 OneDelivery = Annotated[int | None, typer.Argument(help="The delivery's number.")]
 AllUncertain = Annotated[
     str | None, typer.Option("--edition", **_EDITION, help="All uncertain digests of this edition.")
 ]
 Reason = Annotated[str, typer.Option("--reason", help="The reason, shown to other operators.")]
+
+_ONE_OPTION = "give either the number of a delivery or --edition"
 
 _KIND_NAMES = {
     MailKind.CONFIRM: "Confirmations",
@@ -219,19 +225,22 @@ def hold(edition: Edition) -> None:
 
 @sending.command()
 def resume(
-    edition: OneEdition = None,
+    edition: PausedEdition = None,
     first_digests: Annotated[
         bool, typer.Option("--first-digests", help="Send the held first digests of imported subscribers.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Resume even if the database was moved.")] = False,
 ) -> None:
     """Resume sending, or approve an edition. An edition that was paused separately remains paused."""
-    if first_digests and edition:
+    if first_digests and edition is not None:
         raise InvalidInput("give either --edition or --first-digests, not both")
     with output.change() as change:
-        scope = ledger.FIRST_DIGESTS if first_digests else edition or ledger.ALL_EDITIONS
+        scope = ledger.ALL_EDITIONS if edition is None else edition
+        scope = ledger.FIRST_DIGESTS if first_digests else scope
         reason = ledger.lock_pause(change.session, scope)
         if not ledger.resume(change.session, change.now, scope, force=force):
+            if edition is not None:
+                _parse_edition(edition)
             raise NotFound(f"{_named(scope).lower()} is not paused")
         still_paused = ledger.is_paused(change.session)
         change.record(audit_log.SENDING_RESUMED, scope)
@@ -257,27 +266,23 @@ def cancel(edition: Edition) -> None:
     output.out().print(f"{count_of(ended, 'email')} of the edition {output.escaped(edition)} cancelled.")
 
 
-def _check_one_given(delivery: int | None, edition: str | None) -> None:
-    if (delivery is None) == (edition is None):
-        raise InvalidInput("give either the number of a delivery or --edition")
-
-
 @sending.command()
 def resend(delivery: OneDelivery = None, edition: AllUncertain = None) -> None:
     """Resend an uncertain email, or all uncertain emails of an edition.
 
     They have the same Message-ID and content as before.
     """
-    _check_one_given(delivery, edition)
     with output.change() as change:
-        if edition is not None:
+        if edition is not None and delivery is None:
             resent = ledger.resend_uncertain(change.session, edition, change.now)
             change.record("edition.resend_uncertain", edition, resent=resent)
             message = f"Emails that the next run will send again: {resent}."
-        elif delivery is not None:
+        elif delivery is not None and edition is None:
             ledger.resend(change.session, delivery, change.now)
             change.record("delivery.resend", delivery)
             message = f"The next run will send delivery {delivery} again."
+        else:
+            raise InvalidInput(_ONE_OPTION)
     output.out().print(message)
 
 
@@ -287,15 +292,16 @@ def arrived(delivery: OneDelivery = None, edition: AllUncertain = None) -> None:
 
     The recorded emails are not sent again.
     """
-    _check_one_given(delivery, edition)
     with output.change() as change:
-        if edition is not None:
+        if edition is not None and delivery is None:
             count = ledger.confirm_uncertain(change.session, edition, change.now)
             change.record("edition.confirm_uncertain", edition, confirmed=count)
-        elif delivery is not None:
+        elif delivery is not None and edition is None:
             ledger.confirm_arrival(change.session, delivery, change.now)
             change.record("delivery.confirm_arrival", delivery)
             count = 1
+        else:
+            raise InvalidInput(_ONE_OPTION)
     output.out().print(f"{count_of(count, 'email')} recorded as sent.")
 
 

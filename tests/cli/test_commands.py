@@ -1232,6 +1232,20 @@ def test_mistyped_edition_is_refused(run: Run, command: str, edition: str) -> No
     )
 
 
+@pytest.mark.once
+def test_any_existing_pause_can_be_ended(run: Run, app: Application) -> None:
+    """0.1.0 also stored pauses of mistyped editions. An empty option does not end the pause of all."""
+    with app.db.write() as session:
+        ledger.pause(session, "a test", clock.utcnow())
+        ledger.pause(session, "a typing mistake", clock.utcnow(), "29.11.2026")
+    output = run("sending", "resume", "--edition", "29.11.2026").stdout
+    assert "The edition 29.11.2026 is resumed." in output
+    run("sending", "resume", "--edition", "29.11.2026", code=2)
+    run("sending", "resume", "--edition", "", code=2)
+    with app.db.read() as session:
+        assert ledger.is_paused(session)
+
+
 def test_only_planned_and_upcoming_editions_can_be_paused(run: Run, app: Application) -> None:
     """A mistyped edition is reported, because the intended one would be sent. A reason is required."""
     now = clock.utcnow()

@@ -157,7 +157,7 @@ def pause_edition(operator: Sender, edition: editions.Name, reason: Text = "") -
 
 
 @router.post("/admin/editions/{edition}/resume")
-def resume_edition(operator: Sender, edition: editions.Name, pause: Text = "") -> Response:
+def resume_edition(operator: Sender, edition: editions.PausedEdition, pause: Text = "") -> Response:
     """Resume an edition, unless its pause has another reason than the page showed."""
     remedies.end_pause(operator, edition, pause)
     with operator.db.read() as session:

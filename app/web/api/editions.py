@@ -25,6 +25,7 @@ router = APIRouter(tags=["editions"])
 Name = Annotated[
     EditionDay, Path(examples=["2026-11-20"], json_schema_extra={"pattern": r"^\d{4}-\d\d-\d\d$"})
 ]
+PausedEdition = Annotated[str, Path(max_length=40, examples=["2026-11-20"])]  # 0.1.0 accepted any text
 SampleSize = Annotated[int, Query(ge=1, le=50), FROM_URL]
 
 
@@ -254,7 +255,7 @@ def hold_edition(caller: CanSend, edition: Name) -> None:
 
 
 @router.post("/editions/{edition}/resume", status_code=204, responses=problems.responses(404, 412))
-def resume_edition(caller: CanSend, edition: Name, if_match: IfMatch = None) -> None:
+def resume_edition(caller: CanSend, edition: PausedEdition, if_match: IfMatch = None) -> None:
     """Resume sending an edition, or approve it if it awaits approval.
 
     With `If-Match`, this happens only if the edition has not changed since the client read it.

@@ -225,6 +225,14 @@ def test_coming_edition_is_held(pending_delivery: int, call: Call) -> None:
     assert call("POST", "/editions/2026-11-24/resume", scope=Scope.SEND).status_code == 204
 
 
+def test_pause_with_any_name_is_ended(app: Application, call: Call) -> None:
+    """0.1.0 also stored pauses of mistyped editions."""
+    with app.db.write() as session:
+        ledger.pause(session, "a typing mistake", NOW, "29.11.2026")
+    statuses = [call("POST", "/editions/29.11.2026/resume", scope=Scope.SEND).status_code for _ in range(2)]
+    assert statuses == [204, 404]
+
+
 def test_first_digests_after_an_import(app: Application, pending_delivery: int, call: Call) -> None:
     """They can be counted and seen, and are sent together."""
     assert call("POST", "/sending/first-digests/resume", scope=Scope.SEND).status_code == 404
