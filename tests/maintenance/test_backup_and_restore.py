@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from sqlalchemy import event, text
 from sqlalchemy.exc import OperationalError
 from sqlmodel import Session, col, select
@@ -771,15 +772,16 @@ def refuse_writes(connection: Any, _record: object) -> None:
 
 
 def test_backup_of_a_database_that_refuses_writes(
-    service: Application, tmp_path: Path, now: datetime, capsys: pytest.CaptureFixture[str]
+    service: Application, tmp_path: Path, now: datetime
 ) -> None:
     """A standby or a full disk is a reason to save the data."""
     event.listen(service.db.engine, "connect", refuse_writes)
     service.db.engine.dispose()
     with pytest.raises(OperationalError):
         job_runs.begin(service.db, "poll", now)
-    manifest = maintenance.back_up(service, tmp_path / "backup.zip", now)
-    assert "refused to record the run" in capsys.readouterr().out
+    with structlog.testing.capture_logs() as logged:
+        manifest = maintenance.back_up(service, tmp_path / "backup.zip", now)
+    assert "refused to record the run" in logged[-1]["event"]
     assert manifest.tables["subscriber"].rows == READERS
     event.remove(service.db.engine, "connect", refuse_writes)
     service.db.engine.dispose()
@@ -788,7 +790,7 @@ def test_backup_of_a_database_that_refuses_writes(
 @pytest.mark.once
 @pytest.mark.parametrize("has_log", [False, True])
 def test_backup_of_a_stopped_service_on_a_full_or_read_only_disk(
-    service: Application, tmp_path: Path, now: datetime, capsys: pytest.CaptureFixture[str], *, has_log: bool
+    service: Application, tmp_path: Path, now: datetime, *, has_log: bool
 ) -> None:
     """SQLite cannot create its -shm file. The rows that are only in its -wal file are saved as well."""
     running = Path(service.settings.database_url.removeprefix("sqlite:///"))
@@ -808,20 +810,19 @@ def test_backup_of_a_stopped_service_on_a_full_or_read_only_disk(
     url = f"sqlite:///{stopped}"
     with pytest.raises(OperationalError), Database(url).read() as session:
         session.execute(text("SELECT 1 FROM subscriber"))
-    with maintenance.readable_url(url, target) as readable:
+    with maintenance.readable_url(url, target) as readable, structlog.testing.capture_logs() as logged:
         app = replace(service, db=Database(readable))
         manifest = maintenance.back_up(app, target, now)
         app.db.dispose()
-    assert "refused to record the run" in capsys.readouterr().out
+    assert "refused to record the run" in logged[-1]["event"]
     assert manifest.tables["subscriber"].rows == READERS
     assert list(target.parent.iterdir()) == [target]
     assert {path: path.read_bytes() for path in files} == files
 
 
 def test_backup_during_which_the_database_begins_to_refuse_writes(
-    service: Application, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    service: Application, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The file is complete, although the end of the run cannot be recorded."""
     write = backup_file.write
 
@@ -833,8 +834,9 @@ def test_backup_during_which_the_database_begins_to_refuse_writes(
 
     monkeypatch.setattr(backup_file, "write", write_then_refuse)
     file = tmp_path / "backup.zip"
-    manifest = maintenance.back_up(service, file, now)
-    assert "refused to record the run" in capsys.readouterr().out
+    with structlog.testing.capture_logs() as logged:
+        manifest = maintenance.back_up(service, file, now)
+    assert "refused to record the run" in logged[-1]["event"]
     assert backup_file.read_manifest(file).rows == manifest.rows
     event.remove(service.db.engine, "connect", refuse_writes)
     service.db.engine.dispose()
