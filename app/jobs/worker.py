@@ -124,14 +124,18 @@ class Worker:
     def stop(self) -> None:
         """Take no more jobs, and wait for the running jobs."""
         self._app.stopping.set()
-        self._loop.call_soon_threadsafe(self._running.cancel)
+        self._call_soon(self._running.cancel)
         self._thread.join(STOP_AGAIN_SECONDS)
         while self._thread.is_alive():
             # A cancellation is lost if the awaited operation ends in the same step of the event loop.
-            with suppress(RuntimeError):  # the loop was closed in the meantime
-                self._loop.call_soon_threadsafe(self._stop_lanes)
+            self._call_soon(self._stop_lanes)
             self._thread.join(STOP_AGAIN_SECONDS)
         self._app.on_batch_planned.clear()
+
+    def _call_soon(self, function: Callable[[], object]) -> None:
+        """Call a function in the event loop, unless the loop is closed because all lanes have ended."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function)
 
     def _stop_lanes(self) -> None:
         for lane in self._lanes.values():

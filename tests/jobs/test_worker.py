@@ -567,3 +567,11 @@ def test_database_away_at_start(settings: Settings, tmp_path: Path) -> None:
     with worker.running(app):
         pass
     app.db.dispose()
+
+
+def test_stop_after_the_lanes_have_ended(build: Callable[[], Application]) -> None:
+    """A signal sets `stopping` before `stop` is called. The event loop may be closed by then."""
+    app = build()
+    app.stopping.set()
+    with worker.running(app) as started:
+        wait_until(started._loop.is_closed)
