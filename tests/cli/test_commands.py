@@ -93,8 +93,8 @@ def environment(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mail_server: MailServer
 ) -> None:
     """Set the operator's environment, without any `.env` file."""
-    for name in Settings.model_fields:
-        monkeypatch.delenv(f"PAPERBOY_{name.upper()}", raising=False)
+    for name in [name for name in os.environ if name.startswith("PAPERBOY_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("PAPERBOY_DATABASE_URL", settings.database_url)
     monkeypatch.setenv("PAPERBOY_SECRET_KEYS", SECRET)
     monkeypatch.setenv("PAPERBOY_FROM_ADDRESS", "digest@paperboy.test")
