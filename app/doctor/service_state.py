@@ -31,7 +31,8 @@ from app.storage import (
     webhook_outbox,
     worker_registry,
 )
-from app.storage.database import Database, is_read_only, sqlite_code, sqlite_file
+from app.storage.database import Database, sqlite_file
+from app.storage.database_errors import is_read_only, sqlite_code
 from app.storage.figure_cache import FigureReader
 from app.text.in_words import count_of
 

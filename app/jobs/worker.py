@@ -43,7 +43,8 @@ from app.errors import InvalidInput
 from app.jobs import schedule
 from app.jobs.schedule import Job, Lane
 from app.storage import worker_registry
-from app.storage.database import SESSION_SETTINGS, is_read_only, is_temporary
+from app.storage.database import SESSION_SETTINGS
+from app.storage.database_errors import is_read_only, is_temporary
 from app.text.in_words import sentence
 
 UPKEEP_JOBS = 4  # jobs of the upkeep lane that a process runs in parallel

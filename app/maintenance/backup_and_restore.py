@@ -23,7 +23,8 @@ from app.maintenance import after_restore
 from app.settings import Settings
 from app.storage import backup_file, job_runs, live_processes, schema
 from app.storage.backup_file import Manifest
-from app.storage.database import Database, existing_file, has_log, is_unavailable, sqlite_code, sqlite_file
+from app.storage.database import Database, existing_file, has_log, sqlite_file
+from app.storage.database_errors import is_unavailable, sqlite_code
 from app.storage.models import JobRun, SendingPause
 
 log = structlog.get_logger(__name__)

@@ -33,7 +33,8 @@ from app.papers.duplicate_candidates import MAX_SAME_TITLE, DuplicateCandidates,
 from app.papers.merging import id_of
 from app.papers.stored_rows import StoredRows, identity_of_row
 from app.papers.title_normalization import title_end, title_key
-from app.storage.database import Database, advisory_lock, exceeds_limit
+from app.storage.database import Database, advisory_lock
+from app.storage.database_errors import exceeds_limit
 from app.storage.inserts import insert_many, reserve_ids
 from app.storage.models import Listing, Paper, Source, VoteCount
 from app.types import IngestSummary, PaperRecord, ParseResult, Rejection, SourceKind

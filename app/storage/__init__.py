@@ -3,6 +3,7 @@
 models          SQLModel tables, in the order of the data flow
 column_types    column types that store the same values on both databases
 database        engine, sessions, parts of queries
+database_errors  classify errors: outages, limits, read-only databases, full disks
 inserts         insert rows, one or many at a time, and reserve their ids
 compressed_json  compressed JSON
 schema          migrations, and a check that the database belongs to this release

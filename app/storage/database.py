@@ -28,8 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext, make_url
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -37,6 +36,7 @@ from sqlmodel import Session
 
 from app import clock
 from app.storage import compressed_json, figure_cache
+from app.storage.database_errors import is_read_only, is_temporary, is_unavailable, sqlite_code
 from app.storage.live_processes import Presence
 
 BUSY_TIMEOUT_MS = 30_000
@@ -63,10 +63,6 @@ _TIMEOUTS = (
     "transaction_timeout",
 )
 
-# SQLSTATEs of a read-only database, such as a standby, and of transactions that PostgreSQL ended after a
-# time-out. The driver counts them as internal errors.
-_READ_ONLY, _TIMED_OUT = "25006", ("25P03", "25P04")
-
 # PostgreSQL rejects NUL in text, and lone surrogates cannot be encoded in UTF-8.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _WITHOUT_TEXT = {type(None), bool, int, float, bytes, datetime}
@@ -77,53 +73,6 @@ _busy_timeout_ms = ContextVar("busy_timeout_ms", default=BUSY_TIMEOUT_MS)
 def wait_for_locks(milliseconds: int) -> None:
     """Set how long `write` sessions in this thread or task wait for a lock before they fail."""
     _busy_timeout_ms.set(milliseconds)
-
-
-def is_unavailable(error: Exception) -> bool:
-    """Return whether the database is locked, full, read-only or unreachable, so that a retry may succeed."""
-    if isinstance(error, PoolTimeout):
-        return True
-    code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
-    if code == sqlite3.SQLITE_ERROR or exceeds_limit(error):
-        return False
-    return isinstance(error, (OperationalError, InterfaceError))
-
-
-def exceeds_limit(error: Exception) -> bool:
-    """Return whether PostgreSQL refused a value that exceeds a limit, such as the size of an index row."""
-    state = getattr(getattr(error, "orig", None), "sqlstate", None)
-    return isinstance(state, str) and state.startswith("54")  # class 54: program limit exceeded
-
-
-def is_read_only(error: BaseException) -> bool:
-    """Return whether the database refused a write, such as a standby of PostgreSQL or a read-only file."""
-    cause = getattr(error, "orig", error)
-    return getattr(cause, "sqlstate", None) == _READ_ONLY or sqlite_code(error) == sqlite3.SQLITE_READONLY
-
-
-def is_full(error: BaseException) -> bool:
-    """Return whether SQLite refused a write because the disk is full."""
-    return sqlite_code(error) == sqlite3.SQLITE_FULL
-
-
-def sqlite_code(error: BaseException) -> int:
-    """Return the primary result code of an error of SQLite, or 0 for other errors."""
-    return getattr(getattr(error, "orig", error), "sqlite_errorcode", 0) & 0xFF
-
-
-def is_temporary(cause: BaseException) -> bool:
-    """Return whether the driver counts an error of PostgreSQL as internal, although a retry may succeed."""
-    return getattr(cause, "sqlstate", None) in (_READ_ONLY, *_TIMED_OUT)
-
-
-def is_outage(error: Exception) -> bool:
-    """Return whether the database is unreachable or read-only. Otherwise, it is locked or full."""
-    cause = getattr(error, "orig", None)
-    if isinstance(cause, sqlite3.Error):
-        return sqlite_code(cause) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-    state = getattr(cause, "sqlstate", "")
-    # Without a connection, there is no SQLSTATE. Class 57P: PostgreSQL is starting or shutting down.
-    return state is None or state.startswith(("08", "57P", _READ_ONLY))
 
 
 def storable(value: Any) -> Any:

@@ -15,7 +15,8 @@ from sqlalchemy.exc import StatementError
 from sqlmodel import col, select
 
 from app.errors import Conflict, InvalidInput, PaperboyError
-from app.storage.database import Database, is_unavailable
+from app.storage.database import Database
+from app.storage.database_errors import is_unavailable
 from app.storage.models import Subscriber, SubscriberState
 from app.subscribers import bulk, csv_format
 from app.subscribers.csv_format import EXPORTED, ImportedSubscriber

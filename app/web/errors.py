@@ -33,7 +33,7 @@ from app.errors import (
     TooManyRequests,
 )
 from app.papers import bibliography
-from app.storage.database import is_outage, is_unavailable
+from app.storage.database_errors import is_outage, is_unavailable
 from app.text.in_words import count_of
 from app.web import request_bodies, security
 from app.web.site_state import application

@@ -28,7 +28,7 @@ from app.papers import source_registry
 from app.relevance import model_store
 from app.storage import job_runs, schema, worker_registry
 from app.storage.api_keys import Scope
-from app.storage.database import is_full, is_read_only
+from app.storage.database_errors import is_full, is_read_only
 from app.storage.figure_cache import FigureCache, FigureReader
 from app.storage.models import JobRun, SendingPause
 from app.web.api import auth

@@ -6,7 +6,8 @@ import shutil
 import sqlite3
 import threading
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -667,20 +668,28 @@ def test_interrupted_restore_can_be_repeated(
         restore(service, file, empty_url, now + DAY, service.db)
 
 
+@contextmanager
+def interrupted_at(module: Any, function: str) -> Iterator[None]:
+    """Interrupt the block when it calls a function."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, function, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            yield
+
+
 def test_restore_interrupted_at_its_end_need_not_be_repeated(
-    service: Application, empty_url: str, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
+    service: Application, empty_url: str, tmp_path: Path, now: datetime
 ) -> None:
     """It has settled the database, but could not print its report. The error says where to continue."""
     file = tmp_path / "backup.zip"
     maintenance.back_up(service, file, now)
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(job_runs, "_finish", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            restore(service, file, empty_url, now + DAY, service.db)
+    with interrupted_at(job_runs, "_finish"):
+        restore(service, file, empty_url, now + DAY, service.db)
     with pytest.raises(
         Conflict, match="already been restored; review `paperboy deliveries --state uncertain`"
     ):
@@ -688,19 +697,14 @@ def test_restore_interrupted_at_its_end_need_not_be_repeated(
 
 
 def test_interrupted_restore_is_not_repeated_after_other_jobs(
-    service: Application, empty_url: str, tmp_path: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
+    service: Application, empty_url: str, tmp_path: Path, now: datetime
 ) -> None:
     """They may have added papers with the ids of other papers in the previous database."""
     file = tmp_path / "backup.zip"
     maintenance.back_up(service, file, now)
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ledger, "skip_ids", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            restore(service, file, empty_url, now + DAY, service.db)
+    with interrupted_at(ledger, "skip_ids"):
+        restore(service, file, empty_url, now + DAY, service.db)
     db = Database(empty_url)
     job_runs.begin(db, "refresh", now + DAY + timedelta(minutes=1))
     db.dispose()

@@ -13,7 +13,7 @@ from app.application import Application
 from app.doctor import Level, service_state
 from app.links import Purpose
 from app.settings import Settings
-from app.storage.database import is_outage, is_unavailable
+from app.storage.database_errors import is_outage, is_unavailable
 from tests.support import factories
 from tests.support.postgres_settings import set_for_database
 

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
 
 from app.errors import InvalidInput, PaperboyError, TooManyRequests
-from app.storage.database import is_unavailable
+from app.storage.database_errors import is_unavailable
 from app.text.in_words import describe_invalid, sentence
 from app.web.errors import RETRY_AFTER, UNAVAILABLE, headers_of, log_refused_value, please_wait, status_of
 
